@@ -43,7 +43,7 @@ from .sweeps.sweep import sweep
 from .sweeps.sweep_result import SweepResult
 from .system.evaluate import evaluate
 from .system.outcome import TrainingOutcome
-from .system.own_outputs import own_output
+from .system.outputs import own_output
 from .system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from .system.training_system import TrainingSystem
 

@@ -19,13 +19,10 @@ NO_FORMULAS = {
     "energymodel.performance.pipeline_orders",  # lists of operations
     "energymodel.performance.pipeline_simulator",  # runs them
     "energymodel.system.fleet",  # joins whole runs
-    "energymodel.system.formats",  # reads what a person writes
-    "energymodel.system.pipeline_rules",  # refuses plans of a person
-    "energymodel.system.lifetime",  # evaluates a whole life
+    "energymodel.system.plan_rules",  # refuses plans of a person
+    "energymodel.system.run_outcome",  # joins a whole run
     "energymodel.system.trajectory",  # follows a whole run
-    "energymodel.system.torus_shapes",  # counts blocks of a whole plan
     "energymodel.system.outputs",  # reads names and limits that a person writes
-    "energymodel.system.own_outputs",  # keeps functions of a user
 }
 DOCUMENTS = ("Training Dynamics", "Engineering Optimization")
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.operating_point import ChipLoad
+from energymodel.system.chip_load import ChipLoad
 
 TINY = 1e-3
 

@@ -87,9 +87,9 @@ def system_columns(system: TrainingSystem, coolant_temperature: Numeric) -> dict
     **Returns:** the idle power at the meter [W], with idle fans; chips, rated and relative powers; the fans' effort;
     the efficiency of the power supplies at the load of a busy node.
     """
-    chip, node = system.accelerator, system.node
-    idle_load = chip.idle_power + system.host_power(chip.idle_power, coolant_temperature)
-    busy_load = chip.rated_power + system.host_power(chip.rated_power, coolant_temperature)
+    chip, node, coolant = system.accelerator, system.node, system.facility.cooling.at(coolant_temperature)
+    idle_load = chip.idle_power + system.host_power(chip.idle_power, coolant)
+    busy_load = chip.rated_power + system.host_power(chip.rated_power, coolant)
     efficiency = busy_load / system.facility.power_supply.input_power(busy_load)
     return {
         "idle_power": float(node.chips * idle_load / efficiency),
@@ -98,14 +98,14 @@ def system_columns(system: TrainingSystem, coolant_temperature: Numeric) -> dict
         "busy_power": float(jnp.asarray(chip.busy_power) / chip.rated_power),
         "idle_chip": float(jnp.asarray(chip.idle_power) / chip.rated_power),
         "efficiency": float(efficiency),
-        "fan_effort": float(system.facility.cooling.fan_effort(coolant_temperature)),
+        "fan_effort": float(coolant.fan_effort),
     }
 
 
 def system_constants(system: TrainingSystem) -> Values:
     """Constants of nodes without meters: waiting power and fans of the presets, and the usual busy share."""
     chip = system.accelerator
-    waiting = chip.leakage.power + chip.fixed_power + chip.spin_power(1.0)
+    waiting = chip.leakage.power + chip.fixed_power + chip.spin_power(1.0, 1.0)
     return {
         "waiting_power": np.asarray(waiting / chip.rated_power, np.float64),
         "busy_share": np.asarray(CONSTANTS["busy_share"].median),
@@ -153,8 +153,8 @@ def node_power(
     - `chip`, `idle_chip`: power of a chip, now and idle, over its rated power: p, p_idle [1].
     - `efficiency`: of the power supplies between meter and chips, eta [1].
     - `fan_fraction`: power of the fans at rated flow over power of the chips above idle, f [1].
-    - `fan_effort`: power of the fans over their power at rated flow, e [1]: `cooling.fan_effort` of a facility, which
-      is 0 in a bath, 0.15 behind cold plates, 1 in air and more in warm air.
+    - `fan_effort`: power of the fans over their power at rated flow, e [1]: `cooling.at(...).fan_effort` of a facility,
+      which is 0 in a bath, 0.15 behind cold plates, 1 in air and more in warm air.
 
     **Returns:** power at the meter [W].
     """

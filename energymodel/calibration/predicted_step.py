@@ -11,8 +11,9 @@ from energymodel.calibration.layout_table import LAYOUT, OF_CLUSTER, SHAPE
 from energymodel.numerics import Scalar
 from energymodel.performance.memory_footprint import out_of_memory_probability
 from energymodel.performance.workload import Transformer
+from energymodel.system.chip_load import format_factors
 from energymodel.system.cluster import Software
-from energymodel.system.operating_point import OperatingPoint, precision_speedup
+from energymodel.system.operating_point import OperatingPoint
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.step import step_time, step_work
@@ -70,10 +71,11 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
         static_power=nothing,
         busy_power=nothing,
         lowest_power=nothing,
+        spin_power=nothing,
     )
     time = step_time(system, plan, work, point)
     memory = work.memory.total
-    peak = chip.peak_flops * precision_speedup(chip, plan.layout)
+    peak = chip.peak_flops * format_factors(chip, plan.layout).speedup
     frozen = 2.0 * (1.0 - plan.trained_share) * workload.active_parameters  # operations per token that are not done
     flops = batch * (workload.flops_per_token - frozen) / (row["chips"] * peak)
     return Prediction(

@@ -17,7 +17,7 @@ from energymodel.calibration.step_table import StepTable, read_step_table, step_
 from energymodel.errors import InputError
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
 from energymodel.runtime.compilation import compiler_options
-from energymodel.system.formats import check_formats
+from energymodel.system.plan_rules import check_formats
 from energymodel.system.training_system import TrainingSystem
 
 FEWEST_ROWS = 64  # of a compiled program

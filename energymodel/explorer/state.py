@@ -15,9 +15,8 @@ from energymodel.explorer.view import View
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.layouts import FIELDS
 from energymodel.search.training_run import TrainingRun
-from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import ParallelLayout
-from energymodel.system.torus_shapes import torus_chips, torus_fault
+from energymodel.system.plan_rules import multiple_count, torus_chips, torus_fault
 
 SAME = 1e-12  # relative difference of a number that nobody moved
 WHOLE = 1e-6

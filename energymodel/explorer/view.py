@@ -13,12 +13,13 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Scalar
 from energymodel.physics.limits import landauer_energy
 from energymodel.search.training_run import TrainingRun
-from energymodel.system.designed import DesignedRun, as_designed
+from energymodel.system.chip_load import format_factors
 from energymodel.system.evaluate import evaluate
-from energymodel.system.operating_point import OperatingPoint, operating_point, precision_speedup
+from energymodel.system.operating_point import OperatingPoint, operating_point
 from energymodel.system.outcome import Slack, TrainingOutcome
 from energymodel.system.plan import TargetLoss
 from energymodel.system.step import StepWork, step_work
+from energymodel.system.training_system import DesignedRun, as_designed
 
 CLOCKS, BATCHES = 8, 7
 """Clocks and batches of the plans that the front is taken from."""
@@ -106,7 +107,7 @@ def view_of(run: TrainingRun, factors: Float[Array, " batches"], clocks: Float[A
     designed = as_designed(run.system, run.plan)
     batch = jnp.max(jnp.asarray(designed.plan.batch))
     work = step_work(designed.system, designed.plan, batch)
-    point = operating_point(designed.system, designed.plan, work.load, sum(work.exposed))
+    point = operating_point(designed.system, designed.plan, work.coolant, work.load, sum(work.exposed))
     return View(
         outcome=outcome,
         money=_money(designed, outcome),
@@ -143,7 +144,7 @@ def _roofline(run: DesignedRun, work: StepWork, point: OperatingPoint, outcome: 
     return Roofline(
         intensity=operations / moved,
         rate=operations / times,
-        peak=chip.peak_flops * precision_speedup(chip, plan.layout) * point.clock,
+        peak=chip.peak_flops * format_factors(chip, plan.layout).speedup * point.clock,
         bandwidth=chip.sustained_bandwidth,
     )
 
@@ -154,7 +155,7 @@ def _warmth(run: DesignedRun, outcome: TrainingOutcome, point: OperatingPoint) -
     supply = jnp.asarray(plan.coolant_temperature)
     hot_spot = point.busy_power * chip.hot_spot_resistance
     package = chip.thermal_resistance * point.busy_power
-    row = jnp.asarray(cooling.coolant_rise(supply))
+    row = cooling.at(supply).rise
     coldplate = outcome.temperature - supply - row - package - hot_spot
     return Warmth(supply, row, coldplate, package, hot_spot, jnp.asarray(chip.maximum_temperature))
 

@@ -1,10 +1,21 @@
-"""Does the model fit in the memory of a chip, and what is the out-of-memory risk?"""
+"""Memory of states and activations on a chip, and the out-of-memory risk."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, sigmoid
-from energymodel.performance.parallelism import zero_share
+
+
+def zero_share(sharded: Numeric, ranks: Numeric) -> Float[Array, "..."]:
+    """Share of a state held by one of n ranks, `1 - z + z / n`: all of it or one n-th [Rajbhandari et al. 2020].
+
+    **Arguments:**
+
+    - `sharded`: z, 1 if sharded over the data-parallel ranks, else 0 [1].
+
+    **Returns:** share [1].
+    """
+    return 1.0 - jnp.asarray(sharded) + sharded / jnp.asarray(ranks)
 
 
 def state_bytes_per_parameter(

@@ -1,4 +1,4 @@
-"""How does a layout divide a model over chips, and what does the division cost in time?
+"""Replicas, micro-batches and layers of pipeline ranks that a layout makes of a model.
 
 Shared arguments, all counts [1]: `chips` G; the degrees `tensor` t, `pipeline` p, `context` c; `virtual_stages` v per
 pipeline rank; `layers` L; `microbatches` m; `ranks` n of a group; `head` r, the time of the output head over a layer's.
@@ -46,45 +46,6 @@ def fullest_stage_layers(layers: Numeric, pipeline: Numeric, virtual_stages: Num
     """
     slots = jnp.asarray(pipeline) * virtual_stages
     return jnp.asarray(virtual_stages) * ceil_count(layers / slots)
-
-
-def idle_stage_layers(
-    layers: Numeric,
-    pipeline: Numeric,
-    virtual_stages: Numeric,
-    head: Numeric,
-    ends: Numeric = 1.0,
-    share: Numeric = 1.0,
-) -> Float[Array, "..."]:
-    """Layers' worth of idle time of the mean rank, `spare/p + max(-r/p, (a - 1/p) r - a min(e, spare))`.
-
-    The slowest rank minus the mean `(L + r) / p`, without cancellation: exactly zero for a single rank. Spare
-    slots are at the output head first, then at the embedding [derivation: docs/physics.md B3].
-
-    **Arguments:**
-
-    - `ends`: ends e of the pipeline on the rank with the output head; 2 where it also has the embedding [1].
-    - `share`: of the micro-batches, a, whose head that rank computes; 1/2 where two ranks do [1].
-
-    **Returns:** layer equivalents [1], not negative.
-    """
-    p, r = jnp.asarray(pipeline), jnp.asarray(head)
-    spare = p * fullest_stage_layers(layers, pipeline, virtual_stages) - layers
-    return spare / p + jnp.maximum(-r / p, (share - 1.0 / p) * r - share * jnp.minimum(ends, spare))
-
-
-def slowest_chunk_layers(
-    layers: Numeric, pipeline: Numeric, virtual_stages: Numeric, head: Numeric
-) -> Float[Array, "..."]:
-    """Work of the slowest virtual stage in layers, `max(k, k - min(1, spare) + r)` with `k = ceil(L / (p v))`.
-
-    The last one has the output head and lacks the first spare layer [derivation: docs/physics.md B3].
-
-    **Returns:** layer equivalents [1].
-    """
-    fullest = fullest_stage_layers(layers, pipeline, virtual_stages)
-    spare = jnp.asarray(pipeline) * fullest - layers
-    return fullest / virtual_stages + jnp.maximum(0.0, head - jnp.minimum(1.0, spare))
 
 
 def balanced_stage_layers(
@@ -147,53 +108,3 @@ def bubble_fraction(pipeline: Numeric, virtual_stages: Numeric, microbatches: Nu
     """
     m, p = jnp.asarray(microbatches), jnp.asarray(pipeline)
     return (jnp.maximum(p - m, 0.0) + (jnp.minimum(m, p) - 1.0) / virtual_stages) / m
-
-
-def recomputed_share(
-    recompute_full: Numeric, recompute_attention: Numeric, attention_share: Numeric
-) -> Float[Array, "..."]:
-    """Recomputed operations per model operation, `r/3 + (1 - r) r_a s_a / 3`.
-
-    Full recomputation repeats the forward pass, a third of the work; selective recomputation repeats only the attention
-    products [Korthikanti et al. 2022, sec. 5].
-
-    **Arguments:**
-
-    - `recompute_full`, `recompute_attention`: shares r, r_a of layers, 0 to 1 [1].
-    - `attention_share`: share s_a of a layer's operations in attention products [1].
-
-    **Returns:** extra operations per model operation [1].
-    """
-    full = jnp.asarray(recompute_full)
-    return (full + (1.0 - full) * recompute_attention * attention_share) / 3.0
-
-
-def zero_share(sharded: Numeric, ranks: Numeric) -> Float[Array, "..."]:
-    """Share of a state held by one of n ranks, `1 - z + z / n`: all of it or one n-th [Rajbhandari et al. 2020].
-
-    **Arguments:**
-
-    - `sharded`: z, 1 if sharded over the data-parallel ranks, else 0 [1].
-
-    **Returns:** share [1].
-    """
-    return 1.0 - jnp.asarray(sharded) + sharded / jnp.asarray(ranks)
-
-
-def inner_ranks(ranks: Numeric, stride: Numeric, node: Numeric) -> Float[Array, "..."]:
-    """Ranks of a group that share a node, `min(n, max(1, g / stride))` [definition].
-
-    Chips are numbered with tensor parallelism innermost, then context, data and pipeline. The remaining factor
-    `n / inner_ranks` of the group crosses the scale-out network.
-
-    **Arguments:**
-
-    - `stride`: chips between neighbors of the group [1].
-    - `node`: chips g that share the scale-up network [1].
-
-    **Returns:** ranks in one node [1].
-    """
-    n, room = jnp.asarray(ranks), jnp.asarray(node) / stride
-    # At one rank with room for one, minimum and maximum would give slopes along the room, which does not matter there.
-    alone = jnp.where(room > 1.0, n, 0.5 * (n + jnp.minimum(n, 1.0)))
-    return jnp.where(n > 1.0, jnp.minimum(n, jnp.maximum(1.0, room)), alone)

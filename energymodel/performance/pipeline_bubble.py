@@ -1,4 +1,4 @@
-"""How long do the ranks of a pipeline wait in a step, and how many activations do they hold, by schedule?
+"""Waiting of pipeline ranks in a step, and the activations that they hold, by schedule.
 
 The closed forms of what `pipeline_simulator` runs. A micro-batch takes X on the slowest rank and `idle` less on the
 mean one, so that it takes `S = p (X - idle)` on all of them; C is the slowest virtual stage. Of its time, a share w are
@@ -17,6 +17,42 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, ceil_count
 
 GROUP_TOLERANCE = 1e-6  # relative rounding error allowed where micro-batches divide into groups without remainder
+
+
+def idle_stage_layers(
+    spare: Numeric, pipeline: Numeric, head: Numeric, ends: Numeric = 1.0, share: Numeric = 1.0
+) -> Float[Array, "..."]:
+    """Layers' worth of idle time of the mean rank, `spare/p + max(-r/p, (a - 1/p) r - a min(e, spare))`.
+
+    The slowest rank of an even division minus the mean `(L + r) / p`, without cancellation: exactly zero for a single
+    rank. Spare slots are at the output head first, then at the embedding [derivation: docs/physics.md B3].
+
+    **Arguments:**
+
+    - `spare`: layers that the ranks lack beside full ones, `p v ceil(L / (p v)) - L` [1].
+    - `head`: r, time of the output head over a layer's [1].
+    - `ends`: ends e of the pipeline on the rank with the output head; 2 where it also has the embedding [1].
+    - `share`: of the micro-batches, a, whose head that rank computes; 1/2 where two ranks do [1].
+
+    **Returns:** layer equivalents [1], not negative.
+    """
+    p, r = jnp.asarray(pipeline), jnp.asarray(head)
+    return spare / p + jnp.maximum(-r / p, (share - 1.0 / p) * r - share * jnp.minimum(ends, spare))
+
+
+def slowest_chunk_layers(chunk: Numeric, spare: Numeric, head: Numeric) -> Float[Array, "..."]:
+    """Work of the slowest virtual stage in layers, `max(k, k - min(1, spare) + r)` with `k = ceil(L / (p v))`.
+
+    The last one has the output head and lacks the first spare layer [derivation: docs/physics.md B3].
+
+    **Arguments:**
+
+    - `chunk`, `spare`: k of a full virtual stage, and what the ranks lack beside full ones [1].
+    - `head`: r, time of the output head over a layer's [1].
+
+    **Returns:** layer equivalents [1].
+    """
+    return jnp.asarray(chunk) + jnp.maximum(0.0, head - jnp.minimum(1.0, spare))
 
 
 def interleaved_bubble(

@@ -1,4 +1,4 @@
-"""What do stragglers and failures cost, and how often should a run write a checkpoint?
+"""Time lost to stragglers, failures, checkpoints and restarts.
 
 Shared arguments: `chips` n [1]; `checkpoint_time` delta, lost to writing a checkpoint, `interval` tau between
 checkpoints, `restart_time` R from a failure to the next new step, and `mtbf` M, the mean time between failures of
@@ -169,8 +169,19 @@ def lost_time(
     )
 
 
+class Calendar(NamedTuple):
+    """Calendar time of a run: its `productive` share, the shares `lost` [1], the waste that they follow from [1], and
+    the `interval` between checkpoints [s].
+    """
+
+    productive: Real
+    lost: LostTime
+    waste: Real
+    interval: Real
+
+
 class Reliability(eqx.Module):
-    """How often chips fail, and how long checkpoints and restarts take.
+    """Failures of chips, checkpoints and restarts.
 
     A restart takes `restart_time`, and `replacement_time` more where no spare node (`plan.spares`) is left. Failed
     nodes come back after `repair_time`.
@@ -188,18 +199,18 @@ class Reliability(eqx.Module):
     replacement_time: Real = real("s", 0.0, doc="more of a restart that finds no spare node")
     repair_time: Real = real("s", 86400.0, doc="of a failed node", within=ABOVE_ZERO)
 
-    def interval(self, chips: Numeric) -> Float[Array, "..."]:
-        """Time between checkpoints [s]."""
-        return checkpoint_interval(self.checkpoint_time, self.write_time, cluster_mtbf(self.chip_mtbf, chips))
-
-    def lost(self, chips: Numeric, spares: Numeric = 0.0) -> LostTime:
-        """Shares of the time lost at that interval [1].
+    def calendar(self, chips: Numeric, spares: Numeric = 0.0) -> Calendar:
+        """Calendar time of a run on so many chips, with the best interval between checkpoints.
 
         **Arguments:**
 
         - `spares`: spare nodes [1].
         """
         mtbf = cluster_mtbf(self.chip_mtbf, chips)
+        interval = checkpoint_interval(self.checkpoint_time, self.write_time, mtbf)
         missing = spare_shortage(spares, self.repair_time / mtbf)
         restart = self.restart_time + self.replacement_time * missing
-        return lost_time(self.interval(chips), self.checkpoint_time, restart, mtbf, self.write_time)
+        lost = lost_time(interval, self.checkpoint_time, restart, mtbf, self.write_time)
+        productive, some = availability(lost.waste), lost.waste > 0.0
+        scale = jnp.where(some, 1.0 - productive, 1.0) / jnp.where(some, lost.waste, 1.0)
+        return Calendar(productive, LostTime(*(scale * share for share in lost)), lost.waste, interval)

@@ -1,8 +1,10 @@
-"""How many parameters and floating-point operations does a transformer have?
+"""Parameters and floating-point operations of a transformer.
 
 Shared arguments: `hidden` size h, `layers` L, `attention_width` a d (heads times head size; with latent attention the
 mean of the sizes of keys and values) [1]; `sequence`, the context length s [token].
 """
+
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -123,6 +125,54 @@ def attention_flops_per_token(layers: Numeric, attention_width: Numeric, sequenc
     return 6.0 * jnp.asarray(layers) * attention_width * sequence
 
 
+def recomputed_share(
+    recompute_full: Numeric, recompute_attention: Numeric, attention_share: Numeric
+) -> Float[Array, "..."]:
+    """Recomputed operations per model operation, `r/3 + (1 - r) r_a s_a / 3`.
+
+    Full recomputation repeats the forward pass, a third of the work; selective recomputation repeats only the attention
+    products [Korthikanti et al. 2022, sec. 5].
+
+    **Arguments:**
+
+    - `recompute_full`, `recompute_attention`: shares r, r_a of layers, 0 to 1 [1].
+    - `attention_share`: share s_a of a layer's operations in attention products [1].
+
+    **Returns:** extra operations per model operation [1].
+    """
+    full = jnp.asarray(recompute_full)
+    return (full + (1.0 - full) * recompute_attention * attention_share) / 3.0
+
+
+class LayerSizes(NamedTuple):
+    """Sizes of a model that layouts divide: widths of the mean layer, and parameters of all layers [1].
+
+    - `weights` of the mean layer that act on a token; `replicated` and `routed` parameters of all layers, of which
+      expert parallelism divides the routed ones; `table`: embedding, as large as the output head, which has the weights
+      of `head_layers` layers.
+    - `queries`, `values`, `kv`: widths of attention's queries, output, and keys with values; `kept_attention`: entries
+      of a token that fused attention keeps for the backward pass, q, k, v, output and latents.
+    - `attended`: context with as many scores as the mean layer has [token]; `attention_flops` of a token in it [FLOP].
+    - `latent`, `mixture`: 1 with latent attention and with experts; `expert_share`: layers that have experts, over all.
+    """
+
+    layers: Float[Array, ""]
+    weights: Float[Array, ""]
+    replicated: Float[Array, ""]
+    routed: Float[Array, ""]
+    table: Float[Array, ""]
+    head_layers: Float[Array, ""]
+    queries: Float[Array, ""]
+    values: Float[Array, ""]
+    kv: Float[Array, ""]
+    kept_attention: Float[Array, ""]
+    attended: Float[Array, ""]
+    attention_flops: Float[Array, ""]
+    latent: Float[Array, ""]
+    mixture: Float[Array, ""]
+    expert_share: Float[Array, ""]
+
+
 class Transformer(eqx.Module):
     """Shape of a decoder-only transformer, dense or mixture of experts.
 
@@ -210,12 +260,6 @@ class Transformer(eqx.Module):
         return self.layers * (grouped + self.latent * (self.kv_rank + self.rope_head_size - grouped))
 
     @property
-    def kept_attention_width(self) -> Float[Array, ""]:
-        """Entries of a token that fused attention keeps for the backward pass: q, k, v, output and latents [1]."""
-        latents = jnp.asarray(self.query_rank) + self.kv_rank + self.rope_head_size
-        return self.query_width + self.kv_width + self.value_width + self.latent * latents
-
-    @property
     def attended_length(self) -> Float[Array, ""]:
         """Context with as many scores as the mean layer has, full causal ones and those with a window [token]."""
         local = jnp.asarray(self.local_layers)
@@ -247,25 +291,14 @@ class Transformer(eqx.Module):
         return embedding_parameters(self.vocabulary, self.hidden, self.tied)
 
     @property
-    def routed_parameters(self) -> Float[Array, ""]:
-        """Parameters held by routed experts, which expert parallelism divides [1]; zero if dense."""
-        one = self.expert_block + self.expert_vectors
-        return self.mixture * (self.layers - self.dense_layers) * self.experts * one
-
-    @property
-    def replicated_parameters(self) -> Float[Array, ""]:
-        """Parameters of the layers that expert parallelism does not divide [1]; all of them if dense."""
-        return self._layer_parameters((1.0 - self.mixture) * self.experts)
-
-    @property
     def active_layer_parameters(self) -> Float[Array, ""]:
         """Parameters of all layers that act on one token, without embeddings [1]."""
-        return self._layer_parameters(self.active_experts)
+        return self._shared + self.active_experts * self._per_expert
 
     @property
     def parameters(self) -> Float[Array, ""]:
         """All parameters [1]."""
-        return self._layer_parameters(self.experts) + self.embeddings
+        return self._shared + self.experts * self._per_expert + self.embeddings
 
     @property
     def active_parameters(self) -> Float[Array, ""]:
@@ -277,14 +310,47 @@ class Transformer(eqx.Module):
         """0 with one expert, 1 with two or more; linear in between, so that slopes are finite."""
         return jnp.minimum(1.0, self.experts - 1.0)
 
-    def _layer_parameters(self, experts: Numeric) -> Float[Array, ""]:
-        """Parameters of all layers with a number of routed experts each [1]."""
+    @property
+    def _per_expert(self) -> Float[Array, ""]:
+        """Parameters that one more routed expert adds to all layers that have experts [1]."""
+        return (self.layers - self.dense_layers) * (self.expert_block + self.expert_vectors)
+
+    @property
+    def _shared(self) -> Float[Array, ""]:
+        """Parameters of all layers beside routed experts [1]."""
         dense_block = feed_forward_parameters(self.hidden, self.dense_feed_forward, self.gated)
         mixed = self.layers - self.dense_layers
-        blocks = mixed * (experts + self.shared_experts) * self.expert_block
         routers = self.router * self.mixture * mixed * self.hidden * self.experts
-        others = self.vector_parameters + mixed * experts * self.expert_vectors + routers
-        return self.layers * self.attention_block + self.dense_layers * dense_block + blocks + others
+        shared_experts = mixed * self.shared_experts * self.expert_block
+        blocks = self.layers * self.attention_block + self.dense_layers * dense_block + shared_experts
+        return blocks + self.vector_parameters + routers
+
+    def sizes(self) -> LayerSizes:
+        """Sizes of the mean layer and of all layers."""
+        layers, latent, mixture = jnp.asarray(self.layers), self.latent, self.mixture
+        per_expert, shared = self._per_expert, self._shared
+        weights = (shared + self.active_experts * per_expert) / layers
+        table = jnp.asarray(self.vocabulary) * self.hidden
+        attended, queries, values, kv = self.attended_length, self.query_width, self.value_width, self.kv_width
+        latents = jnp.asarray(self.query_rank) + self.kv_rank + self.rope_head_size
+        return LayerSizes(
+            layers=layers,
+            weights=weights,
+            # A dense model has all of its experts in every replica.
+            replicated=shared + (1.0 - mixture) * self.experts * per_expert,
+            routed=mixture * self.experts * per_expert,
+            table=table,
+            head_layers=table / weights,
+            queries=queries,
+            values=values,
+            kv=kv,
+            kept_attention=queries + kv + values + latent * latents,
+            attended=attended,
+            attention_flops=attention_flops_per_token(1.0, self.attention_width, attended),
+            latent=latent,
+            mixture=mixture,
+            expert_share=(layers - self.dense_layers) / layers,
+        )
 
     @property
     def flops_per_token(self) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""How much power and water does cooling take over the hours of a year, and how warm may the coolant be?"""
+"""Coolant of a loop, and the power and water that cooling takes over the hours of a year."""
 
 import abc
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.chiller import AbstractChiller, chiller_power, plant_load, plant_price
-from energymodel.physics.flow import controlled_flow, convection_resistance, mover_power
+from energymodel.physics.flow import controlled_flow, convection_resistance, mover_power, row_coolant_temperature
 from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
 from energymodel.physics.phase_change import critical_heat_flux
 from energymodel.physics.weather import Hour, Weather
@@ -19,32 +19,39 @@ UNLIMITED_HEAT_FLUX = 1e12
 """Stands for "no limit" [W/m^2] in `SinglePhaseLoop.heat_flux_capability`, so that gradients stay finite."""
 
 
+class Coolant(NamedTuple):
+    """Coolant of a loop at a supply temperature.
+
+    - `supply` [K]; `rise` of the coolant at the last row above supply, and `return_rise` of what goes back to the
+      outside [K].
+    - `resistance`: case to coolant, per chip [K/W].
+    - `mover_share`: power of the building's fans or pumps over the heat [1].
+    - `fan_effort`: power of the fans inside servers over their rated power [1].
+    """
+
+    supply: Float[Array, "..."]
+    rise: Float[Array, "..."]
+    return_rise: Float[Array, "..."]
+    resistance: Float[Array, "..."]
+    mover_share: Float[Array, "..."]
+    fan_effort: Float[Array, "..."]
+
+    @property
+    def last(self) -> Float[Array, "..."]:
+        """Coolant at the last chip of a row, the hottest [K]."""
+        return row_coolant_temperature(self.supply, 1.0, self.rise)
+
+
 class AbstractCoolantLoop(eqx.Module):
     """The loop that carries heat from the chip packages to the chiller."""
 
     @abc.abstractmethod
-    def thermal_resistance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Case to coolant, per chip [K/W]."""
-
-    @abc.abstractmethod
-    def mover_power(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Power of the building's fans or pumps [W] for a heat [W]."""
-
-    @abc.abstractmethod
-    def fan_effort(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Power of the fans inside servers over their rated power [1]."""
+    def at(self, supply_temperature: Numeric) -> Coolant:
+        """The coolant at a supply temperature [K]."""
 
     @abc.abstractmethod
     def heat_flux_limit(self) -> Float[Array, "..."]:
         """Largest heat flux of a die [W/m^2]."""
-
-    @abc.abstractmethod
-    def rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Coolant at the last row above supply [K]."""
-
-    @abc.abstractmethod
-    def return_rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """What goes back to the outside, above supply [K]."""
 
 
 class SinglePhaseLoop(AbstractCoolantLoop):
@@ -70,33 +77,22 @@ class SinglePhaseLoop(AbstractCoolantLoop):
         "K", 295.15, doc="supply temperature up to which the flow is the stated one", within=ABSOLUTE
     )
 
-    def flow_at(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Flow over rated flow [1]."""
-        return controlled_flow(self.flow, self.flow_growth, supply_temperature, self.rated_temperature)
-
-    def thermal_resistance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Case to coolant, per chip [K/W]."""
-        return convection_resistance(self.base_resistance, self.flow_resistance, self.flow_at(supply_temperature))
-
-    def mover_power(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Power of the building's fans or pumps [W] for a heat [W]."""
-        return mover_power(self.mover_power_fraction * jnp.asarray(heat), self.flow_at(supply_temperature))
-
-    def fan_effort(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Power of the fans inside servers over their rated power [1]."""
-        return mover_power(self.air_share, self.flow_at(supply_temperature))
+    def at(self, supply_temperature: Numeric) -> Coolant:
+        """The coolant at a supply temperature [K]; less flow warms up more."""
+        flow = controlled_flow(self.flow, self.flow_growth, supply_temperature, self.rated_temperature)
+        rise = jnp.asarray(self.coolant_rise) / flow
+        return Coolant(
+            supply=jnp.asarray(supply_temperature),
+            rise=rise,
+            return_rise=rise,
+            resistance=convection_resistance(self.base_resistance, self.flow_resistance, flow),
+            mover_share=mover_power(self.mover_power_fraction, flow),
+            fan_effort=mover_power(self.air_share, flow),
+        )
 
     def heat_flux_limit(self) -> Float[Array, "..."]:
         """Largest heat flux of a die [W/m^2]."""
         return jnp.asarray(self.heat_flux_capability)
-
-    def rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Coolant at the last row above supply [K]; less flow warms up more."""
-        return jnp.asarray(self.coolant_rise) / self.flow_at(supply_temperature)
-
-    def return_rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """What goes back to the outside, above supply [K]."""
-        return self.rise(supply_temperature)
 
 
 class TwoPhaseLoop(AbstractCoolantLoop):
@@ -118,30 +114,21 @@ class TwoPhaseLoop(AbstractCoolantLoop):
         "K", 8.0, doc="water that condenses the vapor, from supply to return", difference=True, within=DEGREES
     )
 
-    def thermal_resistance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Case to coolant, per chip [K/W]."""
-        return jnp.asarray(self.resistance)
-
-    def mover_power(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Power of the pump [W] for a heat [W]."""
-        return jnp.asarray(heat) * self.mover_power_fraction
-
-    def fan_effort(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """None: there are no fans in a bath [1]."""
-        return jnp.asarray(0.0)
+    def at(self, supply_temperature: Numeric) -> Coolant:
+        """The coolant at a supply temperature [K]; a bath has no fans."""
+        return Coolant(
+            supply=jnp.asarray(supply_temperature),
+            rise=jnp.asarray(self.coolant_rise),
+            return_rise=jnp.asarray(self.water_rise),
+            resistance=jnp.asarray(self.resistance),
+            mover_share=jnp.asarray(self.mover_power_fraction),
+            fan_effort=jnp.asarray(0.0),
+        )
 
     def heat_flux_limit(self) -> Float[Array, "..."]:
         """Largest heat flux of a die [W/m^2], `margin x enhancement x CHF`."""
         crisis = critical_heat_flux(self.latent_heat, self.vapor_density, self.liquid_density, self.surface_tension)
         return crisis * self.area_enhancement * self.heat_flux_margin
-
-    def rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Coolant at the last row above supply [K]."""
-        return jnp.asarray(self.coolant_rise)
-
-    def return_rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """What goes back to the outside, above supply [K]."""
-        return jnp.asarray(self.water_rise)
 
 
 class InletClass(eqx.Module):
@@ -152,7 +139,7 @@ class InletClass(eqx.Module):
     recommended_lowest: Real = real("K", within=ABSOLUTE)
     recommended_highest: Real = real("K", within=ABSOLUTE)
 
-    def room(self, supply_temperature: Numeric) -> Float[Array, "..."]:
+    def slack(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Logarithm of the nearer allowed end over the temperature [1]; negative outside."""
         supply = jnp.asarray(supply_temperature)
         return jnp.minimum(jnp.log(self.highest / supply), jnp.log(supply / self.lowest))
@@ -185,27 +172,31 @@ class Cooling(eqx.Module):
     chiller_capacity: Real = real("W", 0.0, doc="heat that all chillers remove, per chip; 0: as much as is needed")
     chiller_price: Real = real("USD/W", 0.0, doc="of installed chillers, per heat that they remove")
 
-    def demand(self, heat: Numeric, supply_temperature: Numeric) -> CoolingDemand:
-        """Mean power [W] and water [m^3/s] over the year for a heat [W] at a supply temperature [K]."""
-        per_heat = self.weather.year_mean(lambda hour: self._per_heat(heat, supply_temperature, hour))
-        return self._of_heat(heat, supply_temperature, per_heat)
+    def at(self, supply_temperature: Numeric) -> Coolant:
+        """The coolant of the loop at a supply temperature [K]."""
+        return self.loop.at(supply_temperature)
 
-    def hour_demand(self, heat: Numeric, supply_temperature: Numeric, hour: Hour) -> CoolingDemand:
-        """The same in one hour, with the outside air of that hour."""
-        return self._of_heat(heat, supply_temperature, self._per_heat(heat, supply_temperature, hour))
+    def demand(self, heat: Numeric, coolant: Coolant) -> CoolingDemand:
+        """Mean power [W] and water [m^3/s] over the year for a heat [W]."""
+        per_heat = self.weather.year_mean(lambda hour: self._per_heat(heat, coolant, hour))
+        return self._of_heat(heat, coolant, per_heat)
 
-    def hottest_demand(self, heat: Numeric, supply_temperature: Numeric) -> CoolingDemand:
-        """The same in the hottest hour, for which a building is sized."""
-        return self.hour_demand(heat, supply_temperature, self.weather.hottest())
+    def hour_demand(self, heat: Numeric, coolant: Coolant, hour: Hour) -> CoolingDemand:
+        """Power [W] and water [m^3/s] for a heat [W] in one hour, with the outside air of that hour."""
+        return self._of_heat(heat, coolant, self._per_heat(heat, coolant, hour))
 
-    def _of_heat(self, heat: Numeric, supply_temperature: Numeric, per_heat: CoolingDemand) -> CoolingDemand:
-        heat, movers = jnp.asarray(heat), self.loop.mover_power(heat, supply_temperature)
-        return CoolingDemand(heat * per_heat.power + movers, heat * per_heat.water)
+    def hottest_demand(self, heat: Numeric, coolant: Coolant) -> CoolingDemand:
+        """Power [W] and water [m^3/s] for a heat [W] in the hottest hour, for which a building is sized."""
+        return self.hour_demand(heat, coolant, self.weather.hottest())
 
-    def chilled_heat(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
+    def _of_heat(self, heat: Numeric, coolant: Coolant, per_heat: CoolingDemand) -> CoolingDemand:
+        heat = jnp.asarray(heat)
+        return CoolingDemand(heat * (per_heat.power + coolant.mover_share), heat * per_heat.water)
+
+    def chilled_heat(self, heat: Numeric, coolant: Coolant) -> Float[Array, "..."]:
         """Heat that the outside leaves to the chillers on a hot day [W]."""
         hour = self.weather.hot_day()
-        return (1.0 - self._free(supply_temperature, self.rejection.source(hour), hour)) * jnp.asarray(heat)
+        return (1.0 - self._free(coolant, self.rejection.source(hour), hour)) * jnp.asarray(heat)
 
     def chiller_load(self, chilled: Numeric) -> Float[Array, "..."]:
         """Heat that the chillers remove [W] over their capacity [1]; 0 where they suit the heat."""
@@ -215,33 +206,15 @@ class Cooling(eqx.Module):
         """Purchase price per chip of the chillers beyond those for all heat [W], which the building has [USD]."""
         return plant_price(heat, self.chiller_capacity, self.chiller_price)
 
-    def _free(self, supply_temperature: Numeric, source: Numeric, hour: Hour) -> Float[Array, "..."]:
+    def _free(self, coolant: Coolant, source: Numeric, hour: Hour) -> Float[Array, "..."]:
         """Share of the heat that a source outside removes."""
-        supply, rise = jnp.asarray(supply_temperature) - self.coil_approach, self.loop.return_rise(supply_temperature)
-        return free_cooling_share(supply, rise, source, hour.spread)
+        return free_cooling_share(coolant.supply - self.coil_approach, coolant.return_rise, source, hour.spread)
 
-    def _per_heat(self, heat: Numeric, supply_temperature: Numeric, hour: Hour) -> CoolingDemand:
+    def _per_heat(self, heat: Numeric, coolant: Coolant, hour: Hour) -> CoolingDemand:
         """Power [1] and water [m^3/J] over the heat in an hour, beyond the loop."""
-        supply = jnp.asarray(supply_temperature) - self.coil_approach
-        free = self._free(supply_temperature, self.rejection.source(hour), hour)
-        dry = self._free(supply_temperature, self.rejection.dry_source(hour), hour)
-        load = self.chiller_load((1.0 - free) * jnp.asarray(heat))
+        free = self._free(coolant, self.rejection.source(hour), hour)
+        dry = self._free(coolant, self.rejection.dry_source(hour), hour)
+        load, supply = self.chiller_load((1.0 - free) * jnp.asarray(heat)), coolant.supply - self.coil_approach
         work = chiller_power(1.0 - free, self.chiller.performance(supply, self.rejection.condenser(hour), load))
         power = work + self.rejection.power(free, work)
         return CoolingDemand(power, jnp.asarray(self.rejection.evaporation(free, dry, work)))
-
-    def thermal_resistance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Case to coolant, per chip [K/W]."""
-        return self.loop.thermal_resistance(supply_temperature)
-
-    def fan_effort(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Power of the fans inside servers over their rated power [1]."""
-        return self.loop.fan_effort(supply_temperature)
-
-    def heat_flux_limit(self) -> Float[Array, "..."]:
-        """Largest heat flux of a die [W/m^2]."""
-        return self.loop.heat_flux_limit()
-
-    def coolant_rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Coolant at the last row above supply [K]."""
-        return self.loop.rise(supply_temperature)

@@ -32,13 +32,12 @@ from energymodel.report.intervals import like, percent, with_interval
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
-from energymodel.system.designed import as_designed
+from energymodel.system.chip_load import format_factors
 from energymodel.system.evaluate import parameters_in_loss
-from energymodel.system.operating_point import precision_energy
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import training_step
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, as_designed
 from energymodel.units import format_quantity
 
 OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimates of Ho et al. 2023
@@ -199,7 +198,7 @@ def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
     chip = system.accelerator
     step = training_step(system, plan, jnp.mean(plan.batch))
     return _Hardware(
-        flop_energy=jnp.asarray(chip.energy_per_flop) * precision_energy(chip, plan.layout),
+        flop_energy=jnp.asarray(chip.energy_per_flop) * format_factors(chip, plan.layout).energy,
         lowest_voltage=chip.voltage(chip.minimum_clock),
         memory_joules=step.power.memory * step.time.total,
     )

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 
 from energymodel.errors import InputError
-from energymodel.performance.dragonfly import Dragonfly
-from energymodel.performance.rail_only import RailOnly
-from energymodel.performance.topology import AbstractSwitchTree
+from energymodel.performance.switch_topologies import AbstractSwitchTree, Dragonfly, RailOnly
 from energymodel.system.cluster import Link
-from energymodel.system.formats import formats_of
-from energymodel.system.torus_shapes import torus_chips, torus_fault
+from energymodel.system.plan_rules import formats_of, torus_chips, torus_fault
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 

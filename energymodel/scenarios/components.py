@@ -18,10 +18,9 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
 from energymodel.learning.recipe import LearningRate, Optimizer, Recipe
 from energymodel.performance.core_memory import CoreMemory
-from energymodel.performance.dragonfly import Dragonfly as Dragonfly  # known by its name
 from energymodel.performance.memory_access import AbstractMemoryAccess
-from energymodel.performance.rail_only import RailOnly as RailOnly
 from energymodel.performance.reliability import Reliability
+from energymodel.performance.switch_topologies import Dragonfly as Dragonfly  # known by its name
 from energymodel.performance.topology import AbstractTopology
 from energymodel.performance.workload import Transformer
 from energymodel.physics.cooling import InletClass

@@ -12,8 +12,7 @@ from typing import Any
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.clock_scale import CLOCK, ClockScale, is_frequency
 from energymodel.scenarios.forms import flat, listed, number, plain, shown, text, word
-from energymodel.system.outputs import parse_limit, parse_number, parse_objective, unit_of
-from energymodel.system.own_outputs import OutputFunction, own_output
+from energymodel.system.outputs import OutputFunction, own_output, parse_limit, parse_number, parse_objective, unit_of
 from energymodel.units import whole_number
 
 KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots")
@@ -25,7 +24,7 @@ USUAL_KNOTS, MOST_KNOTS = 8, 32
 LARGEST_POWER = 100.0  # of an output in an objective: 1e30 J to more than it overflows
 POSITIVE = ("plan.batch", "plan.chips", TOKENS)
 Minimize = str | OutputFunction
-"""What to minimize: an output, a product of powers of outputs, or a function of the outcome (`system.own_outputs`)."""
+"""What to minimize: an output, a product of powers of outputs, or a function of the outcome (`system.outputs`)."""
 Limits = Mapping[Any, Any] | Sequence[str]
 """Limits by output or function of the outcome, as text with a unit or in SI; or texts such as "time=60 days"."""
 Ranges = Mapping[str, Any] | Sequence[str]

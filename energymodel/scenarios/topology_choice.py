@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from energymodel.errors import InputError, suggest
-from energymodel.performance.topology import AbstractSwitchTree, AbstractTopology
+from energymodel.performance.switch_topologies import AbstractSwitchTree
+from energymodel.performance.topology import AbstractTopology
 from energymodel.scenarios.files import names, read_preset
 
 PATH = "system.network.topology"

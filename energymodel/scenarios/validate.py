@@ -19,9 +19,8 @@ from energymodel.scenarios.buildable import check_bytes, check_network, check_po
 from energymodel.scenarios.clock_scale import check_clock
 from energymodel.scenarios.ranges import check_number
 from energymodel.system.evaluate import learning_of, parameters_in_loss
-from energymodel.system.formats import check_formats
-from energymodel.system.pipeline_rules import check_pipeline
 from energymodel.system.plan import PRECISIONS, StagePower, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan_rules import check_formats, check_pipeline
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
@@ -218,13 +217,13 @@ def derived(system: TrainingSystem, coolant_temperature: Any) -> Derived:
     chip's share of the host [W] at the warmest recommended inlet.
     """
     chip, cooling = system.accelerator, system.facility.cooling
-    warmest = cooling.inlet.recommended_highest
+    coolant = cooling.at(cooling.inlet.recommended_highest)
     return Derived(
         chip.dynamic_power,
         chip.energy_per_flop,
         landauer_energy(chip.bits_per_flop, coolant_temperature),
-        cooling.loop.return_rise(warmest),
-        system.host_power(chip.rated_power, warmest),
+        coolant.return_rise,
+        system.host_power(chip.rated_power, coolant),
     )
 
 

@@ -15,7 +15,7 @@ from energymodel.search.optimize import optimize
 from energymodel.search.result import Optimum
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import ScaledChip, Technology
-from energymodel.system.designed import as_designed
+from energymodel.system.training_system import as_designed
 
 ELEMENT = 2.0  # bytes of a number in 16 bits
 FLOP_PER_PRODUCT = 2.0  # a multiply-add

@@ -18,8 +18,8 @@ from energymodel.search.optimize import optimize
 from energymodel.search.result import Optimum
 from energymodel.search.training_run import replace_leaf
 from energymodel.system.chip_design import CatalogChip
-from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.training_system import as_designed
 
 PRECISIONS: Mapping[str, Mapping[str, float]] = {
     "bf16": {"fp8": 0.0, "fp4": 0.0},

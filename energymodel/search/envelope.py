@@ -184,7 +184,7 @@ def _of_hardware(system: TrainingSystem) -> dict[str, Numeric]:
         "facility_power": system.facility.power_limit,
         "temperature": system.accelerator.maximum_temperature,
         "memory": system.accelerator.memory_capacity,
-        "heat_flux": system.facility.cooling.heat_flux_limit(),
+        "heat_flux": system.facility.cooling.loop.heat_flux_limit(),
         "ramp": jnp.asarray(system.facility.ramp_limit),
         "power_swing": jnp.asarray(system.facility.swing_limit),
         "power_ramp": jnp.asarray(system.facility.power_ramp_limit),

@@ -22,8 +22,8 @@ from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_
 from energymodel.system.fleet import FleetOutcome, Group, Groups, evaluate_fleet
 from energymodel.system.outcome import Slack, TrainingOutcome
 from energymodel.system.outputs import OF_THE_PLAN, log_objective, output, parse_objective
-from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import TargetLoss, TrainingPlan
+from energymodel.system.plan_rules import multiple_count
 
 BATCH_RANGE = 16.0  # of the batch of the plan, on either side
 MARGIN = 1e-6  # by which a plan may break a limit

@@ -15,10 +15,9 @@ from energymodel.physics.weather import Hour
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.grid_hours import GridHours
 from energymodel.scenarios.scenario import Scenario
-from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import evaluate
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, as_designed
 
 CLOCKS = 33  # from the accelerator's lowest to its highest
 OF_CLOCK = ("temperature", "facility_power", "heat_flux", "ramp", "power_swing", "power_ramp")
@@ -91,12 +90,13 @@ def levels_of(scenario: Scenario) -> Levels:
 
 def cooling_of(system: TrainingSystem, plan: TrainingPlan, hours: GridHours) -> np.ndarray:
     """Power of cooling over heat in each hour [1]; the mean of the scenario's year where hours have no weather."""
-    cooling, supply = system.facility.cooling, plan.coolant_temperature
+    cooling = system.facility.cooling
     with jax.enable_x64(True):
+        coolant = cooling.at(plan.coolant_temperature)
         if hours.dry_bulb is None or hours.wet_bulb is None:
-            return np.full(hours.hours, float(cooling.demand(1.0, supply).power))
+            return np.full(hours.hours, float(cooling.demand(1.0, coolant).power))
         outside = Hour(jnp.asarray(hours.dry_bulb), jnp.asarray(hours.wet_bulb), jnp.asarray(hours.spread))
-        return np.asarray(cooling.hour_demand(jnp.ones(hours.hours), supply, outside).power)
+        return np.asarray(cooling.hour_demand(jnp.ones(hours.hours), coolant, outside).power)
 
 
 @Compiled
@@ -121,8 +121,9 @@ def _paused(system: TrainingSystem, plan: TrainingPlan) -> tuple[float, float]:
     """Power of the facility without cooling, and heat to be cooled, while all chips idle [W]."""
     system, plan = as_designed(system, plan)
     idle = jnp.asarray(system.accelerator.idle_power)
-    load = idle + system.links_power(plan.chips) + system.host_power(idle, plan.coolant_temperature)
-    power = system.facility.power(load, plan.coolant_temperature)
+    coolant = system.facility.cooling.at(plan.coolant_temperature)
+    load = idle + system.links_power(plan.chips) + system.host_power(idle, coolant)
+    power = system.facility.power(load, coolant)
     base = load + power.delivery_loss + power.other
     return float(base * plan.chips), float(power.equipment * plan.chips)
 

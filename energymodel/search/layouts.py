@@ -11,8 +11,8 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.search.training_run import TrainingRun
-from energymodel.system.pipeline_rules import CUTS, OF_STAGES, stage_fault
 from energymodel.system.plan import PRECISIONS, SCHEDULES, ParallelLayout
+from energymodel.system.plan_rules import CUTS, OF_STAGES, stage_fault
 from energymodel.system.training_system import TrainingSystem
 
 Lattice = ParallelLayout
@@ -31,7 +31,7 @@ SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
 def candidates(run: TrainingRun, chips: float, ranges: Mapping[str, tuple[float, float]] | None = None) -> Lattice:
     """All layouts that divide at most `chips` chips, the scenario's own among them.
 
-    Tensor parallelism stays within a node; pipelines are those that the software runs (`system.pipeline_rules`);
+    Tensor parallelism stays within a node; pipelines are those that the software runs (`system.plan_rules`);
     ZeRO is of stage 1, 2 or 3, with pipelines up to the stage that the framework runs there; stage 0 sends the same
     bytes as 1 and keeps more. Recomputation none or full (selective where attention scores are kept) are the ends of
     what memory costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within.

@@ -12,12 +12,12 @@ from jaxtyping import Array, Float, Int
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.system.accelerator import Accelerator
+from energymodel.system.chip_load import ChipLoad
 from energymodel.system.communication import pipeline_messages
-from energymodel.system.designed import as_designed
-from energymodel.system.operating_point import ChipLoad, head_energy, operating_point
+from energymodel.system.operating_point import operating_point
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, as_designed
 from energymodel.system.work import layer_work
 
 Clocks = Float[Array | np.ndarray, "2 ranks kinds"]
@@ -157,7 +157,7 @@ def pipeline_load(
     step = step_work(system, plan, jnp.max(jnp.asarray(plan.batch)))
     division, work, load, traffic = step.division, step.layer, step.load, step.traffic
     exposed = sum(step.exposed)
-    point = operating_point(system, plan, load, exposed)
+    point = operating_point(system, plan, step.coolant, load, exposed)
     counts = (layout.pipeline, layout.virtual_stages, division.microbatches)
     ranks, chunks, microbatches = (round(float(count)) for count in counts)
     layers = layers_per_stage(round(float(system.workload.layers)), ranks * chunks) if layers is None else layers
@@ -171,7 +171,7 @@ def pipeline_load(
     products = FORWARD_SHARE * plain.flops / work.flops
     traffic_share = FORWARD_SHARE * plain.gemm_bytes / work.gemm_bytes
     kernels_share = 0.5 * plain.elementwise_bytes / work.elementwise_bytes
-    spinning = exposed * chip.spin_power(point.clock)  # [J], at the highest clock
+    spinning = exposed * point.spin_power  # [J], at the highest clock
     exposed_share = 1.0 / (2.0 + layout.recompute_full)
     forward_bytes = work.gemm_bytes * traffic_share + work.elementwise_bytes * kernels_share
     forward = ChipLoad(
@@ -185,11 +185,11 @@ def pipeline_load(
     both = load._replace(elementwise=load.elementwise + exposed, memory_energy=load.memory_energy + spinning)
     backward = jax.tree.map(lambda total, part: total - part, both, forward)
     head = ChipLoad(
-        arithmetic=step.head_time,
+        arithmetic=step.head.time,
         attention=jnp.zeros(()),
         product_memory=jnp.zeros(()),
         elementwise=work.head_bytes / chip.sustained_bandwidth,
-        switching_energy=head_energy(system, plan, work),
+        switching_energy=step.head.energy,
         memory_energy=chip.traffic_energy * work.head_bytes,
     )
     last = np.arange(ranks * chunks) == ranks * chunks - 1
@@ -203,7 +203,7 @@ def pipeline_load(
         chip=chip,
         load=jax.tree.map(by_stage, forward, backward, head),
         temperature=point.temperature,
-        waiting_power=point.static_power + chip.spin_power(point.clock),
+        waiting_power=point.static_power + point.spin_power,
         maximum_clock=point.clock,
         hop=(1.0 - software.pipeline_overlap) * traffic.pipeline.time / boundaries,
         chips=plan.chips / layout.pipeline,

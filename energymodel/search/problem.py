@@ -24,13 +24,15 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import (
     AT_LEAST,
     LIMIT_OF_SLACK,
+    OwnOutput,
+    check_own_outputs,
     is_output,
     limited_values,
     limits_of_system,
     log_objective,
+    own_outputs,
     parse_objective,
 )
-from energymodel.system.own_outputs import OwnOutput, check_own_outputs, own_outputs
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity

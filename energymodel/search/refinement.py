@@ -31,8 +31,8 @@ from energymodel.solver import RESULTS, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value
-from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import EvenPower, StagePower, TrainingPlan
+from energymodel.system.plan_rules import multiple_count
 
 FIRST_STEP, LAST_STEP, MOST_STEPS = 0.05, 1e-5, 100  # of the compass search, in logarithms
 LAYOUTS = 4  # best ones that are refined

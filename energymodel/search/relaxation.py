@@ -23,10 +23,10 @@ from energymodel.search.problem import Criteria, DesignProblem, Formulation
 from energymodel.search.training_run import TrainingRun
 from energymodel.solver import PerConstraint, Solution, SolverOptions, Values, minimize_many
 from energymodel.solver.model_outside import ModelOutside
+from energymodel.system.division import divide
 from energymodel.system.memory import chip_memory
 from energymodel.system.outputs import OUTPUTS
 from energymodel.system.plan import ParallelLayout
-from energymodel.system.work import divide
 from energymodel.units import format_quantity
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)

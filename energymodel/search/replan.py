@@ -26,10 +26,11 @@ from energymodel.search.posterior import (
 )
 from energymodel.search.result import Optimum
 from energymodel.search.training_run import TrainingRun
-from energymodel.system.evaluate import evaluate_once, learning_of, money_until, parameters_in_loss
+from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import OUTPUTS, output, parse_number, unit_of
 from energymodel.system.plan import TokenBudget, TrainingPlan
+from energymodel.system.run_outcome import money_until
 from energymodel.units import format_quantity
 
 USED_UP = ("time", "energy", "money", "carbon", "carbon_operational", "carbon_embodied")

@@ -17,9 +17,8 @@ from energymodel.search.relaxation import OPTIONS, evaluate_points, solve_relaxe
 from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import TokenBudget, TrainingPlan
-from energymodel.system.torus_shapes import torus_chips, torus_fault
+from energymodel.system.plan_rules import multiple_count, torus_chips, torus_fault
 from energymodel.system.training_system import TrainingSystem
 
 GROUP = 16  # layouts that are rounded at once

@@ -20,7 +20,7 @@ from energymodel.search.problem import check_plain
 from energymodel.search.result import Optimum, SearchResult
 from energymodel.search.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, check_outputs, expand, is_gain
 from energymodel.shown import Shown
-from energymodel.system.pipeline_rules import microbatch_tokens, multiple_count
+from energymodel.system.plan_rules import microbatch_tokens, multiple_count
 
 SHARES = (0.05, 0.95)
 """Probabilities of the quantiles at which uncertain numbers are set."""

@@ -22,12 +22,11 @@ from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.facility import NO_LIMIT, Facility
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, as_designed
 from energymodel.units import format_quantity, parse_quantity
 
 KELVIN = 10.0  # unit of temperatures in the search
@@ -125,7 +124,7 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
         chip=chip,
         facility=system.facility,
         chips=plan.chips,
-        arithmetic=(products + division.head_passes * step.head_time) / tokens,
+        arithmetic=(products + division.head_passes * step.head.time) / tokens,
         memory_time=(memory + division.head_passes * work.head_bytes / chip.sustained_bandwidth) / tokens,
         network_time=network_time / tokens,
         memory_power=chip.traffic_energy * chip.memory_bandwidth,
@@ -151,15 +150,14 @@ def throughput(site: SiteLoad, choice: SiteChoice) -> Scalar:
 def site_power(site: SiteLoad, choice: SiteChoice) -> SitePower:
     """Power of the site, by where it goes [W]."""
     chip = site.chip
-    voltage = chip.voltage(choice.clock)
+    voltage, coolant = chip.voltage(choice.clock), site.facility.cooling.at(choice.coolant_temperature)
     compute = chip.static_power(voltage, choice.temperature) + chip.dynamic_power * choice.clock * voltage**2
     memory = site.memory_power * choice.memory_width
     network = site.network_power * choice.network_width
     heat = jnp.maximum(compute + memory - chip.idle_power, 0.0)
-    effort = site.facility.cooling.fan_effort(choice.coolant_temperature)
-    host = site.background_power + server_fan_power(site.fan_power, site.fan_fraction, heat, effort)
+    host = site.background_power + server_fan_power(site.fan_power, site.fan_fraction, heat, coolant.fan_effort)
     load = compute + memory + network + host
-    building = site.facility.power(load, choice.coolant_temperature)
+    building = site.facility.power(load, coolant)
     parts = (compute, memory, network, host)
     per_chip = (*parts, building.delivery_loss, building.cooling, building.other)
     return SitePower(*(part * site.chips for part in per_chip))
@@ -213,10 +211,10 @@ def _split(site: SiteLoad, bound: Numeric, *, by_power: bool) -> SiteSplit:
 
 def _heating(site: SiteLoad, choice: SiteChoice) -> Array:
     """Temperature of the chip above that of the settings, in tens of kelvins."""
-    cooling, power = site.facility.cooling, site_power(site, choice)
-    resistance = site.chip.thermal_resistance + cooling.thermal_resistance(choice.coolant_temperature)
+    coolant, power = site.facility.cooling.at(choice.coolant_temperature), site_power(site, choice)
+    resistance = site.chip.thermal_resistance + coolant.resistance
     heat = (power.compute + power.memory) / site.chips
-    settled = choice.coolant_temperature + cooling.coolant_rise(choice.coolant_temperature) + resistance * heat
+    settled = coolant.last + resistance * heat
     return (settled - choice.temperature) / KELVIN
 
 

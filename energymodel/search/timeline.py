@@ -18,13 +18,12 @@ from energymodel.performance.pipeline_simulator import PassTimes, SimulatedStep,
 from energymodel.runtime.compilation import Compiled
 from energymodel.search.pipeline import layers_per_stage
 from energymodel.system import step
-from energymodel.system.designed import as_designed
 from energymodel.system.operating_point import operating_point
 from energymodel.system.outcome import StepTime
 from energymodel.system.pipeline_ranks import PassTimes as MeanPassTimes
 from energymodel.system.pipeline_ranks import rank_stages
 from energymodel.system.plan import SCHEDULES, StagePower, TrainingPlan
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, as_designed
 
 SIMULATED = {
     "gpipe": "gpipe",
@@ -132,11 +131,13 @@ class _TimesOfStep(NamedTuple):
 def _times_of_step(system: TrainingSystem, plan: TrainingPlan) -> _TimesOfStep:
     system, plan = as_designed(system, plan)
     batch = jnp.ravel(jnp.asarray(plan.batch))[-1]
-    work, stages = step.step_work(system, plan, batch), rank_stages(system, plan)
+    work = step.step_work(system, plan, batch)
+    stages = rank_stages(plan.layout, work.division)
     if isinstance(plan.power, StagePower):
         passes = step.settle_stages(system, plan, plan.power, work).passes
     else:
-        times = step.pass_times(system, plan, work, operating_point(system, plan, work.load, sum(work.exposed)))
+        point = operating_point(system, plan, work.coolant, work.load, sum(work.exposed))
+        times = step.pass_times(system, plan, work, point)
         passes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, stages.ranks.shape), times)
     count = work.division.microbatches
     own = count * jnp.sum(stages.ranks * stages.work(passes)) / plan.layout.pipeline

@@ -19,8 +19,15 @@ from energymodel.runtime.operations import simplified
 from energymodel.scenarios.scenario import leaf_paths
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import DERIVED, Slack, TrainingOutcome
-from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values, output, parse_objective
-from energymodel.system.own_outputs import OwnOutput, own_outputs
+from energymodel.system.outputs import (
+    AT_LEAST,
+    OUTPUTS,
+    OwnOutput,
+    limited_values,
+    output,
+    own_outputs,
+    parse_objective,
+)
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 

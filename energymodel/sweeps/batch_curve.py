@@ -22,8 +22,8 @@ from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.outcome_spread import DEVIATIONS, deviation, directions_of, in_float64
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import TargetLoss
+from energymodel.system.plan_rules import multiple_count
 
 OBJECTIVES = ("time", "energy", "money", "carbon")
 WIDEST = 16.0  # largest batch over the smallest one that the pipeline runs, unless the plan's own is near it

@@ -1,4 +1,4 @@
-"""What can one accelerator compute, store and draw?"""
+"""One accelerator: rates, memory, power, heat, price."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -116,6 +116,6 @@ class Accelerator(eqx.Module):
         """Power of a chip whose clock runs but whose units rest: leakage and fixed power [W]."""
         return self.leakage(voltage, temperature) + self.fixed_power
 
-    def spin_power(self, clock: Numeric) -> Float[Array, "..."]:
-        """Switching power of a chip whose kernels wait for other chips, `a kappa phi v(phi)^2` [W]."""
-        return busy_power(0.0, self.dynamic_power, clock, self.voltage(clock), self.spin_activity)
+    def spin_power(self, clock: Numeric, voltage: Numeric) -> Float[Array, "..."]:
+        """Switching power of a chip whose kernels wait for other chips, `a kappa phi v^2` [W]."""
+        return busy_power(0.0, self.dynamic_power, clock, voltage, self.spin_activity)

@@ -1,4 +1,4 @@
-"""What connects the accelerators within a node and between nodes, and what does the training framework do?"""
+"""Node, networks within and between nodes, and training framework of a cluster."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -81,28 +81,27 @@ class Network(eqx.Module):
 
     def bandwidth(self, nodes: Numeric, host_bandwidth: Numeric = UNLIMITED) -> Float[Array, "..."]:
         """Bandwidth that the topology sustains per chip and direction within a domain [B/s]."""
-        injection, within = self.injection(host_bandwidth), jnp.minimum(nodes, self.topology.domain(nodes))
-        bisection = self.topology.bisection_links(within)
+        injection, within = self.injection(host_bandwidth), jnp.minimum(nodes, self.topology.at(nodes).domain)
+        bisection = self.topology.at(within).bisection_links
         return contended_bandwidth(injection, bisection, injection, within, self.contention_exponent, HALF_CROSSING)
 
     def latency(self, nodes: Numeric) -> Float[Array, "..."]:
         """Latency of a message between chips of different nodes [s]."""
-        return self.link.latency + self.topology.added_latency(nodes)
+        return self.link.latency + self.topology.at(nodes).added_latency
 
     def energy_per_bit(self, nodes: Numeric) -> Float[Array, "..."]:
         """Energy from chip to chip, `2 e_link + S e_hop`, with S the mean number of switches [J/bit]."""
-        return network_energy_per_bit(self.link.energy, self.topology.mean_switches(nodes), self.hop_energy)
+        return network_energy_per_bit(self.link.energy, self.topology.at(nodes).mean_switches, self.hop_energy)
 
     def power(self, nodes: Numeric) -> Float[Array, "..."]:
         """Power per chip of links and switch ports, idle or busy, `P_0 + w_extra p + w n_port p_switch` [W]."""
-        ports = self.topology.switch_ports(nodes)
+        ports = self.topology.at(nodes).switch_ports
         return self.static_power + self.link.power() + self.link.lanes * ports * self.switch_lane_power
 
     def price(self, nodes: Numeric) -> Float[Array, "..."]:
         """Price per chip of links, ports and cables of switches, `w_extra c + w (n_port c_switch + c_up)` [USD]."""
-        between = self.topology.uplink_price(nodes)
-        ports = self.topology.switch_ports(nodes)
-        return self.link.price() + self.link.lanes * (ports * self.switch_lane_price + between)
+        shape = self.topology.at(nodes)
+        return self.link.price() + self.link.lanes * (shape.switch_ports * self.switch_lane_price + shape.uplink_price)
 
 
 class Software(eqx.Module):

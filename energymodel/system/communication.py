@@ -1,18 +1,17 @@
-"""What do chips send each other in a training step, and how long does each collective take?"""
+"""Communication of a chip in a training step: collectives of a layer, of the pipeline and of the gradients."""
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar
-from energymodel.performance.collectives import point_to_point_time
-from energymodel.performance.workload import Transformer
+from energymodel.performance.collectives import Communication, Fabric, point_to_point_time
 from energymodel.system.cluster import Software
-from energymodel.system.fabric import Communication, Fabric, fabric_of
+from energymodel.system.division import Division
 from energymodel.system.memory import ChipMemory
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
-from energymodel.system.work import Division, LayerWork
+from energymodel.system.work import LayerWork
 
 
 class LayerCommunication(NamedTuple):
@@ -60,61 +59,72 @@ def traffic_of(
     """
     fabric = fabric_of(system, plan)
     return Traffic(
-        *layer_communication(system, plan, fabric, work),
+        *layer_communication(system, plan, fabric, division, work),
         pipeline=pipeline_communication(plan, fabric, work),
         data=data_communication(system, plan, fabric, division, memory),
     )
 
 
+def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
+    """Bandwidth and latency that the networks offer one of G chips [definition].
+
+    **Returns:** bandwidth [B/s] and latency [s] within and between nodes, chips per node and per domain of full
+    bandwidth [1], and the oversubscription between domains [1].
+    """
+    network, blocks = system.network, system.node.count(plan.chips)
+    nodes = network.nodes_of(plan.chips, blocks)
+    return Fabric(
+        inner_bandwidth=system.accelerator.link_rate(system.node.scale_up.bandwidth()),
+        inner_latency=jnp.asarray(system.node.scale_up.latency),
+        outer_bandwidth=system.accelerator.link_rate(network.bandwidth(nodes, system.node.host_bandwidth)),
+        outer_latency=network.latency(nodes),
+        node=jnp.asarray(system.node.chips),
+        domain=network.topology.at(nodes).domain / nodes * plan.chips,
+        ratio=network.uplink_ratio(system.node.host_bandwidth),
+        library=system.node.collectives,
+        framework_latency=jnp.asarray(system.software.collective_latency),
+        topology=network.topology,
+        nodes=nodes,
+    )
+
+
 def layer_communication(
-    system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, work: LayerWork
+    system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, division: Division, work: LayerWork
 ) -> LayerCommunication:
     """Collectives of one layer and micro-batch, before overlap [Korthikanti et al. 2022, sec. 4; Liu et al. 2023].
 
     Tensor: `4 + 2 r` all-reduces of `2 M h` bytes, six with full recomputation; half of them where attention and
     feed-forward block run in parallel and share one [Chowdhery et al. 2022, sec. 2]. Context: keys and values travel
     around the ring in the forward pass, keys, values and their gradients in the backward pass: three times `c - 1`
-    hops; or all-to-alls turn tokens into heads (`context_all_to_all`). Expert: `4 + 2 r` all-to-alls (dispatch and
-    combine, forward and backward) in layers that have experts.
+    hops. Or all-to-alls divide heads instead of tokens (`context_all_to_all`) [Jacobs et al. 2023]: four in the forward
+    pass, four in the backward pass and four where it is recomputed, of `2 M a d / t` bytes or, for keys and values,
+    `2 M k d / t`; keys and values of fewer than `t c` heads are sent more than once. Expert: `4 + 2 r` all-to-alls
+    (dispatch and combine, forward and backward) in layers that have experts.
 
     **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
     """
-    layout, workload = plan.layout, system.workload
-    all_reduces = (4.0 + 2.0 * layout.recompute_full) * (1.0 - 0.5 * workload.parallel_block)
-    kv_share = workload.kv_width / (workload.hidden * layout.tensor)
-    passes = 4.0 + 2.0 * layout.recompute_full
-    mixture = (workload.layers - workload.dense_layers) / workload.layers
-    in_turn = fabric.ring_pass(layout.context, layout.tensor, work.communicated * kv_share).scaled(3.0)
-    at_once = context_all_to_all(workload, layout, fabric, work)
-    turned = layout.context_all_to_all
-    return LayerCommunication(
-        tensor=fabric.all_reduce(
-            layout.tensor, 1.0, work.communicated, fused=1.0 - jnp.asarray(layout.sequence_parallel)
-        ).scaled(all_reduces),
-        context=in_turn.scaled(1.0 - turned).plus(at_once.scaled(turned)),
-        expert=fabric.all_to_all(
-            layout.expert,
-            layout.tensor,
-            work.communicated / layout.tensor * workload.active_experts,
-            layout.pipeline,
-            workload.active_experts,
-            system.software.node_dispatch,
-        ).scaled(passes * mixture),
-    )
-
-
-def context_all_to_all(workload: Transformer, layout: ParallelLayout, fabric: Fabric, work: LayerWork) -> Communication:
-    """All-to-alls of queries, keys, values and outputs, which divide heads instead of tokens [Jacobs et al. 2023].
-
-    Four in the forward pass, four in the backward pass and four where it is recomputed, of `2 M a d / t` bytes or, for
-    keys and values, `2 M k d / t`; keys and values of fewer than `t c` heads are sent more than once.
-
-    **Returns:** time [s] and bytes sent within and between nodes [B] in one layer and micro-batch.
-    """
-    copies = jnp.maximum(1.0, layout.tensor * layout.context / jnp.asarray(workload.kv_heads))
+    layout, workload, sizes, sent = plan.layout, system.workload, division.sizes, work.communicated
+    tensor, context, turned = layout.tensor, layout.context, jnp.asarray(layout.context_all_to_all)
+    passes = 4.0 + 2.0 * jnp.asarray(layout.recompute_full)
+    copies = jnp.maximum(1.0, tensor * context / jnp.asarray(workload.kv_heads))
     heads = workload.heads + copies * workload.kv_heads
-    size = work.communicated * 0.5 * heads * workload.head_size / (workload.hidden * layout.tensor)
-    return fabric.all_to_all(layout.context, layout.tensor, size).scaled(8.0 + 4.0 * layout.recompute_full)
+    of_heads = sent * 0.5 * heads * workload.head_size / (workload.hidden * tensor)
+    summed = fabric.all_reduce(tensor, 1.0, sent, fused=1.0 - jnp.asarray(layout.sequence_parallel))
+    in_turn = fabric.ring_pass(context, tensor, sent * sizes.kv / (workload.hidden * tensor))
+    at_once = fabric.all_to_all(context, tensor, of_heads)
+    dispatched = fabric.all_to_all(
+        layout.expert,
+        tensor,
+        sent / tensor * workload.active_experts,
+        layout.pipeline,
+        workload.active_experts,
+        system.software.node_dispatch,
+    )
+    return LayerCommunication(
+        tensor=summed.scaled(passes * (1.0 - 0.5 * workload.parallel_block)),
+        context=in_turn.scaled(3.0 * (1.0 - turned)).plus(at_once.scaled(2.0 * passes * turned)),
+        expert=dispatched.scaled(passes * sizes.expert_share),
+    )
 
 
 def exposed_communication(
@@ -190,29 +200,22 @@ def data_communication(
     **Returns:** time [s] and bytes sent [B] in a step, before overlap.
     """
     layout, software, part, kept = plan.layout, system.software, memory.shard, memory.kept
-    microbatches, often = (
-        division.microbatches,
-        software.sharded_gradients.scatters(division.microbatches, layout.pipeline),
-    )
-    once_or_each = 1.0 + layout.shard_gradients * software.regather * (microbatches - 1.0)
-    gathers = (1.0 - layout.shard_parameters) * once_or_each + 2.0 * layout.shard_parameters * microbatches
-    scatters = 1.0 + layout.shard_gradients * (often - 1.0)
+    once_or_each = 1.0 + layout.shard_gradients * software.regather * (division.microbatches - 1.0)
+    gathers = (1.0 - layout.shard_parameters) * once_or_each + 2.0 * layout.shard_parameters * division.microbatches
+    scatters = 1.0 + layout.shard_gradients * (division.gradients.scatters - 1.0)
     sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
     updated = kept.weight * (layout.shard_parameters + (1.0 - layout.shard_parameters) * kept.trained)
     halves = scatters * kept.sent + gathers * (sharded * updated + (1.0 - sharded) * kept.sent)
     # Reduce-scatter and all-gather use rings; only an all-reduce may use a tree.
-    tree = software.tree * (1.0 - sharded)
+    fused, tree = 1.0 - sharded, software.tree * (1.0 - sharded)
 
     def collective(ranks: Numeric, stride: Numeric, parameters: Numeric) -> Communication:
         size = parameters * halves
         count = 1.0 + size / software.bucket_size
+        reduced = fabric.all_reduce(ranks, stride, size, fused=fused, count=count, pipeline=layout.pipeline, tree=tree)
         # An all-reduce is a reduce-scatter and an all-gather of the same bytes, and `halves` counts both.
-        found = fabric.faster_all_reduce(
-            ranks, stride, size, fused=1.0 - sharded, count=count, tree=tree, pipeline=layout.pipeline
-        )
-        return found.scaled(0.5)
+        return reduced.scaled(0.5)
 
     dense = collective(part.dense_ranks, layout.tensor, part.dense)
     routed = collective(part.routed_ranks, layout.tensor * layout.expert, part.routed)
-    routed = routed.scaled(system.workload.mixture)  # a dense model starts no second collective
-    return dense.plus(routed)
+    return dense.plus(routed.scaled(division.sizes.mixture))  # a dense model starts no second collective

@@ -1,4 +1,4 @@
-"""What are the symbols of the two source documents in a run: exponents, powers, rates, demands of a token?
+"""Symbols of the two source documents in a run: exponents, powers, rates, demands of a token.
 
 The documents choose their exponents and scales freely. Here they follow from the model: each law goes through the run's
 own batch and clock with the slope that it has there, and is compared with the model at another batch or clock.
@@ -12,12 +12,11 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Scalar
 from energymodel.runtime.compilation import Compiled
-from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import Step, step_work, training_step
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, as_designed
 
 LARGER = 4.0  # batches: where laws through the run's own batch are compared
 SLOWER = 0.75  # of the clock: where laws of power are compared
@@ -115,7 +114,7 @@ def _learned(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcom
 
 def _stepped(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome, batch: Scalar) -> Stepped:
     def at(batch: Scalar, clock: Scalar) -> Step:
-        return training_step(system, eqx.tree_at(lambda one: one.clock, plan, clock), batch)
+        return training_step(system, eqx.tree_at(lambda decisions: decisions.clock, plan, clock), batch)
 
     def time_and_memory(batch: Scalar) -> tuple[Scalar, Scalar, Step]:
         step = at(batch, jnp.asarray(plan.clock))
@@ -139,5 +138,5 @@ def _stepped(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcom
         voltage_slower=slower.point.voltage,
         fixed_memory_energy=memory - memory_slope,
         flops=own.hardware_flops,
-        network_bytes=jnp.asarray(sum(one.outer_bytes for one in work.traffic.of_step(work.division))),
+        network_bytes=jnp.asarray(sum(part.outer_bytes for part in work.traffic.of_step(work.division))),
     )

@@ -1,4 +1,4 @@
-"""What does the building add: power conversion, cooling, the rest?"""
+"""Power conversion, cooling and the rest of the building, and the market that it buys in."""
 
 from functools import reduce
 from typing import NamedTuple
@@ -10,13 +10,25 @@ from jaxtyping import Array, Float
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
 from energymodel.numerics import Numeric, Real, component, real
-from energymodel.physics.cooling import Cooling, CoolingDemand
+from energymodel.physics.cooling import Coolant, Cooling, CoolingDemand
 from energymodel.physics.delivery import AbstractRegulator, Distribution, NoRegulator, Regulator
 from energymodel.physics.energy_storage import EnergyStorage
 from energymodel.ranges import ABOVE_ZERO, SHARE, Range
 
 NO_LIMIT = 1e15
 """Swing [W] or ramp [W/s] beyond any site: that of a grid which states no limit."""
+
+
+class Feed(NamedTuple):
+    """Power per chip on its way to the chip [W]: the load, at the bus converter, at the power supply, into the
+    equipment, and at the meter without cooling and the rest.
+    """
+
+    load: Float[Array, "..."]
+    at_bus: Float[Array, "..."]
+    supplied: Float[Array, "..."]
+    equipment: Float[Array, "..."]
+    meter: Float[Array, "..."]
 
 
 class FacilityPower(NamedTuple):
@@ -60,47 +72,45 @@ class Facility(eqx.Module):
     point_of_load: AbstractRegulator = component(NoRegulator())
     bus_converter: AbstractRegulator = component(NoRegulator())
 
-    def power(self, load: Numeric, supply_temperature: Numeric) -> FacilityPower:
-        """Mean power at the meter over the year for a direct-current load per chip.
+    def feed(self, load: Numeric) -> Feed:
+        """Power at each point from the chips to the meter, for a direct-current load per chip [W].
 
         The load passes the regulators, the bus bar and the power supply (all inside the equipment, whose input power is
-        the denominator of PUE), then the uninterruptible supply and the transformer. All equipment heat is cooled.
-        Lights, offices and pumps that never stop draw a share of the rating of the uninterruptible supply at any load.
+        the denominator of PUE), then the uninterruptible supply and the transformer.
+        """
+        at_bus = self.point_of_load.input_power(load)
+        bus = self.bus_converter.input_power(at_bus)
+        supplied = bus + self.distribution.loss(bus)
+        equipment = self.power_supply.input_power(supplied)
+        meter = self.uninterruptible.input_power(equipment) / (1.0 - self.transformer_loss)
+        return Feed(jnp.asarray(load), at_bus, supplied, equipment, meter)
+
+    def power(self, load: Numeric, coolant: Coolant) -> FacilityPower:
+        """Mean power at the meter over the year for a direct-current load per chip.
+
+        All equipment heat is cooled. Lights, offices and pumps that never stop draw a share of the rating of the
+        uninterruptible supply at any load.
 
         **Arguments:**
 
         - `load`: direct-current power per chip, with its share of host and network [W].
-        - `supply_temperature`: coolant supply temperature [K].
+        - `coolant`: of `cooling` at its supply temperature.
         """
-        equipment = self._equipment(load)
-        return self._power(load, equipment, self.cooling.demand(equipment, supply_temperature))
+        feed = self.feed(load)
+        return self._power(feed, self.cooling.demand(feed.equipment, coolant))
 
-    def hottest_power(self, load: Numeric, supply_temperature: Numeric) -> FacilityPower:
-        """The same in the hottest hour of the year."""
-        equipment = self._equipment(load)
-        return self._power(load, equipment, self.cooling.hottest_demand(equipment, supply_temperature))
+    def hottest_power(self, load: Numeric, coolant: Coolant) -> FacilityPower:
+        """Power at the meter in the hottest hour of the year, as `power`."""
+        feed = self.feed(load)
+        return self._power(feed, self.cooling.hottest_demand(feed.equipment, coolant))
 
-    def chilled_heat(self, load: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Heat per chip that the outside leaves to the chillers on a hot day [W], at a load per chip [W]."""
-        return self.cooling.chilled_heat(self._equipment(load), supply_temperature)
-
-    def plant_price(self, load: Numeric) -> Float[Array, "..."]:
-        """Purchase price per chip of the plant, beyond what a building for such a load per chip [W] has [USD]."""
-        return self.cooling.added_price(self._equipment(load))
-
-    def meter_power(self, load: Numeric) -> Float[Array, "..."]:
-        """Power at the meter per chip for a direct-current load per chip, without cooling and the rest [W]."""
-        return self.uninterruptible.input_power(self._equipment(load)) / (1.0 - self.transformer_loss)
-
-    def supply_load(self, load: Numeric) -> Float[Array, "..."]:
-        """Largest share of what it is rated for that a converter delivers [1], at a load per chip [W]."""
-        on_bus = self._on_bus(load)
-        supplied = on_bus + self.distribution.loss(on_bus)
+    def supply_load(self, feed: Feed) -> Float[Array, "..."]:
+        """Largest share of what it is rated for that a converter delivers [1]."""
         stages = (
-            self.point_of_load.load(load),
-            self.bus_converter.load(self.point_of_load.input_power(load)),
-            self.power_supply.load(supplied),
-            self.uninterruptible.load(self._equipment(load)),
+            self.point_of_load.load(feed.load),
+            self.bus_converter.load(feed.at_bus),
+            self.power_supply.load(feed.supplied),
+            self.uninterruptible.load(feed.equipment),
         )
         return reduce(jnp.maximum, stages)
 
@@ -109,17 +119,10 @@ class Facility(eqx.Module):
         parts = (self.point_of_load, self.bus_converter, self.power_supply, self.uninterruptible)
         return reduce(jnp.add, [part.purchase_price() for part in parts], self.storage.price())
 
-    def _on_bus(self, load: Numeric) -> Float[Array, "..."]:
-        return self.bus_converter.input_power(self.point_of_load.input_power(load))
-
-    def _equipment(self, load: Numeric) -> Float[Array, "..."]:
-        on_bus = self._on_bus(load)
-        return self.power_supply.input_power(on_bus + self.distribution.loss(on_bus))
-
-    def _power(self, load: Numeric, equipment: Numeric, cooling: CoolingDemand) -> FacilityPower:
+    def _power(self, feed: Feed, cooling: CoolingDemand) -> FacilityPower:
         return FacilityPower(
-            equipment=jnp.asarray(equipment),
-            delivery_loss=self.meter_power(load) - load,
+            equipment=feed.equipment,
+            delivery_loss=feed.meter - feed.load,
             cooling=cooling.power,
             other=jnp.asarray(self.miscellaneous_fraction) * self.uninterruptible.rated_power,
             water=cooling.water,

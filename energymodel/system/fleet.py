@@ -1,4 +1,4 @@
-"""What do groups of unlike devices yield and cost that train one model together in synchronous steps?
+"""Outcome of groups of unlike devices that train one model together in synchronous steps.
 
 Each group holds whole replicas in the same layout, because gradients are exchanged shard by shard. Groups differ in
 accelerator, node, network, clock and power cap, and in how much of a batch their replicas take.
@@ -13,12 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Scalar
-from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import outcome_of_step
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import ChipPower, Step, training_step
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, as_designed
 
 ITERATIONS = 6  # of Newton's method: the time of a step bends little with its batch
 LIVE = 2  # of them carry derivatives, to second order
@@ -92,7 +91,7 @@ def evaluate_fleet(
     slowest = jnp.max(exchange)
     step_time = (jnp.max(working) if work_time is None else work_time) + slowest
     outcomes = tuple(
-        outcome_of_step(system, plan, batch, _waiting(system, plan, step, step_time, slowest))
+        outcome_of_step(system, plan, batch, _waiting(system, step, step_time, slowest))
         for (system, plan), step in zip(whole, steps, strict=True)
     )
     return FleetOutcome(_joined(outcomes, shares, shares * work), outcomes, work, shares * work, working)
@@ -157,16 +156,16 @@ def _equal_times(work: Groups, times: Groups, slopes: Groups, shares: Groups, le
     return jnp.where(free > 0.0, found, least)
 
 
-def _waiting(system: TrainingSystem, plan: TrainingPlan, step: Step, step_time: Scalar, exchange: Scalar) -> Step:
+def _waiting(system: TrainingSystem, step: Step, step_time: Scalar, exchange: Scalar) -> Step:
     """A step that lasts longer than its own work, because other groups or their network are slower."""
     own = step.time.total
     late = step_time - own
     later = exchange - step.time.data
     time = eqx.tree_at(lambda one: (one.data, one.straggler), step.time, (exchange, step.time.straggler + late - later))
     zero = jnp.zeros_like(own)
-    wait = ChipPower(zero, zero, zero, network=step.links_power, host=zero, idle_wait=step.levels.waiting)
+    wait = ChipPower(zero, zero, zero, network=step.idle.network, host=zero, idle_wait=step.levels.waiting)
     power = ChipPower(*((one * own + other * late) / step_time for one, other in zip(step.power, wait, strict=True)))
-    return step._replace(time=time, power=power._replace(host=system.host_power(power.chip, plan.coolant_temperature)))
+    return step._replace(time=time, power=power._replace(host=system.host_power(power.chip, step.coolant)))
 
 
 def _joined(outcomes: Sequence[TrainingOutcome], shares: Groups, tokens: Groups) -> TrainingOutcome:

@@ -1,4 +1,4 @@
-"""How much memory do parameters, gradients, optimizer states and activations take on a chip?"""
+"""Memory of parameters, gradients, optimizer states and activations on a chip, and the traffic of states."""
 
 from typing import NamedTuple
 
@@ -11,19 +11,12 @@ from energymodel.performance.memory_footprint import (
     logit_bytes,
     state_bytes_per_parameter,
     stored_bytes_per_unit,
-)
-from energymodel.performance.parallelism import (
-    StageLayers,
-    balanced_stage_layers,
-    fullest_stage_layers,
-    uneven_stage_layers,
     zero_share,
 )
-from energymodel.performance.pipeline_bubble import group_size, held_chunks
-from energymodel.performance.workload import feed_forward_parameters
+from energymodel.performance.workload import LayerSizes, Transformer, feed_forward_parameters
+from energymodel.system.division import Division
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
-from energymodel.system.work import Division
 
 FP32_PAIR = 8.0  # bytes of one logit and its gradient
 MASTER_BYTES = 4.0  # of the copy of a weight that is updated
@@ -38,20 +31,6 @@ class Shard(NamedTuple):
     routed_ranks: Scalar
 
 
-def _stage_cut(system: TrainingSystem, plan: TrainingPlan) -> StageLayers:
-    """Layers of the first, a middle and the last pipeline rank where the plan cuts the ends by hand [1]."""
-    layout = plan.layout
-    given = layout.first_stage_layers, layout.last_stage_layers
-    return uneven_stage_layers(system.workload.layers, layout.pipeline, *given)
-
-
-def _fullest_rank_layers(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
-    """Layers of the pipeline rank that has the most, divided evenly or cut by hand [1]."""
-    layout, by_hand = plan.layout, plan.layout.cut_by_hand
-    even = fullest_stage_layers(system.workload.layers, layout.pipeline, layout.virtual_stages)
-    return (1.0 - by_hand) * even + by_hand * _stage_cut(system, plan).fullest
-
-
 def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Shard:
     """Parameters on the fullest chip, `(N_blocks l / L + V h) / t`, `N_routed min(l, L - d) / ((L - d) t e)`.
 
@@ -64,33 +43,29 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
 
     **Returns:** dense and routed parameters [1], each with the number of ranks that hold a copy [1].
     """
-    layout, workload = plan.layout, system.workload
-    layers, fullest = workload.layers, _fullest_rank_layers(system, plan)
-    copies = 1.0 + jnp.asarray(layout.dual_pipe)
+    layout, workload, sizes, fullest = plan.layout, system.workload, division.sizes, division.stages.most
+    layers, copies = sizes.layers, 1.0 + jnp.asarray(layout.dual_pipe)
     share = fullest * copies / layers
     # The embedding is on the first rank and the output head on the last; a single rank holds both.
     one_rank = jnp.maximum(jnp.maximum(0.0, 2.0 - layout.pipeline), layout.zero_bubble_v + layout.dual_pipe)
-    own_head = (1.0 - workload.tied) * one_rank
-    spare = layout.pipeline * fullest - layers
-    missing = layout.embedding_balanced * (1.0 - one_rank) * jnp.clip(spare - 1.0, 0.0, 1.0)
-    embeddings = workload.vocabulary * workload.hidden * (1.0 + own_head)
-    more = jnp.maximum(0.0, embeddings - missing * workload.replicated_parameters / layers)
-    with_experts = _expert_layer_share(system, plan, share * layers) * share * layers
+    missing = layout.embedding_balanced * (1.0 - one_rank)
+    missing = missing * jnp.clip(layout.pipeline * fullest - layers - 1.0, 0.0, 1.0)
+    tables = sizes.table * (1.0 + (1.0 - workload.tied) * one_rank)
+    more = jnp.maximum(0.0, tables - missing * sizes.replicated / layers)
+    with_experts = _expert_layer_share(workload, sizes, share * layers) * share * layers
     of_routed = with_experts / jnp.maximum(1.0, layers - workload.dense_layers)
     return Shard(
-        dense=(workload.replicated_parameters * share + more) / layout.tensor,
+        dense=(sizes.replicated * share + more) / layout.tensor,
         dense_ranks=division.ranks * copies,
-        routed=workload.routed_parameters * of_routed / (layout.tensor * layout.expert),
+        routed=sizes.routed * of_routed / (layout.tensor * layout.expert),
         routed_ranks=division.ranks * copies / layout.expert,
     )
 
 
-def _expert_layer_share(system: TrainingSystem, plan: TrainingPlan, held: Numeric) -> Scalar:
-    """Share of the layers of the fullest rank that have experts, `min(l, L - d) / l` of l held [1]; 1 if dense."""
-    workload = system.workload
-    with_experts = workload.layers - workload.dense_layers
-    mean, fullest = with_experts / workload.layers, jnp.minimum(held, with_experts) / held
-    return workload.alternating_dense * mean + (1.0 - workload.alternating_dense) * fullest
+def _expert_layer_share(workload: Transformer, sizes: LayerSizes, layers: Numeric) -> Scalar:
+    """Share of the layers of the fullest rank that have experts, `min(l, L - d) / l` of l layers [1]; 1 if dense."""
+    fullest = jnp.minimum(layers, sizes.layers - workload.dense_layers) / layers
+    return fullest + workload.alternating_dense * (sizes.expert_share - fullest)
 
 
 class KeptBytes(NamedTuple):
@@ -150,12 +125,13 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
     layout = plan.layout
     part, kept = shard(system, plan, division), kept_bytes(system, plan)
     activations = activation_bytes(system, plan, division)
+    updated, on_host = updated_bytes(layout, part, kept), jnp.asarray(layout.offload_optimizer)
     return ChipMemory(
         shard=part,
         kept=kept,
         activations=activations,
-        optimizer_traffic=optimizer_traffic(layout, part, kept),
-        host_traffic=host_traffic(layout, part, kept),
+        optimizer_traffic=(1.0 - on_host) * updated,
+        host_traffic=on_host * updated,
         fetched=fetched_bytes(layout, part, kept),
         copied=copied_bytes(layout, part, kept),
         total=memory_per_chip(system, plan, division, part, kept, activations),
@@ -179,7 +155,8 @@ def memory_per_chip(
     **Returns:** memory [B].
     """
     layout, workload, software = plan.layout, system.workload, system.software
-    whole = software.sharded_gradients.kept(division.microbatches, layout.pipeline, layout.virtual_stages)
+    sizes, stages, held, m = division.sizes, division.stages, division.held, division.microbatches
+    on_chip = 1.0 - jnp.asarray(layout.offload_activations)
 
     def states(ranks: Numeric) -> Scalar:
         return state_bytes_per_parameter(
@@ -188,97 +165,43 @@ def memory_per_chip(
             kept.optimizer * (1.0 - layout.offload_optimizer)
             + layout.offload_optimizer * jnp.minimum(kept.trained * software.offload_kept_bytes, kept.optimizer),
             layout.shard_parameters,
-            layout.shard_gradients * (1.0 - whole),
+            layout.shard_gradients * (1.0 - division.gradients.kept),
             layout.shard_optimizer,
             ranks,
         )
 
-    per_layer = activations * (1.0 - layout.offload_activations)
+    def buffers(layer: Numeric, ranks: Numeric) -> Scalar:
+        shards = layout.shard_parameters, layout.shard_gradients
+        per_parameter = layer_buffer_bytes(kept.weight, kept.sent, *shards, ranks)
+        return layer / (sizes.layers * layout.tensor) * per_parameter
+
+    per_layer, of_dense = activations * on_chip, states(part.dense_ranks)
     # From the second micro-batch on, the logits of the previous one are still in memory.
-    again = jnp.clip(division.microbatches - 1.0, 0.0, 1.0) * software.kept_logit_bytes
+    again = jnp.clip(m - 1.0, 0.0, 1.0) * software.kept_logit_bytes
     logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
     logits = logits * (software.logit_bytes + again) / FP32_PAIR
     # GPipe has the logits of all micro-batches before it starts to go back.
-    logits = logits * (1.0 + layout.gpipe * (division.microbatches - 1.0))
-    held = _held_layers(system, plan, division.microbatches)
-    first, last = held.most * per_layer, held.last * per_layer + logits * (1.0 - layout.offload_activations)
-    routed = part.routed * states(part.routed_ranks)
-    even = part.dense * states(part.dense_ranks) + jnp.maximum(first, last)
+    logits = logits * (1.0 + layout.gpipe * (m - 1.0))
+    even = part.dense * of_dense + jnp.maximum(held.most * per_layer, held.last * per_layer + logits * on_chip)
 
     # With balanced stages the first rank has the embedding and the most layers, the last one the output head.
-    weights, embedding = workload.replicated_parameters / workload.layers, workload.vocabulary * workload.hidden
     several = jnp.minimum(layout.pipeline - 1.0, 1.0)
-    in_weights = embedding * workload.layers / workload.active_layer_parameters
-    opening, final = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
     tables = 1.0 + (1.0 - several) * (1.0 - workload.tied)
+    (opening, final), cut = stages.balanced, stages.cut
 
     def rank(layers: Numeric, flying: Numeric, tables: Numeric, head: Numeric) -> Scalar:
-        stored = (layers * weights + tables * embedding) / layout.tensor * states(part.dense_ranks)
+        stored = (layers * (sizes.replicated / sizes.layers) + tables * sizes.table) / layout.tensor * of_dense
         return stored + flying * layers * per_layer + head * logits
 
     ranks = jnp.maximum(rank(opening, held.opening, tables, 1.0 - several), rank(final, held.final, tables, 1.0))
-    cut, by_hand = _stage_cut(system, plan), layout.cut_by_hand
     ends = jnp.maximum(rank(cut.first, held.opening, 1.0, 0.0), rank(cut.last, held.final, 1.0, 1.0))
-    by_hands = jnp.maximum(ends, rank(cut.middle, held.second, 0.0, 0.0))
+    by_hand = jnp.maximum(ends, rank(cut.middle, held.second, 0.0, 0.0))
     divided = (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
-    stored = routed + (1.0 - by_hand) * divided + by_hand * by_hands
-
-    def buffers(layer: Numeric, ranks: Numeric) -> Scalar:
-        per_parameter = layer_buffer_bytes(
-            kept.weight, kept.sent, layout.shard_parameters, layout.shard_gradients, ranks
-        )
-        return jnp.asarray(layer) / (workload.layers * layout.tensor) * per_parameter
-
-    stored = stored + buffers(workload.replicated_parameters, part.dense_ranks)
-    stored = stored + buffers(workload.routed_parameters / layout.expert, part.routed_ranks)
+    stored = part.routed * states(part.routed_ranks) + (1.0 - stages.by_hand) * divided + stages.by_hand * by_hand
+    stored = stored + buffers(sizes.replicated, part.dense_ranks)
+    stored = stored + buffers(sizes.routed / layout.expert, part.routed_ranks)
     gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
     return (stored + software.gather_buffers * gathered) * software.memory_overhead + software.reserved_memory
-
-
-class _HeldLayers(NamedTuple):
-    """Activations of a layer and micro-batch that ranks hold at once [1].
-
-    On the rank that holds `most` and on the `last` one, which has the output head; `opening`, `second` and `final` are
-    the micro-batches of the first, the second and the last rank.
-    """
-
-    most: Scalar
-    last: Scalar
-    opening: Scalar
-    second: Scalar
-    final: Scalar
-
-
-def _held_layers(system: TrainingSystem, plan: TrainingPlan, microbatches: Numeric) -> _HeldLayers:
-    """What `pipeline_simulator` finds that ranks hold, by the schedule of the layout.
-
-    Ranks of GPipe and zero-bubble schedules hold as much as the first one: all m micro-batches, p in ZB-H1 and ZB-V,
-    2 p - 1 in ZB-H2 [Qi et al. 2024, table 1], p + 1 in DualPipe [DeepSeek-AI 2024, table 2].
-    """
-    layers, layout, m = system.workload.layers, plan.layout, jnp.asarray(microbatches)
-    p, v, whole = layout.pipeline, layout.virtual_stages, system.software.whole_groups
-    group = whole * jnp.minimum(m, p) + (1.0 - whole) * group_size(m, p)
-    fullest = fullest_stage_layers(layers, p, v)
-    chunk, spare = fullest / v, p * fullest - layers
-    # The last virtual stage lacks the first spare layer, the first one the second: then the second rank holds most.
-    opening, final = held_chunks(m, v, p - 1.0, group), held_chunks(m, v, 0.0, group)
-    after = held_chunks(m, v, jnp.maximum(p - 2.0, 0.0), group)
-    of_first_chunk = jnp.minimum(m, group + jnp.clip(2.0 * p - 1.0 - group, 0.0, group) * jnp.minimum(v - 1.0, 1.0))
-    first = opening * chunk - jnp.clip(spare - 1.0, 0.0, 1.0) * of_first_chunk
-    last = final * chunk - jnp.minimum(spare, 1.0)
-    deepest = layout.gpipe * m + layout.zero_bubble_h2 * (2.0 * p - 1.0) + layout.dual_pipe * (p + 1.0)
-    even = jnp.asarray(layout.gpipe) + layout.zero_bubble + layout.zero_bubble_h2
-    even = even + layout.zero_bubble_v + layout.dual_pipe
-    flying = jnp.minimum(m, deepest + (jnp.asarray(layout.zero_bubble) + layout.zero_bubble_v) * p)
-    # The first rank of ZB-V, which is also the last, starts backward passes before the others are full.
-    at_head = flying - layout.zero_bubble_v * jnp.maximum(jnp.minimum(m, p) - 0.5 * (m + 1.0), 0.0)
-    return _HeldLayers(
-        most=(1.0 - even) * jnp.maximum(first, after * chunk) + flying * fullest,
-        last=(1.0 - even) * last + at_head * fullest,
-        opening=(1.0 - even) * opening / v + flying,
-        second=after / v,
-        final=(1.0 - even) * final / v + flying,
-    )
 
 
 def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
@@ -290,18 +213,18 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
 
     **Returns:** memory [B].
     """
-    layout, workload, software = plan.layout, system.workload, system.software
+    layout, workload, software, sizes = plan.layout, system.workload, system.software, division.sizes
     routed = workload.active_experts * workload.expert_imbalance
-    copies = routed + workload.shared_experts
     feed_forward = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
-    with_experts = _expert_layer_share(system, plan, _fullest_rank_layers(system, plan))
+    with_experts = _expert_layer_share(workload, sizes, division.stages.most)
     ratio = workload.feed_forward / workload.hidden
-    effective = with_experts * copies + (1.0 - with_experts) * feed_forward / workload.expert_block
-    made_again = workload.latent * (1.0 - software.kept_latent_heads) * (workload.query_width + workload.kv_width)
-    attention = (workload.kept_attention_width - made_again) / workload.hidden
-    stored = stored_bytes_per_unit(workload.gated, ratio, attention, effective)
+    copies = with_experts * (routed + workload.shared_experts)
+    copies = copies + (1.0 - with_experts) * feed_forward / workload.expert_block
+    made_again = sizes.latent * (1.0 - software.kept_latent_heads) * (sizes.queries + sizes.kv)
+    attention = (sizes.kept_attention - made_again) / workload.hidden
+    stored = stored_bytes_per_unit(workload.gated, ratio, attention, copies)
     narrow = 1.0 - 0.5 * jnp.asarray(layout.fp8) - 0.75 * layout.fp4
-    inputs = workload.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated) * narrow
+    inputs = sizes.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated) * narrow
     stored = stored + software.kept_expert_inputs * inputs
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
     per_copy = layer_activation_bytes(
@@ -318,26 +241,14 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     return layout.width * software.activation_copies * per_copy
 
 
-def optimizer_traffic(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
-    """Memory traffic of the optimizer step on a chip, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1].
+def updated_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
+    """Memory traffic of the optimizer step, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1; 2021].
 
     States of o bytes are read and written, gradients are read and weights written for the n parameters that the chip
-    updates: its whole shard, its part of it if the optimizer is sharded, or none if the host updates them.
+    or its host updates: its whole shard, or its part of it if the optimizer is sharded.
 
     **Returns:** traffic [B].
     """
-    return (1.0 - jnp.asarray(layout.offload_optimizer)) * _updated_bytes(layout, part, kept)
-
-
-def host_traffic(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
-    """Memory traffic of the optimizer step in the host, `(2 o + g + w) n` of a chip's n [Rajbhandari et al. 2021].
-
-    **Returns:** traffic [B]; zero unless the optimizer is offloaded.
-    """
-    return jnp.asarray(layout.offload_optimizer) * _updated_bytes(layout, part, kept)
-
-
-def _updated_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
     touched = 2.0 * kept.optimizer + kept.gradient + kept.trained * kept.weight
     dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
     routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
@@ -373,6 +284,6 @@ def copied_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar
     return jnp.asarray(gradients + weights) * (part.dense + part.routed)
 
 
-def _apart(one: Numeric, other: Numeric) -> Scalar:
+def _apart(first: Numeric, second: Numeric) -> Scalar:
     """Share of two states that lies on different sides of the host link, from their shares on the host [1]."""
-    return jnp.asarray(one) + other - 2.0 * jnp.asarray(one) * other
+    return jnp.asarray(first) + second - 2.0 * jnp.asarray(first) * second

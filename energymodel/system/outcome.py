@@ -1,4 +1,4 @@
-"""What does a training run cost and yield?"""
+"""Outputs of a training run, with unit, JSON key and title."""
 
 import operator
 from collections.abc import Mapping
@@ -65,6 +65,11 @@ class StepTime(eqx.Module):
     def total(self) -> Numeric:
         """Time of one step [s]."""
         return reduce(operator.add, jax.tree.leaves(self))
+
+    @property
+    def apart(self) -> Numeric:
+        """Time in which a chip waits for others between its kernels, not within a layer [s]."""
+        return self.bubble + self.data + self.overhead + self.straggler
 
 
 class Slack(eqx.Module):

@@ -1,4 +1,4 @@
-"""What may be decided for a training run?"""
+"""Decisions of a training run: chips, batch, goal, clock, layout."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ PRECISIONS = ("fp8", "fp4", "tf32", "fp32")
 
 
 class AbstractGoal(eqx.Module):
-    """When does the run end?"""
+    """End of a run."""
 
 
 class TokenBudget(AbstractGoal):
@@ -96,13 +96,18 @@ class ParallelLayout(eqx.Module):
         return several * jnp.minimum(jnp.asarray(self.first_stage_layers) + self.last_stage_layers, 1.0)
 
     @property
+    def other_schedules(self) -> Float[Array, "..."]:
+        """1 for a schedule that is neither GPipe nor 1F1B, interleaved or not, else 0 [1]."""
+        return jnp.asarray(self.zero_bubble) + self.zero_bubble_h2 + self.zero_bubble_v + self.dual_pipe
+
+    @property
     def width(self) -> Numeric:
         """Bytes of an activation or weight relative to bf16 [1]: 2 for the share of products in tf32 or fp32."""
         return 1.0 + jnp.asarray(self.tf32) + self.fp32
 
 
 class AbstractStagePower(eqx.Module):
-    """Which chips of a pipeline may draw more power than others?"""
+    """Power caps of the chips of a pipeline."""
 
 
 class EvenPower(AbstractStagePower):

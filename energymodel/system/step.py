@@ -1,4 +1,4 @@
-"""How long does one training step take, at which clock, and what power does a chip draw meanwhile?"""
+"""One training step: time by term, operating point, and power of a chip."""
 
 import operator
 from functools import reduce
@@ -7,32 +7,26 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
-from energymodel.performance.gradient_sharding import last_round_share
-from energymodel.performance.network import network_energy
-from energymodel.performance.parallelism import bubble_fraction
+from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
+from energymodel.physics.cooling import Coolant
+from energymodel.system.chip_load import ChipLoad, HeadLoad, chip_load, format_factors, head_load
 from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, traffic_of
+from energymodel.system.division import Division, divide
 from energymodel.system.memory import ChipMemory, chip_memory
-from energymodel.system.operating_point import (
-    ChipLoad,
-    OperatingPoint,
-    chip_load,
-    head_energy,
-    head_time,
-    operating_point,
-)
+from energymodel.system.operating_point import OperatingPoint, operating_point
 from energymodel.system.outcome import StepTime
 from energymodel.system.pipeline_ranks import PassTimes, RankStages, Stages, even_wait, rank_stages, staged_wait
 from energymodel.system.plan import StagePower, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
-from energymodel.system.waits import idle_periods, low_clock_share
-from energymodel.system.work import Division, LayerWork, divide, layer_work
+from energymodel.system.work import LayerWork, layer_work
 
 
 class StepWork(NamedTuple):
-    """Work of a step on a chip, independent of the clock."""
+    """Work of a step on a chip, and the coolant that it gets, independent of the clock."""
 
     division: Division
     layer: LayerWork
@@ -40,7 +34,8 @@ class StepWork(NamedTuple):
     traffic: Traffic
     exposed: ExposedCommunication
     load: ChipLoad
-    head_time: Scalar
+    head: HeadLoad
+    coolant: Coolant
 
 
 class ChipPower(NamedTuple):
@@ -81,7 +76,8 @@ class PowerLevels(NamedTuple):
 class Step(NamedTuple):
     """One training step; `memory` is that of the fullest chip, `hardware_flops` that of the mean chip.
 
-    `busy_load` is what a busy chip draws with its share of links and host, at least the mean over the step.
+    `busy_load` is what a busy chip draws with its share of links and host, at least the mean over the step; `idle` is
+    the power of a chip that does nothing.
     """
 
     time: StepTime
@@ -89,9 +85,10 @@ class Step(NamedTuple):
     point: OperatingPoint
     memory: Scalar
     hardware_flops: Scalar
-    links_power: Scalar
     busy_load: Scalar
     levels: PowerLevels
+    idle: ChipPower
+    coolant: Coolant
 
 
 def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Step:
@@ -111,9 +108,8 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     work = step_work(system, plan, batch)
     if isinstance(plan.power, StagePower):
         return _staged_step(system, plan, plan.power, work)
-    point = operating_point(system, plan, work.load, sum(work.exposed))
-    time = step_time(system, plan, work, point)
-    return _step_at(system, plan, work, point, time)
+    point = operating_point(system, plan, work.coolant, work.load, sum(work.exposed))
+    return _step_at(system, plan, work, point, step_time(system, plan, work, point))
 
 
 def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, time: StepTime) -> Step:
@@ -123,69 +119,89 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
 
     - `time`: of the step by term [s].
     """
-    chip, division, load = system.accelerator, work.division, work.load
+    chip, division, load, coolant = system.accelerator, work.division, work.load, work.coolant
     total = time.total
     tuned = total / system.production_slowdown
 
     layers_worth = division.layer_passes + division.head_passes * work.layer.head_share
-    switched = division.layer_passes * load.switching_energy
-    switched += division.head_passes * head_energy(system, plan, work.layer)
+    switched = division.layer_passes * load.switching_energy + division.head_passes * work.head.energy
     head_and_optimizer = division.head_passes * work.layer.head_bytes + work.memory.optimizer_traffic
     memory_energy = division.layer_passes * load.memory_energy + chip.traffic_energy * head_and_optimizer
-    busy = time.compute + time.memory + time.optimizer
-    communication = time.tensor + time.context + time.expert + time.pipeline + time.data
-    waiting = communication + time.bubble + time.overhead + time.straggler
-    waiting_power = point.static_power + chip.spin_power(point.clock)
+    busy, apart = time.compute + time.memory + time.optimizer, time.apart
+    waiting = time.tensor + time.context + time.expert + time.pipeline + apart
+    waiting_power = point.static_power + point.spin_power
     low = jnp.maximum(point.clock * plan.waiting_clock, chip.minimum_clock)
-    low_static = chip.static_power(chip.voltage(low), point.temperature)
-    times = idle_periods(division)
-    leakage = chip.leakage(chip.voltage(low), point.temperature)
-    saved = chip.gate.saved_power(leakage, waiting / times, total / times)
-    between = time.bubble + time.data + time.overhead + time.straggler
-    slow_share = low_clock_share(between, chip.clock_switch_time)
-    slowed = (waiting_power - low_static - chip.spin_power(low)) * slow_share
-    links = system.links_power(plan.chips)
+    low_voltage = chip.voltage(low)
+    leakage = chip.leakage(low_voltage, point.temperature)
+    low_power = leakage + chip.fixed_power
+    periods = division.idle_periods
+    saved = chip.gate.saved_power(leakage, waiting / periods, total / periods)
+    slow_share = low_clock_share(apart, chip.clock_switch_time)
+    slowed = (waiting_power - low_power - chip.spin_power(low, low_voltage)) * slow_share
+    sent = work.traffic.of_step(division)
+    between_nodes = system.network.energy_per_bit(system.network_nodes(plan.chips))
+    network_energy = system.node.scale_up.transfer_energy(sum(part.inner_bytes for part in sent))
+    network_energy += transfer_energy(sum(part.outer_bytes for part in sent), between_nodes)
+    links, nothing, idle = system.links_power(plan.chips), jnp.zeros_like(total), jnp.asarray(chip.idle_power)
     power = ChipPower(
         dynamic=switched * point.voltage**2 / tuned,
         static=point.static_power * busy / total,
         memory=memory_energy / tuned,
-        network=_network_energy(system, plan, work.traffic.of_step(division)) / tuned + links,
-        host=jnp.zeros_like(total),
-        idle_wait=(waiting_power * waiting + chip.idle_power * time.host - slowed * between) / total - saved,
+        network=network_energy / tuned + links,
+        host=nothing,
+        idle_wait=(waiting_power * waiting + idle * time.host - slowed * apart) / total - saved,
     )
     some = waiting > 0.0
     gated = jnp.where(some, saved * total / jnp.where(some, waiting, 1.0), 0.0)
-    levels = _power_levels(system, plan, power.chip, time, point, waiting_power - gated - slowed, low_static)
+    levels = _power_levels(plan, power.chip, time, point, waiting_power - gated - slowed, low_power, idle)
     power = power._replace(idle_wait=power.idle_wait + levels.added)
-    power = power._replace(host=system.host_power(power.chip, plan.coolant_temperature))
-    busy_load = point.busy_power + links + system.host_power(point.busy_power, plan.coolant_temperature)
+    power = power._replace(host=system.host_power(power.chip, coolant))
+    busy_load = point.busy_power + links + system.host_power(point.busy_power, coolant)
     return Step(
         time=time,
         power=power,
         point=point,
         memory=work.memory.total,
         hardware_flops=layers_worth * work.layer.flops,
-        links_power=links,
         busy_load=jnp.maximum(busy_load, power.total),  # chips that mostly send or wait may draw less when busy
         levels=levels,
+        idle=ChipPower(nothing, nothing, nothing, links, system.host_power(idle, coolant), idle),
+        coolant=coolant,
     )
 
 
+def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Float[Array, "..."]:
+    """Share of a wait at a lower clock, `max(1 - 2 t_s / t, 0)` [definition].
+
+    The end of a wait is known ahead, so that the clock is up again in time; the two switches take of the wait alone.
+
+    **Arguments:**
+
+    - `waiting`: t, between two steps [s].
+    - `switch_time`: t_s from the command to another clock until it holds [s].
+
+    **Returns:** share [1].
+    """
+    some = jnp.asarray(waiting) > 0.0
+    return jnp.where(some, jnp.maximum(1.0 - 2.0 * switch_time / jnp.where(some, waiting, 1.0), 0.0), 0.0)
+
+
 def _power_levels(
-    system: TrainingSystem,
     plan: TrainingPlan,
     drawn: Scalar,
     time: StepTime,
     point: OperatingPoint,
     waiting: Scalar,
     awake: Scalar,
+    stopped: Scalar,
 ) -> PowerLevels:
     """Levels between which the power of a chip alternates, none below the floor of the plan [definition].
 
     The working level is what leaves the mean power `drawn` [W] of the step, with the chip at its `waiting` power [W] in
-    bubbles, exposed gradient communication, fixed overhead and behind stragglers, and `awake` [W] without kernels.
+    bubbles, exposed gradient communication, fixed overhead and behind stragglers, `awake` [W] without kernels, and
+    `stopped` [W].
     """
-    total, apart = time.total, time.bubble + time.data + time.overhead + time.straggler
+    total, apart = time.total, time.apart
     working = (drawn * total - waiting * apart) / (total - apart)
     floor = plan.power_floor * point.busy_power
     raised = jnp.maximum(floor - working, 0.0) * (total - apart) + jnp.maximum(floor - waiting, 0.0) * apart
@@ -193,17 +209,9 @@ def _power_levels(
         working=jnp.maximum(working, floor),
         waiting=jnp.maximum(waiting, floor),
         writing=jnp.maximum(awake, floor),
-        stopped=jnp.asarray(system.accelerator.idle_power),
+        stopped=stopped,
         added=raised / total,
     )
-
-
-def _network_energy(system: TrainingSystem, plan: TrainingPlan, sent: Traffic) -> Scalar:
-    """Energy of one chip's traffic in links and switches per step [J]."""
-    inner = sum(one.inner_bytes for one in sent)
-    outer = sum(one.outer_bytes for one in sent)
-    between_nodes = system.network.energy_per_bit(system.network_nodes(plan.chips))
-    return system.node.scale_up.transfer_energy(inner) + network_energy(outer, between_nodes)
 
 
 def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> StepWork:
@@ -219,10 +227,12 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
     traffic = traffic_of(system, plan, division, layer, memory)
-    load = chip_load(system, plan, layer).slowed(1.0 / system.software.saturation.utilization(batch))
+    factors = format_factors(system.accelerator, plan.layout)
+    load = chip_load(system, plan, layer, factors).slowed(1.0 / system.software.saturation.utilization(batch))
     products = load.product_time(system.accelerator, 1.0)
     exposed = exposed_communication(system.software, plan.layout, traffic, products)
-    return StepWork(division, layer, memory, traffic, exposed, load, head_time(system, plan, layer))
+    coolant = system.facility.cooling.at(plan.coolant_temperature)
+    return StepWork(division, layer, memory, traffic, exposed, load, head_load(system, plan, layer, factors), coolant)
 
 
 def step_time(
@@ -248,25 +258,20 @@ def step_time(
     chip, layout, software = system.accelerator, plan.layout, system.software
     products = load.product_time(chip, point.clock)
     tensor, context, expert = work.exposed
-    one = pass_times(system, plan, work, point)
-    head, hop = one.head, one.hop
+    mean = pass_times(system, plan, work, point)
+    head, hop = mean.head, mean.hop
 
     # The pipeline: the slowest rank paces all others, and the last one adds the output head.
-    work_time = division.layer_passes * one.layer + division.head_passes * head
+    work_time = division.layer_passes * mean.layer + division.head_passes * head
     hops = division.microbatches * hop
-    if passes_end is None:
-        bubble = even_wait(system, plan, division.microbatches, one)
-    else:
-        bubble = passes_end - work_time - hops
+    bubble = even_wait(layout, division, mean) if passes_end is None else passes_end - work_time - hops
     passes = work_time + hops + bubble
 
     # Gradient communication hides behind the backward pass once gradients are complete, unless it starts at its end.
-    gradients_time = traffic.data.time
-    counts = (division.microbatches, layout.pipeline, layout.virtual_stages)
-    summed, sharded = last_round_share(*counts), software.sharded_gradients.window(*counts)
+    gradients_time, rounds = traffic.data.time, division.gradients
     # Of the work of a layer, two products are backward for each one forward; frozen weights have one.
     forward = 1.0 / (2.0 + jnp.asarray(plan.trained_share))
-    window = (1.0 - forward) * (summed + layout.shard_gradients * (sharded - summed))
+    window = (1.0 - forward) * (rounds.last + layout.shard_gradients * (rounds.window - rounds.last))
     window = window + forward * layout.shard_parameters
     early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
     overlap = software.data_overlap * (1.0 - software.late_communication * (1.0 - early))
@@ -277,18 +282,17 @@ def step_time(
     waiting = jnp.maximum(fetched - passes, 0.0)
     waiting = waiting + memory.host_traffic / system.node.host_update_bandwidth
     update = memory.optimizer_traffic / chip.sustained_bandwidth + memory.copied / system.node.host_bandwidth
-    fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)
-    outside = (1.0 - layout.cuda_graphs) * software.microbatch_time * division.microbatches * (1.0 + fill)
+    outside = (1.0 - layout.cuda_graphs) * software.microbatch_time * division.microbatches * (1.0 + division.fill)
     waits = division.layer_passes * (tensor + context + expert) + hops + bubble + exposed + chip.overhead_time + outside
-    times = idle_periods(division)
-    waking = times * chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), waits / times)
+    periods = division.idle_periods
+    waking = periods * chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), waits / periods)
     overhead = chip.overhead_time + waking + outside
     steady = passes + waiting + exposed + update + overhead
     stragglers = straggler_factor(plan.chips, system.reliability.straggler_variation)
     terms = StepTime(
         compute=division.layer_passes * products + division.head_passes * head,
         memory=division.layer_passes * load.elementwise,
-        host=division.layer_passes * one.stall + waiting,
+        host=division.layer_passes * mean.stall + waiting,
         tensor=division.layer_passes * tensor,
         context=division.layer_passes * context,
         expert=division.layer_passes * expert,
@@ -310,17 +314,17 @@ def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point
 
     **Returns:** times of a layer, of the output head and of the communication with other pipeline ranks [s].
     """
-    chip, layout, software, workload = system.accelerator, plan.layout, system.software, system.workload
+    chip, layout, software = system.accelerator, plan.layout, system.software
     hidden = software.latency_overlap * work.traffic.tensor.latency
     spill = 2.0 * layout.offload_activations * work.memory.activations / system.node.host_bandwidth
     on_chip = work.load.product_time(chip, point.clock) + work.load.elementwise + sum(work.exposed)
-    routed = workload.mixture * (1.0 - workload.dense_layers / workload.layers)
+    routed = work.division.sizes.mixture * work.division.sizes.expert_share
     per_layer = chip.launch_overhead * (1.0 + software.expert_launch * routed) * (1.0 - layout.cuda_graphs)
     launch = p_norm(chip.launch_exponent, per_layer, hidden)
     return PassTimes(
         on_chip=on_chip,
         stall=jnp.maximum(p_norm_excess(chip.launch_exponent, on_chip, launch), spill - on_chip),
-        head=work.head_time / point.clock + work.layer.head_bytes / chip.sustained_bandwidth,
+        head=work.head.time / point.clock + work.layer.head_bytes / chip.sustained_bandwidth,
         hop=(1.0 - software.pipeline_overlap) * work.traffic.pipeline.time,
     )
 
@@ -339,13 +343,13 @@ def settle_stages(system: TrainingSystem, plan: TrainingPlan, power: StagePower,
 
     **Returns:** layers [1], caps [W], operating points, and times of a micro-batch [s], each with three entries.
     """
-    stages = rank_stages(system, plan)
+    stages = rank_stages(plan.layout, work.division)
     caps = jnp.minimum(jnp.stack([power.first_stage, power.middle_stages, power.last_stage]), plan.power_cap)
     caps = jnp.where(stages.ranks > 0.0, caps, caps[2])
 
     def settle(cap: Scalar) -> tuple[OperatingPoint, PassTimes]:
-        capped = eqx.tree_at(lambda one: one.power_cap, plan, cap)
-        point = operating_point(system, capped, work.load, sum(work.exposed))
+        capped = eqx.tree_at(lambda decisions: decisions.power_cap, plan, cap)
+        point = operating_point(system, capped, work.coolant, work.load, sum(work.exposed))
         return point, pass_times(system, plan, work, point)
 
     return StagePoints(stages, caps, *jax.vmap(settle)(caps))
@@ -359,7 +363,7 @@ def _staged_step(system: TrainingSystem, plan: TrainingPlan, power: StagePower, 
     """
     stages, caps, points, passes = settle_stages(system, plan, power, work)
     count, share = work.division.microbatches, stages.ranks / plan.layout.pipeline
-    waited = staged_wait(system, plan, count, stages, passes)
+    waited = staged_wait(plan.layout, work.division, stages, passes)
     passes_end = count * jnp.sum(share * stages.work(passes)) + waited
 
     def step(layers: Scalar, heads: Scalar, point: OperatingPoint) -> Step:

@@ -1,6 +1,9 @@
-"""What is given: model, hardware, facility, prices, learning law and failure law."""
+"""Fixed parts of a training run: model, hardware, facility, prices, learning law and failure law."""
+
+from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -11,15 +14,19 @@ from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.serving import AbstractServing, NoServing
 from energymodel.performance.workload import Transformer
+from energymodel.physics.cooling import Coolant
 from energymodel.ranges import ABOVE_ZERO, SHARE, Range
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import AbstractChipDesign, CatalogChip
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.facility import Facility, Market
+from energymodel.system.plan import TrainingPlan
+
+SUPPLIES = ("power_supply", "uninterruptible")
 
 
 class TrainingSystem(eqx.Module):
-    """Everything that is given about a training run.
+    """Everything that is fixed in a training run.
 
     `mixture_exponent` weights the inactive parameters of a mixture of experts in the loss law;
     `capacity_per_parameter` bounds the information the model can hold; `other_stages` is the chip time of stages
@@ -31,7 +38,7 @@ class TrainingSystem(eqx.Module):
     slower, and their chips draw no less power meanwhile [experiments/07_disclosed_runs]. It is 1 where constants are
     fitted to the run's own cluster.
 
-    `chip_design` says whether the accelerator is taken as it is or is the reference of a design (`system.designed`).
+    `chip_design` says whether the accelerator is taken as it is or is the reference of a design (`as_designed`).
     `serving` counts the use of the model in what a run costs over its life.
     """
 
@@ -70,7 +77,52 @@ class TrainingSystem(eqx.Module):
         """Price per chip of the links and switches that chip and server do not include [USD]."""
         return self.network.price(self.network_nodes(chips)) + self.node.scale_up.price()
 
-    def host_power(self, chip_power: Numeric, coolant_temperature: Numeric) -> Float[Array, "..."]:
+    def host_power(self, chip_power: Numeric, coolant: Coolant) -> Float[Array, "..."]:
         """Power of host, fans and network cards per chip [W] while a chip draws `chip_power` [W]."""
         heat = jnp.maximum(jnp.asarray(chip_power) - self.accelerator.idle_power, 0.0)
-        return self.node.host_power(heat, self.facility.cooling.fan_effort(coolant_temperature))
+        return self.node.host_power(heat, coolant.fan_effort)
+
+
+class DesignedRun(NamedTuple):
+    """A system whose accelerator is as designed, and the plan for it."""
+
+    system: TrainingSystem
+    plan: TrainingPlan
+
+
+def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
+    """The system with the accelerator that its design makes, and the plan with the power cap of that [definition].
+
+    Links within a node get the lanes of the design; lanes beyond those of the reference (`included_lanes`) take area as
+    those of the design do, since they are lanes of the same die. Supplies grow with the power of chip and host, the
+    power cap [W] keeps its share of the rated power. Power and price of lanes that chip and node include are not
+    credited where the design does without them. Errors by thermal noise add to the failures.
+
+    **Returns:** system and plan [SI]; the same ones where the accelerator is one of the catalog.
+    """
+    design = system.chip_design
+    if design.is_catalog:
+        return DesignedRun(system, plan)
+    chip, node, facility = system.accelerator, system.node, system.facility
+    link = node.scale_up
+    own_lanes = jnp.where(jnp.asarray(link.included_lanes) > 0.0, link.included_lanes, link.lanes)
+    built = design.build(chip, own_lanes * link.lane_bandwidth, link.lanes / own_lanes)
+    host = node.overhead_power / node.chips
+    larger = (built.accelerator.rated_power + host) / (chip.rated_power + host)
+    failures = 1.0 / system.reliability.chip_mtbf + built.error_rate
+    ratings = tuple(getattr(facility, name).rated_power * larger for name in SUPPLIES)
+    lanes = own_lanes * built.lanes
+    new_system = eqx.tree_at(
+        lambda parts: (
+            parts.accelerator,
+            parts.node.scale_up.lanes,
+            parts.node.scale_up.included_lanes,
+            parts.reliability.chip_mtbf,
+            *(getattr(parts.facility, name).rated_power for name in SUPPLIES),
+        ),
+        system,
+        (built.accelerator, lanes, jnp.minimum(link.included_lanes, lanes), 1.0 / failures, *ratings),
+    )
+    share = built.accelerator.rated_power / chip.rated_power
+    caps = jax.tree.map(lambda cap: cap * share, (plan.power_cap, plan.power))
+    return DesignedRun(new_system, eqx.tree_at(lambda decisions: (decisions.power_cap, decisions.power), plan, caps))

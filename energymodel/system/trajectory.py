@@ -12,11 +12,11 @@ from energymodel.errors import InputError
 from energymodel.learning.loss_ode import integrate_training
 from energymodel.learning.schedule import batch_at
 from energymodel.numerics import Scalar
-from energymodel.system.designed import as_designed
-from energymodel.system.evaluate import evaluate, learning_of, money_until, parameters_in_loss, run_rates
+from energymodel.system.evaluate import evaluate, learning_of, parameters_in_loss, run_rates
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.run_outcome import money_until
+from energymodel.system.training_system import TrainingSystem, as_designed
 
 FIRST_SHARE = 1e-6  # of the effective tokens: the progress from which on the equation is integrated
 USUAL_POINTS, MOST_POINTS = 20, 10_000

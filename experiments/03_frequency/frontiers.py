@@ -20,7 +20,7 @@ from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespa
 from energymodel.physics.voltage import VoltageCurve
 from energymodel.search import PipelineLoad, stage_clocks
 from energymodel.search.pipeline import FORWARD_SHARE, operation_kinds
-from energymodel.system.operating_point import ChipLoad
+from energymodel.system.chip_load import ChipLoad
 
 DATA = Path(__file__).parents[1] / "data"
 WAITING = 85.0  # W, measured by the authors of the data while a chip is blocked on communication

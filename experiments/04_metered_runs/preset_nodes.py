@@ -38,7 +38,11 @@ KINDS = {
 
 def meter_power(system: TrainingSystem, coolant: float, chip: float, efficiency: Numeric) -> float:
     """Power of a node at the meter [W] while each of its chips draws `chip` [W], with host and fans of its presets."""
-    return float(jnp.asarray(system.node.chips * (chip + system.host_power(chip, coolant)) / efficiency))
+    return float(
+        jnp.asarray(
+            system.node.chips * (chip + system.host_power(chip, system.facility.cooling.at(coolant))) / efficiency
+        )
+    )
 
 
 def compute(constants: Mapping[str, Numeric]) -> list[dict[str, Any]]:

@@ -17,11 +17,11 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Scalar, component, vector
 from energymodel.solver import RESULTS, SolverOptions, minimize
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.designed import as_designed
-from energymodel.system.operating_point import ChipLoad, head_energy, operating_point
+from energymodel.system.chip_load import ChipLoad
+from energymodel.system.operating_point import operating_point
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, as_designed
 
 Groups = Float[Array | np.ndarray, " groups"]
 _START = 0.9  # of the range of clocks and of the share of devices that are on
@@ -97,14 +97,14 @@ def _token_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[ChipLoad, A
     heads = division.head_passes * plan.chips / batch
     chip = system.accelerator
     token = ChipLoad(
-        arithmetic=layer.arithmetic * passes + heads * step.head_time,
+        arithmetic=layer.arithmetic * passes + heads * step.head.time,
         attention=layer.attention * passes,
         product_memory=layer.product_memory * passes,
         elementwise=layer.elementwise * passes + heads * work.head_bytes / chip.sustained_bandwidth,
-        switching_energy=layer.switching_energy * passes + heads * head_energy(system, plan, work),
+        switching_energy=layer.switching_energy * passes + heads * step.head.energy,
         memory_energy=layer.memory_energy * passes + heads * chip.traffic_energy * work.head_bytes,
     )
-    return token, operating_point(system, plan, layer).temperature
+    return token, operating_point(system, plan, step.coolant, layer).temperature
 
 
 class WorkSplit(NamedTuple):

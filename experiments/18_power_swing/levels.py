@@ -57,7 +57,7 @@ class Node(NamedTuple):
 def predicted_node(scenario: em.Scenario) -> Node:
     """A node at its own meter, before its power supplies; switches are outside."""
     step, system = step_of(scenario), scenario.system
-    idle_host = float(system.host_power(step.levels.stopped, scenario.plan.coolant_temperature))
+    idle_host = float(system.host_power(step.levels.stopped, step.coolant))
     loads = (float(step.levels.stopped) + idle_host, float(step.levels.working + step.power.host))
     stopped, working = (NODE * float(system.facility.power_supply.input_power(load)) for load in loads)
     return Node(stopped, working)

@@ -21,9 +21,9 @@ from energymodel.search.saving import CAUSES, LAYOUT
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.first_order import SavingAtRisk, saving_at_risk
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.formats import formats_of
 from energymodel.system.outputs import objective_value
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan_rules import formats_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

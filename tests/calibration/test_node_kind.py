@@ -42,7 +42,7 @@ def write(tmp_path, rows, header=HEADER):
 def air_cooled(tmp_path, *, chips_metered=True):
     """Runs of the true constants, with busy shares that differ by 2 %, of nodes in the air of the prior."""
     scenario = load_scenario("test-1b-h100")
-    effort = float(scenario.system.facility.cooling.fan_effort(scenario.plan.coolant_temperature))
+    effort = float(scenario.system.facility.cooling.at(scenario.plan.coolant_temperature).fan_effort)
     noise = np.random.default_rng(1)
     rows = []
     for benchmark in "abcdef":
@@ -86,12 +86,12 @@ def test_what_is_written_is_what_was_metered(tmp_path):
     written = load_scenario({**found.tables, "name": "nodes"})
     system, coolant = written.system, written.plan.coolant_temperature
     chip = np.array([75.0, 700.0])
-    load = 8.0 * (chip + np.asarray(system.host_power(chip, coolant)))
+    load = 8.0 * (chip + np.asarray(system.host_power(chip, system.facility.cooling.at(coolant))))
     fan = next(one.value for one in found.constants if one.name == "fan_fraction")
     idle = next(one.value for one in found.constants if one.name == "idle_power")
     efficiency = 1.0 / float(system.facility.power_supply.input_power(load[1] / 8.0) * 8.0 / load[1])
     np.testing.assert_allclose(load[0] / efficiency, idle, rtol=2e-3)
-    effort = float(system.facility.cooling.fan_effort(coolant))
+    effort = float(system.facility.cooling.at(coolant).fan_effort)
     np.testing.assert_allclose((load[1] - load[0]) / (8.0 * 625.0), 1.0 + fan * effort, rtol=1e-6)
 
 
@@ -101,8 +101,11 @@ def test_warmer_air_explains_what_fans_draw_more(tmp_path):
     cool = calibrate("node", path, prior="h100-sxm", choices=TableChoices(constants={"inlet_temperature_k": "293.15"}))
     warm = calibrate("node", path, prior="h100-sxm", choices=TableChoices(constants={"inlet_temperature_k": "308.15"}))
     fans = [next(one.value for one in found.constants if one.name == "fan_fraction") for found in (cool, warm)]
-    effort = load_scenario("test-1b-h100").system.facility.cooling.fan_effort
-    np.testing.assert_allclose(fans[0] * float(effort(293.15)), fans[1] * float(effort(308.15)), rtol=0.1)
+    cooling = load_scenario("test-1b-h100").system.facility.cooling
+    np.testing.assert_allclose(
+        *(fan * float(cooling.at(kelvin).fan_effort) for fan, kelvin in zip(fans, (293.15, 308.15), strict=True)),
+        rtol=0.1,
+    )
     assert fans[1] < 0.8 * fans[0]
 
 
@@ -117,7 +120,7 @@ def test_metered_runs_of_a_cluster_are_predicted_held_out():
     system = load_scenario({**found.tables, "name": "immersed"}).system
     assert float(system.node.overhead_power) > 1000.0
     chip = system.accelerator
-    spinning = float(chip.leakage.power) + float(chip.fixed_power) + float(chip.spin_power(1.0))
+    spinning = float(chip.leakage.power) + float(chip.fixed_power) + float(chip.spin_power(1.0, 1.0))
     np.testing.assert_allclose(spinning / float(chip.rated_power), waiting.value, rtol=1e-5)
 
 

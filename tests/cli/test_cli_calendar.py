@@ -37,7 +37,8 @@ def test_speeds_are_those_of_evaluate():
         cooling = scenario.system.facility.cooling
         supply = scenario.plan.coolant_temperature
         year = [
-            cooling.hour_demand(jnp.asarray(levels.heat[-1]), supply, hour).power for hour in cooling.weather.hours()
+            cooling.hour_demand(jnp.asarray(levels.heat[-1]), cooling.at(supply), hour).power
+            for hour in cooling.weather.hours()
         ]
         np.testing.assert_allclose(levels.rate[-1], float(outcome.tokens / outcome.time), rtol=1e-9)
         # The mean over the hours that stand for the year is the power of evaluate.

@@ -73,7 +73,7 @@ def test_more_micro_batches_do_not_hide_more_of_one_exchange(microbatches):
         scenario = load_scenario("test-1b-h100", changes)
         system, plan = scenario.system, scenario.plan
         work = step_work(system, plan, plan.batch[0])
-        point = operating_point(system, plan, work.load)
+        point = operating_point(system, plan, work.coolant, work.load)
         time = step_time(system, plan, work, point)
         one = (time.compute + time.memory + time.host + time.bubble) / microbatches
         np.testing.assert_allclose(work.division.microbatches, microbatches)
@@ -100,7 +100,7 @@ def test_a_step_sends_and_keeps_what_the_framework_does(name):
         again = float(kind.scatters(16.0, 16.0)) - 1.0
         np.testing.assert_allclose(more, again * sent * parameters * (1.0 - 1.0 / ranks), rtol=1e-9, atol=1.0)
         # Gradients of 4 bytes are saved but for what is kept, and the layer at work is sent from a buffer.
-        layer = float(scenario.system.workload.replicated_parameters) / 126.0 / 8.0
+        layer = float(scenario.system.workload.sizes().replicated) / 126.0 / 8.0
         saved = 4.0 * parameters * (1.0 - float(kind.kept(16.0, 16.0, 8.0))) - sent * layer
         saved = float(software.memory_overhead) * saved * (1.0 - 1.0 / ranks)
         np.testing.assert_allclose(whole.memory.total - sharded.memory.total, saved, rtol=1e-9)

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from energymodel.performance.collectives import inner_ranks
+from energymodel.performance.memory_footprint import zero_share
 from energymodel.performance.parallelism import (
     bubble_fraction,
     data_parallel_degree,
     fullest_stage_layers,
-    idle_stage_layers,
-    inner_ranks,
     microbatch_count,
-    recomputed_share,
-    zero_share,
 )
+from energymodel.performance.pipeline_bubble import idle_stage_layers
+from energymodel.performance.workload import recomputed_share
 from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
@@ -54,10 +54,10 @@ def test_idle_work_is_the_slowest_rank_less_the_mean(layers, pipeline, virtual_s
     fullest = float(fullest_stage_layers(layers, pipeline, virtual_stages))
     spare = pipeline * fullest - layers  # of which the rank with the head gets one first
     slowest = max(fullest, fullest - min(1.0, spare) + head)
-    idle = float(idle_stage_layers(layers, pipeline, virtual_stages, head))
+    idle = float(idle_stage_layers(spare, pipeline, head))
     np.testing.assert_allclose(idle, slowest - mean, atol=1e-12 * slowest)
     assert idle >= -1e-15 * slowest
-    assert idle_stage_layers(layers, 1.0, 1.0, head) == 0.0
+    assert idle_stage_layers(0.0, 1.0, head) == 0.0
 
 
 @few
@@ -68,9 +68,9 @@ def test_a_bubble_is_the_filling_of_the_pipeline(microbatches, pipeline, virtual
     np.testing.assert_allclose(passes, more + (fewer - 1.0) / virtual_stages, rtol=1e-12)
 
 
-@pytest.mark.parametrize("point", [(128.0, 16.0, 8.0, 0.0), (126.0, 16.0, 8.0, 1.0), (1.0, 1.0, 1.0, 0.0)])
+@pytest.mark.parametrize("point", [(0.0, 16.0, 0.0), (2.0, 16.0, 1.0), (0.0, 1.0, 0.0)])
 def test_gradients_of_idle_work_are_finite_at_kinks(point):
-    gradient = jax.jit(jax.grad(idle_stage_layers, argnums=(0, 1, 2, 3)))(*map(jnp.asarray, point))
+    gradient = jax.jit(jax.grad(idle_stage_layers, argnums=(0, 1, 2)))(*map(jnp.asarray, point))
     assert np.all(np.isfinite(gradient))
 
 

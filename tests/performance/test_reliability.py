@@ -90,9 +90,15 @@ def test_failures_without_a_spare_are_those_of_the_poisson_law(in_repair):
         assert abs(float(spare_shortage(float(spares), in_repair)) - exact) < 0.08
 
 
+def restarts(model, spares):
+    """Time of restarts over all time that is productive or lost."""
+    calendar = model.calendar(16384.0, spares)
+    return float(calendar.lost.restart * calendar.waste / (1.0 - calendar.productive))
+
+
 def test_spares_shorten_restarts_until_there_are_enough():
     model = Reliability(1e8, 30.0, 300.0, 0.0, replacement_time=7200.0)
-    none, few_spares, many = (model.lost(16384.0, spares).restart for spares in (0.0, 16.0, 100.0))
+    none, few_spares, many = (restarts(model, spares) for spares in (0.0, 16.0, 100.0))
     mtbf = 1e8 / 16384.0
     np.testing.assert_allclose(none, (300.0 + 7200.0) / mtbf, rtol=2e-3)
     np.testing.assert_allclose(many, 300.0 / mtbf, rtol=1e-9)
@@ -126,14 +132,14 @@ def test_free_checkpoints_cost_nothing_and_have_finite_gradients():
 
 def test_component_by_hand():
     # docs/physics.md B3: w = .1273 at 16,384 chips
-    np.testing.assert_allclose(LLAMA3.lost(16384.0).waste, 0.1273, atol=5e-5)
+    np.testing.assert_allclose(LLAMA3.calendar(16384.0).waste, 0.1273, atol=5e-5)
 
 
 def test_component_has_finite_gradients_in_hopeless_fleets():
     model = jax.tree.map(jnp.asarray, LLAMA3)
 
     def calendar(model, chips):
-        return straggler_factor(chips, model.straggler_variation) / availability(model.lost(chips, 2.0).waste)
+        return straggler_factor(chips, model.straggler_variation) / model.calendar(chips, 2.0).productive
 
     for chips in (1.0, 8.0, 1e8):
         gradients = jax.grad(calendar, argnums=(0, 1))(model, jnp.asarray(chips))

@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.performance.dragonfly import Dragonfly, dragonfly_groups, dragonfly_nodes
-from energymodel.performance.topology import FatTree, FullyConnected, Ring, Torus, tier_share
+from energymodel.performance.switch_topologies import Dragonfly, FatTree, dragonfly_groups, dragonfly_nodes, tier_share
+from energymodel.performance.topology import FullyConnected, Ring, Torus
 from gradients import check_grads
 
 TORUS = Torus(dimensions=3)
@@ -12,13 +12,12 @@ TREE = FatTree(radix=32, pod=256)
 POD, RATIO = 3072.0, 7.0
 PODS = FatTree(radix=64, pod=POD, oversubscription=RATIO)  # Llama team 2024, sec. 3.3.1
 DRAGONFLY = Dragonfly(routers_per_group=16, global_links=8, hosts_per_router=8)
-NAMES = ("bisection_links", "mean_hops", "links_per_node")
 EVERY = pytest.mark.parametrize("topology", [Ring(), TORUS, TREE, PODS, DRAGONFLY, FullyConnected()], ids=repr)
 
 
 def switches(tree, nodes):
     """Switches whose ports are all in use."""
-    return tree.switch_ports(float(nodes)) * nodes / tree.radix
+    return tree.at(float(nodes)).switch_ports * nodes / tree.radix
 
 
 def hops_in_graph(neighbors, nodes):
@@ -37,7 +36,8 @@ def hops_in_graph(neighbors, nodes):
 def test_ring_against_breadth_first_search():
     n = 12
     hops = hops_in_graph(lambda node: [(node - 1) % n, (node + 1) % n], n)
-    np.testing.assert_allclose(Ring().mean_hops(12.0), hops.mean())
+    for ring in Ring(), Torus(dimensions=1):
+        np.testing.assert_allclose(ring.at(12.0).mean_switches, hops.mean())
 
 
 def test_torus_against_breadth_first_search():
@@ -53,10 +53,10 @@ def test_torus_against_breadth_first_search():
             )
 
     hops = hops_in_graph(neighbors, a**3)
-    np.testing.assert_allclose(TORUS.mean_hops(64.0), hops.mean())
+    np.testing.assert_allclose(TORUS.at(64.0).mean_switches, hops.mean())
 
 
-def test_fat_tree_mean_hops_against_counting():
+def test_switches_on_the_way_of_a_fat_tree_against_counting():
     k = 8
     n = k**3 // 4
     host = np.arange(n)
@@ -64,9 +64,8 @@ def test_fat_tree_mean_hops_against_counting():
     same = (host[:, None] == host, edge[:, None] == edge, pod[:, None] == pod)
     hops = np.select(same, (0, 2, 4), 6)
     tree = FatTree(radix=k, pod=k**2 // 4)
-    np.testing.assert_allclose(tree.mean_hops(float(n)), hops.mean(), rtol=1e-12)
-    # Six links pass five switches: one less than links between different nodes, two less of a node with itself.
-    np.testing.assert_allclose(tree.mean_switches(float(n)), np.where(hops > 0, hops - 1, 1).mean(), rtol=1e-12)
+    # Six links pass five switches: one less than links between different nodes.
+    np.testing.assert_allclose(tree.at(float(n)).mean_switches, np.where(hops > 0, hops - 1, 1).mean(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("nodes", [8, 16, 32, 128, 192, 256])
@@ -81,37 +80,37 @@ def test_links_and_switches_of_trees_that_are_built(nodes):
     tree = FatTree(radix=k, pod=pod)
     if nodes in (8, 16, 32, 128):  # sizes that fill a tier
         np.testing.assert_allclose(switches(tree, nodes), leaves + spines + cores)
-    np.testing.assert_allclose(tree.links_per_node(float(nodes)) * nodes, nodes + up + top)
+    np.testing.assert_allclose(tree.at(float(nodes)).links_per_node * nodes, nodes + up + top)
     np.testing.assert_allclose(switches(tree, nodes) * k, nodes + 2 * up + 2 * top)  # ports in use
 
 
 def test_pods_of_the_llama_3_cluster():
     # 24,576 chips in 8 pods of 3,072, joined at 1:7: 2 + 1/7 links a chip, both ends but the chip's are ports.
-    np.testing.assert_allclose(PODS.links_per_node(24576.0), 2 + 1 / 7)
-    np.testing.assert_allclose(PODS.switch_ports(24576.0), 3 + 2 / 7)
-    np.testing.assert_allclose(PODS.bisection_links(24576.0), 12288 / 7)
-    np.testing.assert_allclose([PODS.domain(24576.0), PODS.domain(POD)], POD)
+    np.testing.assert_allclose(PODS.at(24576.0).links_per_node, 2 + 1 / 7)
+    np.testing.assert_allclose(PODS.at(24576.0).switch_ports, 3 + 2 / 7)
+    np.testing.assert_allclose(PODS.at(24576.0).bisection_links, 12288 / 7)
+    np.testing.assert_allclose([PODS.at(24576.0).domain, PODS.at(POD).domain], POD)
     # A pod by itself has no third tier and is not oversubscribed.
-    np.testing.assert_allclose([PODS.links_per_node(POD), PODS.bisection_links(POD)], [2, POD / 2])
+    np.testing.assert_allclose([PODS.at(POD).links_per_node, PODS.at(POD).bisection_links], [2, POD / 2])
     np.testing.assert_allclose(np.asarray([PODS.most_nodes, TREE.most_nodes]), np.asarray([64 * POD, 8192.0]))
 
 
 def test_tiers_grow_without_a_jump():
     for at in (32.0, 512.0, 64.0, 1024.0):  # where a tier begins, and where it is complete
         for name in ("switch_ports", "mean_switches", "bisection_links", "links_per_node"):
-            below, above = (float(getattr(TREE, name)(at * (1 + e))) for e in (-1e-9, 1e-9))
+            below, above = (float(getattr(TREE.at(at * (1 + e)), name)) for e in (-1e-9, 1e-9))
             np.testing.assert_allclose(below, above, rtol=1e-6, err_msg=f"{name} at {at}")
 
 
 def test_ports_follow_lanes():
     # 64 chips of 8 lanes take two ports each, of 2 lanes half a port: 128 and 32 ports of a 32-port switch.
     np.testing.assert_allclose([TREE.node_count(64.0, 8.0, w) for w in (8.0, 4.0, 2.0)], [128, 64, 32])
-    np.testing.assert_allclose(TREE.switch_ports(TREE.node_count(64.0, 8.0, 2.0)), 1)
-    np.testing.assert_allclose(TREE.switch_ports(TREE.node_count(64.0, 8.0, 4.0)), 3)
+    np.testing.assert_allclose(TREE.at(TREE.node_count(64.0, 8.0, 2.0)).switch_ports, 1)
+    np.testing.assert_allclose(TREE.at(TREE.node_count(64.0, 8.0, 4.0)).switch_ports, 3)
     np.testing.assert_allclose([TORUS.node_count(64.0, 8.0, 4.0), DRAGONFLY.node_count(64.0, 8.0, 4.0)], [8, 64])
 
 
-def test_dragonfly_mean_hops_against_counting():
+def test_routers_on_the_way_of_a_dragonfly_against_counting():
     # a = 4 routers, h = 1 global link each: g = 5 groups, router r of group x leads to group (x + r + 1) mod 5.
     a, p, g = 4, 2, 5
     small = Dragonfly(routers_per_group=a, global_links=1, hosts_per_router=p)
@@ -122,31 +121,23 @@ def test_dragonfly_mean_hops_against_counting():
         for target in range(n):
             y, q = target // (a * p), target // p % a
             if x == y:
-                total += 0 if source == target else 2 + (r != q)
+                total += 1 + (r != q)
             else:
                 out, into = (y - x) % g - 1, (x - y) % g - 1
-                total += 3 + (r != out) + (q != into)
-    np.testing.assert_allclose(small.mean_hops(float(n)), total / n**2, rtol=1e-12)
+                total += 2 + (r != out) + (q != into)
+    np.testing.assert_allclose(small.at(float(n)).mean_switches, total / n**2, rtol=1e-12)
 
 
 def test_table_of_integer_examples():
     # docs/physics.md B7
-    np.testing.assert_allclose(TORUS.links_per_node(4096.0), 3)
-    np.testing.assert_allclose(TREE.links_per_node(8192.0), 3)
+    np.testing.assert_allclose(TORUS.at(4096.0).links_per_node, 3)
+    np.testing.assert_allclose(TREE.at(8192.0).links_per_node, 3)
     np.testing.assert_allclose(switches(TREE, 8192.0), 1280, rtol=1e-12)
-    np.testing.assert_allclose(TREE.bisection_links(8192.0), 4096)
+    np.testing.assert_allclose(TREE.at(8192.0).bisection_links, 4096)
     np.testing.assert_allclose(DRAGONFLY.groups(16512.0), 129)
-    np.testing.assert_allclose(
-        [Ring().bisection_links(16.0), Ring().links_per_node(16.0), Ring().mean_hops(16.0)], [2, 1, 4]
-    )
-    full = FullyConnected()
-    np.testing.assert_allclose([full.bisection_links(8.0), full.links_per_node(8.0), full.mean_hops(8.0)], [4, 1, 1.75])
-
-
-def test_a_ring_is_a_torus_of_one_dimension():
-    line = Torus(dimensions=1)
-    for name in NAMES:
-        np.testing.assert_allclose(getattr(line, name)(64.0), getattr(Ring(), name)(64.0), rtol=1e-12)
+    ring, full = Ring().at(16.0), FullyConnected().at(8.0)
+    np.testing.assert_allclose([ring.bisection_links, ring.links_per_node, ring.mean_switches], [2, 1, 4])
+    np.testing.assert_allclose([full.bisection_links, full.links_per_node, full.mean_switches], [4, 1, 1])
 
 
 def test_largest_sizes_are_consistent():
@@ -154,13 +145,13 @@ def test_largest_sizes_are_consistent():
     # A full tree of k-port switches: k^3 / 4 nodes, 5 k^2 / 4 switches [Al-Fares et al. 2008, sec. 3].
     np.testing.assert_allclose(switches(tree, 48.0**3 / 4.0), 5.0 * 48.0**2 / 4.0, rtol=1e-12)
     # Routers of 8 hosts, 15 local and 8 global links: 31 ports for 8 nodes, of which paths pass up to four.
-    np.testing.assert_allclose(DRAGONFLY.switch_ports(16512.0), 31 / 8)
-    assert 3.0 < DRAGONFLY.mean_switches(16512.0) < 4.0
+    np.testing.assert_allclose(DRAGONFLY.at(16512.0).switch_ports, 31 / 8)
+    assert 3.0 < DRAGONFLY.at(16512.0).mean_switches < 4.0
     np.testing.assert_allclose(DRAGONFLY.groups(dragonfly_nodes(16.0, 8.0, 8.0)), dragonfly_groups(16.0, 8.0))
 
 
 def test_dragonfly_bisection_is_continuous_at_two_groups():
-    below, at, above = (float(DRAGONFLY.bisection_links(256.0 * (1 + e))) for e in (-1e-9, 0.0, 1e-9))
+    below, at, above = (float(DRAGONFLY.at(256.0 * (1 + e)).bisection_links) for e in (-1e-9, 0.0, 1e-9))
     np.testing.assert_allclose([below, above], at, rtol=1e-8)
     # two groups of 128 nodes, all 128 global links of a group between them
     np.testing.assert_allclose(at, 128)
@@ -169,19 +160,19 @@ def test_dragonfly_bisection_is_continuous_at_two_groups():
 @EVERY
 def test_values_are_sensible_at_any_size(topology):
     nodes = jnp.asarray([1.0, 2.0, 7.5, 64.0, 129.0, 1e4, 1e6])
-    for name in (*NAMES, "switch_ports", "mean_switches", "domain"):
-        value = getattr(topology, name)(nodes)
+    shape = topology.at(nodes)
+    for name, value in shape._asdict().items():
         assert value.shape == nodes.shape
         assert np.all(np.isfinite(value)), name
-        assert np.all(value >= 0), name
-    assert np.all(topology.bisection_links(nodes) > 0)
+        assert name == "added_latency" or np.all(value >= 0), name
+    assert np.all(shape.bisection_links > 0)
 
 
 @EVERY
 @pytest.mark.parametrize("nodes", [1.0, 100.0, 5e3])
 def test_gradients(topology, nodes):
     def everything(nodes, topology):
-        return sum(getattr(topology, name)(nodes) / 100 for name in (*NAMES, "switch_ports", "mean_switches"))
+        return sum(part / 100 for part in topology.at(nodes)[:4])
 
     check_grads(everything, (jnp.asarray(nodes), jax.tree.map(jnp.asarray, topology)), order=1, rtol=1e-5)
     check_grads(lambda n: tier_share(n, 2.0), (jnp.asarray(3.0),), order=1)

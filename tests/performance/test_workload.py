@@ -83,7 +83,7 @@ def test_operations_of_llama_405b_add_four_percent_for_attention():
 
 def test_dense_model_is_its_own_active_part():
     assert dense().active_parameters == dense().parameters
-    assert dense().routed_parameters == 0.0
+    assert dense().sizes().routed == 0.0
 
 
 def test_mixture_by_hand():
@@ -92,7 +92,7 @@ def test_mixture_by_hand():
     embeddings = 4_202_692_608
     assert model.parameters == layers + 9 * 65 * expert + embeddings
     assert model.active_parameters == layers + 9 * 5 * expert + embeddings
-    assert model.routed_parameters == 9 * 64 * expert
+    assert model.sizes().routed == 9 * 64 * expert
 
 
 @few
@@ -178,7 +178,7 @@ def test_latent_attention_without_query_latent_by_hand():
 def test_grouped_attention_ignores_what_belongs_to_latents():
     assert dense().attention_width == dense().query_width == dense().value_width == 16384
     assert dense().kv_width == 2 * 8 * 128
-    assert dense().kept_attention_width == 2 * 16384 + 2 * 1024
+    assert dense().sizes().kept_attention == 2 * 16384 + 2 * 1024
     assert dense().attended_length == 8192
 
 

@@ -44,12 +44,12 @@ def chain(system, cap):
     chip, leakage, cooling, regulator, line, gate = system
     clock = clock_at_power_cap(busy_power_at, cap, 0.2, 1.0, chip)
     sensitivity, reference = leakage.temperature_sensitivity, leakage.reference_temperature
-    resistance = cooling.thermal_resistance(298.15)
+    resistance = cooling.at(298.15).resistance
     temperature = leakage_temperature(chip(clock), leakage.power, 300.0, resistance, sensitivity, reference)
     leak = leakage(chip.curve(clock), temperature)
     power = chip(clock) + leak - gate.saved_power(leak, 40e-6, 100e-6)
     wall = regulator.input_power(power + line.loss(power))
-    return wall + cooling.demand(wall, 298.15).power + 1e-5 * cooling.heat_flux_limit()
+    return wall + cooling.demand(wall, cooling.at(298.15)).power + 1e-5 * cooling.loop.heat_flux_limit()
 
 
 @pytest.mark.slow

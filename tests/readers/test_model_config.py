@@ -48,8 +48,8 @@ def test_parameters_are_those_of_the_model_card(group, name):
     with jax.enable_x64(True):
         assert float(model.transformer.parameters) == parameters
         assert float(model.transformer.active_parameters) == model.active_parameters
-        routed, replicated = model.transformer.routed_parameters, model.transformer.replicated_parameters
-        assert float(routed + replicated + model.transformer.embeddings) == parameters
+        sizes = model.transformer.sizes()
+        assert float(sizes.routed + sizes.replicated + model.transformer.embeddings) == parameters
 
 
 def test_a_nemotron_counted_tensor_by_tensor():

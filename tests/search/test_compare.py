@@ -5,9 +5,7 @@ import pytest
 
 from cli.shell import run
 from energymodel.errors import InputError
-from energymodel.performance.dragonfly import Dragonfly
-from energymodel.performance.rail_only import RailOnly
-from energymodel.performance.topology import FatTree
+from energymodel.performance.switch_topologies import Dragonfly, FatTree, RailOnly
 from energymodel.report.compare_report import compare_csv, compare_figure, compare_json, compare_report
 from energymodel.report.frontier_report import frontier_csv, frontier_figure, frontier_json
 from energymodel.scenarios.scenario import load_scenario

@@ -19,8 +19,7 @@ from energymodel.search.rounding import nearby_counts
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import LIMIT_OF_SLACK
-from energymodel.system.pipeline_rules import OF_STAGES, stage_fault
-from energymodel.system.torus_shapes import torus_chips, torus_fault, torus_sides
+from energymodel.system.plan_rules import OF_STAGES, stage_fault, torus_chips, torus_fault, torus_sides
 
 LARGE, SMALL, BLACKWELL, TPU = "llama-3.1-405b-h100", "test-1b-h100", "llama-3.1-70b-b200", "chinchilla-70b-tpu-v4"
 

@@ -10,8 +10,8 @@ from energymodel.search.problem import formulate
 from energymodel.search.rounding import nearby_counts
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.pipeline_rules import OF_STAGES, stage_fault
 from energymodel.system.plan import SCHEDULES
+from energymodel.system.plan_rules import OF_STAGES, stage_fault
 
 SCENARIOS = ["llama-3.1-405b-h100", "llama-3.1-70b-b200", "deepseek-v3-h800", "gpt3-175b-h100"]
 

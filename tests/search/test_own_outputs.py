@@ -10,7 +10,7 @@ from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.optimize import optimize
 from energymodel.search.pareto import pareto
 from energymodel.sweeps.first_order import saving_at_risk
-from energymodel.system.own_outputs import own_output
+from energymodel.system.outputs import own_output
 
 SMALL = "test-1b-h100"
 

@@ -177,7 +177,7 @@ def test_stages_add_up_to_the_work_of_evaluate():
     busy = schedule.microbatches / 4.0 * float(jnp.sum(pipeline.busy_energy(clocks)))
     optimizer = 8.0 * chip.memory_energy * chip.sustained_bandwidth * time.optimizer
     work = (power.dynamic + power.memory) * time.total - optimizer
-    spinning = chip.spin_power(step.point.clock) * (time.tensor + time.context + time.expert)
+    spinning = step.point.spin_power * (time.tensor + time.context + time.expert)
     np.testing.assert_allclose(busy, work + spinning + step.point.static_power * passes, rtol=1e-9)
 
 

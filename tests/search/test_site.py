@@ -56,7 +56,7 @@ def test_parts_share_the_power_by_the_closed_form(linear):
     # R = P_parts / (sum A_i^(3/4))^(4/3). Without leakage and fans the warmest coolant is the cheapest.
     a = np.asarray([400.0, 36.0, 40.0])
     weight = a ** (OVERLAP / (OVERLAP + 1.0))
-    building = linear.facility.power(jnp.asarray(1.0), jnp.asarray(WARMEST))
+    building = linear.facility.power(jnp.asarray(1.0), linear.facility.cooling.at(jnp.asarray(WARMEST)))
     on_top = float(building.total(1.0))
     parts = 220.0
     split = fastest(linear, 10.0 * (parts + 50.0) * on_top)
@@ -80,7 +80,7 @@ def test_a_part_at_full_width_leaves_the_rest_to_the_others(linear):
     # Memory of a tenth of the power per width: full at 12 W, where it would want more.
     a = np.asarray([400.0, 0.0, 40.0])
     site = eqx.tree_at(lambda s: (s.memory_time, s.memory_power), linear, (np.asarray(0.9), np.asarray(12.0)))
-    on_top = float(linear.facility.power(jnp.asarray(1.0), jnp.asarray(WARMEST)).total(1.0))
+    on_top = float(linear.facility.power(jnp.asarray(1.0), linear.facility.cooling.at(jnp.asarray(WARMEST))).total(1.0))
     split = fastest(site, 10.0 * (220.0 + 12.0 + 50.0) * on_top)
     assert ended(split)
     np.testing.assert_allclose(split.choice.memory_width, 1.0, rtol=1e-6)
@@ -112,8 +112,8 @@ def test_a_real_site_under_its_limit():
     def settled(draw):
         guess = SiteChoice(draw[0], draw[1], draw[2], draw[3], jnp.asarray(330.0))
         cooling = site.facility.cooling
-        resistance = site.chip.thermal_resistance + cooling.thermal_resistance(draw[3])
-        coolant = guess.coolant_temperature + cooling.coolant_rise(draw[3])
+        resistance = site.chip.thermal_resistance + cooling.at(draw[3]).resistance
+        coolant = guess.coolant_temperature + cooling.at(draw[3]).rise
         for _ in range(60):
             power = site_power(site, guess)
             heat = (power.compute + power.memory) / site.chips

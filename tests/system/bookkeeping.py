@@ -17,14 +17,15 @@ YEAR = 8760.0 * 3600.0
 def bookkeeping(system, plan, outcome):
     """Expected outputs of a steady run by name, without tensor, context and pipeline parallelism."""
     building = system.facility.cooling
+    coolant = building.at(plan.coolant_temperature)
     site = SimpleNamespace(
         links=float(system.links_power(plan.chips)),
         link_price=float(system.links_price(plan.chips)),
-        fan_effort=float(building.fan_effort(plan.coolant_temperature)),
-        heat_power=lambda heat: float(building.demand(heat, plan.coolant_temperature).power),
-        coolant=float(plan.coolant_temperature + building.coolant_rise(plan.coolant_temperature)),
-        resistance=float(building.thermal_resistance(plan.coolant_temperature)),
-        hottest_power=lambda heat: float(building.hottest_demand(heat, plan.coolant_temperature).power),
+        fan_effort=float(coolant.fan_effort),
+        heat_power=lambda heat: float(building.demand(heat, coolant).power),
+        coolant=float(coolant.last),
+        resistance=float(coolant.resistance),
+        hottest_power=lambda heat: float(building.hottest_demand(heat, coolant).power),
     )
     system, plan, outcome = plain(system), plain(plan), plain(outcome)
     done = work(system, plan)

@@ -5,16 +5,18 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.system.attention_passes import attention_passes
+from energymodel.system.division import divide
+from energymodel.system.work import attention_passes
 
 SCENARIO = em.load_scenario("llama-3.1-405b-h100")
-TOKENS, SCORED = 8192.0, 8192.0 * 6.0 * 16384.0 * 8192.0 / 8.0
+DIVISION = divide(SCENARIO.system, SCENARIO.plan, 2.0**24)
+SCORED = 8192.0 * 6.0 * 16384.0 * 8192.0 / 8.0
 
 
 def passes(again=0.0, plan=SCENARIO.plan, **workload):
     at = lambda s: [getattr(s.workload, name) for name in workload]  # noqa: E731
     system = eqx.tree_at(at, SCENARIO.system, list(workload.values())) if workload else SCENARIO.system
-    return attention_passes(system, plan, TOKENS, SCORED, again)
+    return attention_passes(system, plan, DIVISION, SCORED, again)
 
 
 @pytest.mark.parametrize(("flash", "backward"), [(1.0, 2.9), (0.0, 2.0)])

@@ -23,7 +23,7 @@ def celsius(temperature):
 
 
 def pue(building, load, coolant):
-    power = building.power(load, coolant)
+    power = building.power(load, building.cooling.at(coolant))
     return float(power.total(load) / power.equipment)
 
 
@@ -48,14 +48,14 @@ def test_hyperscale_buildings_follow_the_climate(weather, published):
 def test_water_is_what_operators_report():
     # Meta: 0.26 L/kWh in buildings of 2021; mean of data centers in the United States: 1.8 L/kWh (Shehabi et al. 2016).
     for name, low, high in [("hyperscale", 0.08, 0.3), ("air-cooled", 1.6, 2.0), ("colocation", 0.0, 0.0)]:
-        power = facility(name).power(900.0, celsius(25.0))
+        power = facility(name).power(900.0, facility(name).cooling.at(celsius(25.0)))
         assert low <= power.water / power.equipment * LITERS_PER_KILOWATT_HOUR <= high
 
 
 def test_immersed_and_water_cooled_nodes_need_no_chiller_where_it_is_cool():
     # An annual PUE of 1.036 at 24 °C without chillers (NREL, ESIF), of which conversion and lights are not cooling.
     building = facility("direct-liquid", weather="great-britain-weather")
-    power = building.power(900.0, celsius(24.0))
+    power = building.power(900.0, building.cooling.at(celsius(24.0)))
     np.testing.assert_allclose(power.cooling / power.equipment, 0.036, atol=0.01)
 
 
@@ -66,7 +66,7 @@ def test_a_kelvin_saves_what_the_chiller_and_the_outside_save(name, warm):
     cooling, load, step = building.cooling, 900.0, 0.01
 
     def parts(coolant):
-        water, rise = coolant - cooling.coil_approach, cooling.loop.return_rise(coolant)
+        water, rise = coolant - cooling.coil_approach, cooling.at(coolant).return_rise
 
         def chiller(hour):
             spread = float(hour.spread) * np.sqrt(3.0) / np.pi
@@ -95,7 +95,7 @@ def test_half_the_load_pays_the_same_fixed_losses():
     # No-load loss of the supply for the building and lights: over half the equipment, twice the share, less what
     # conduction saves.
     building = facility("hyperscale")
-    full, half = (building.power(load, celsius(25.0)) for load in (1000.0, 500.0))
+    full, half = (building.power(load, building.cooling.at(celsius(25.0))) for load in (1000.0, 500.0))
     assert half.other == full.other
     difference = pue(building, 500.0, celsius(25.0)) - pue(building, 1000.0, celsius(25.0))
     fixed = float(building.miscellaneous_fraction * building.uninterruptible.rated_power) + 0.002 * 1500.0 / 0.99
@@ -108,9 +108,8 @@ def test_half_the_load_pays_the_same_fixed_losses():
 def test_the_hottest_hour_sizes_the_building():
     for name in ("air-cooled", "hyperscale", "direct-liquid", "colocation", "immersion"):
         building = facility(name)
-        assert building.hottest_power(900.0, celsius(25.0)).total(900.0) > building.power(900.0, celsius(25.0)).total(
-            900.0
-        )
+        air = building.cooling.at(celsius(25.0))
+        assert building.hottest_power(900.0, air).total(900.0) > building.power(900.0, air).total(900.0)
 
 
 def test_warm_air_costs_fans_and_leakage(scenario, run):
@@ -130,10 +129,10 @@ def test_warm_air_costs_fans_and_leakage(scenario, run):
 
 def test_an_air_cooled_node_draws_what_meters_saw(scenario, run):
     # Near idle 2.9 kW in air and 2.2 kW immersed (MLPerf Power 4.0, 4.1), 0.96 behind the supply.
-    idle = {
-        name: load_scenario("test-1b-h100", [f"system.facility={name}"]).system.host_power(75.0, celsius(10.0)) * 8
-        for name in ("air-cooled", "immersion")
-    }
+    idle = {}
+    for name in ("air-cooled", "immersion"):
+        system = load_scenario("test-1b-h100", [f"system.facility={name}"]).system
+        idle[name] = system.host_power(75.0, system.facility.cooling.at(celsius(10.0))) * 8
     np.testing.assert_allclose(idle["air-cooled"] - idle["immersion"], 700.0, rtol=1e-3)
     np.testing.assert_allclose((idle["immersion"] + 8 * 75.0) / 0.96, 2080.0, rtol=0.06)
     given = scenario("gpt3-175b-h100")

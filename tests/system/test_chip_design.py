@@ -11,8 +11,8 @@ from energymodel.constants import BOLTZMANN
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.chip_design import ScaledChip
-from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import evaluate, evaluate_once
+from energymodel.system.training_system import as_designed
 
 NAME = "test-1b-h100"
 CATALOG = load_scenario(NAME)

@@ -10,9 +10,15 @@ from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, OF_CLUSTER, layouts
 from energymodel.calibration.predicted_step import predict_row
 from energymodel.errors import InputError
-from energymodel.performance.collectives import CollectiveLibrary, node_collective_time, sent_once_share
+from energymodel.performance.collectives import (
+    CollectiveLibrary,
+    Communication,
+    Fabric,
+    node_collective_time,
+    sent_once_share,
+)
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.communication import Communication, Fabric, Traffic, exposed_communication, fabric_of
+from energymodel.system.communication import Traffic, exposed_communication, fabric_of
 from energymodel.system.plan import ParallelLayout
 
 ROW = {

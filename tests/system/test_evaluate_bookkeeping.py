@@ -77,7 +77,7 @@ def test_energy_parts_and_step_times_add_up_and_none_is_negative(name, scenario,
     energy = outcome.energy
     load = sum(parts[:6]) / outcome.chip_time
     assert parts[5] is energy.idle_wait
-    meter = system.facility.power(load, plan.coolant_temperature).total(load)
+    meter = system.facility.power(load, system.facility.cooling.at(plan.coolant_temperature)).total(load)
     np.testing.assert_allclose(sum(parts), meter * outcome.chip_time, rtol=1e-9)
     np.testing.assert_allclose(sum(parts), energy.total, rtol=1e-12)
     np.testing.assert_allclose(energy.total, outcome.power_average * outcome.time, rtol=1e-12)

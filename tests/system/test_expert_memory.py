@@ -13,9 +13,9 @@ from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.predicted_step import predict_row
 from energymodel.performance.workload import Transformer
 from energymodel.scenarios.scenario import load_scenario
+from energymodel.system.division import divide
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.memory import activation_bytes, shard
-from energymodel.system.work import divide
 
 DATA = Path(__file__).parents[2] / "experiments" / "data"
 SHAPE = {

@@ -23,19 +23,19 @@ def settled(cap, waiting):
     """Load and operating point of bf16 products, which draw more than the cap, beside waits of a layer [s]."""
     layout = dataclasses.replace(SCENARIO.plan.layout, fp8=np.asarray(0.0))
     plan = dataclasses.replace(SCENARIO.plan, power_cap=cap, layout=layout)
-    load = step_work(SYSTEM, plan, BATCH).load
-    return load, operating_point(SYSTEM, plan, load, waiting)
+    work = step_work(SYSTEM, plan, BATCH)
+    return work.load, operating_point(SYSTEM, plan, work.coolant, work.load, waiting)
 
 
 def test_a_waiting_h100_draws_what_was_metered():
     # 70 W of leakage, 70 W fixed, 0.123 x 618 W of switching [experiments/04_metered_runs: 216 W]
     static = CHIP.static_power(1.0, CHIP.leakage.reference_temperature)
-    np.testing.assert_allclose(static + CHIP.spin_power(1.0), 216.0, rtol=1e-3)
+    np.testing.assert_allclose(static + CHIP.spin_power(1.0, 1.0), 216.0, rtol=1e-3)
 
 
 def test_spinning_goes_as_switching():
-    ratio = CHIP.spin_power(0.8) / CHIP.spin_power(1.0)
-    np.testing.assert_allclose(ratio, 0.8 * CHIP.voltage(0.8) ** 2, rtol=1e-12)
+    ratio = CHIP.spin_power(0.8, 0.9) / CHIP.spin_power(1.0, 1.0)
+    np.testing.assert_allclose(ratio, 0.8 * 0.9**2, rtol=1e-12)
 
 
 @settings(deadline=None)  # the first call compiles
@@ -55,7 +55,7 @@ def test_a_cap_that_binds_is_the_mean_power():
 def test_mean_power_is_energy_over_time(waiting):
     load, point = settled(1e4, waiting)
     busy = load.busy_time(CHIP, point.clock)
-    energy = load.switching_energy * point.voltage**2 + load.memory_energy + CHIP.spin_power(point.clock) * waiting
+    energy = load.switching_energy * point.voltage**2 + load.memory_energy + point.spin_power * waiting
     np.testing.assert_allclose(point.busy_power - point.static_power, energy / (busy + waiting), rtol=1e-12)
 
 
@@ -63,7 +63,7 @@ def test_steps_settle_beside_their_exposed_communication():
     @jax.jit
     def both(batch):
         work = step_work(SYSTEM, SCENARIO.plan, batch)
-        expected = operating_point(SYSTEM, SCENARIO.plan, work.load, sum(work.exposed))
+        expected = operating_point(SYSTEM, SCENARIO.plan, work.coolant, work.load, sum(work.exposed))
         return training_step(SYSTEM, SCENARIO.plan, batch).point, expected, work
 
     point, expected, work = both(BATCH)

@@ -67,7 +67,7 @@ def plan_of(pipeline):
 @eqx.filter_jit
 def stated(system, plan):
     work = step_work(system, plan, jnp.reshape(plan.batch, ()))
-    point = operating_point(system, plan, work.load)
+    point = operating_point(system, plan, work.coolant, work.load)
     return work, step_time(system, plan, work, point), point
 
 
@@ -76,7 +76,7 @@ def test_step_time_is_that_of_the_simulated_schedule(system, pipeline):
     schedule, ranks, chunks, microbatches = pipeline
     work, time, point = stated(system, plan_of(pipeline))
     kernels = float(time.compute + time.memory + time.host + time.tensor + time.context + time.expert)
-    head = float(work.head_time / point.clock + work.layer.head_bytes / system.accelerator.sustained_bandwidth)
+    head = float(work.head.time / point.clock + work.layer.head_bytes / system.accelerator.sustained_bandwidth)
     layer = (kernels * ranks / microbatches - head) / LAYERS
     stages = np.full(ranks * chunks, layer * LAYERS / (ranks * chunks))
     stages[-1] += head

@@ -43,7 +43,9 @@ def plan_of(first, last, chunks=1):
 def step_of(system, plan):
     batch = plan.batch[0]
     work = step_work(system, plan, batch)
-    return work, step_time(system, plan, work, operating_point(system, plan, work.load, sum(work.exposed)))
+    return work, step_time(
+        system, plan, work, operating_point(system, plan, work.coolant, work.load, sum(work.exposed))
+    )
 
 
 def test_layers_by_hand():
@@ -62,7 +64,7 @@ def test_the_step_is_that_of_the_simulation(first, last, chunks, system):
         cut = uneven_stage_layers(LAYERS, float(RANKS), float(first), float(last))
         # The mean rank works as long as an eighth of all layers and of the output head, which is on the last.
         busy = float(time.compute + time.memory + time.host + time.tensor)
-        head = work.head_time / plan.clock + work.layer.head_bytes / system.accelerator.sustained_bandwidth
+        head = work.head.time / plan.clock + work.layer.head_bytes / system.accelerator.sustained_bandwidth
         layer = (RANKS * busy / MICROBATCHES - float(head)) / LAYERS
         middle = [float(cut.middle)] * (RANKS - 2)
         passes = np.asarray([float(cut.first), *middle, float(cut.last)]) * layer / chunks
@@ -85,7 +87,7 @@ def test_the_fullest_rank_has_what_the_simulation_holds(first, last, chunks, sys
     sizes = np.tile(ranks / chunks, chunks)
     run = simulate_pipeline("1f1b", RANKS, MICROBATCHES, chunks, PassTimes(), sizes)
     workload, software, tokens = system.workload, system.software, 8192.0
-    weights = float(workload.replicated_parameters) / LAYERS * ranks
+    weights = float(workload.sizes().replicated) / LAYERS * ranks
     table = float(workload.vocabulary * workload.hidden)
     weights[0] += table
     weights[-1] += table
@@ -162,6 +164,6 @@ def test_the_first_rank_has_the_embedding_in_the_place_of_a_layer(system):
     balanced = eqx.tree_at(lambda p: p.layout.embedding_balanced, plan, np.asarray(1.0))
     with jax.enable_x64(True):
         usual, less = (float(step_of(own, one)[0].memory.shard.dense) * TENSOR for one in (plan, balanced))
-    layer, table = float(own.workload.replicated_parameters) / 126.0, float(own.workload.vocabulary) * 16384.0
+    layer, table = float(own.workload.sizes().replicated) / 126.0, float(own.workload.vocabulary) * 16384.0
     np.testing.assert_allclose(usual, 16.0 * layer + table, rtol=1e-9)
     np.testing.assert_allclose(less, max(16.0 * layer, 15.0 * layer + table), rtol=1e-9)

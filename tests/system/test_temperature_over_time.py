@@ -9,8 +9,8 @@ import pytest
 import energymodel as em
 from cli.shell import run
 from energymodel.physics.thermal import leakage_temperature
+from energymodel.system.over_time import temperature_over_time
 from energymodel.system.step import training_step
-from energymodel.system.temperature_over_time import temperature_over_time
 
 SMALL = "test-1b-h100"
 LARGE = "llama-3.1-405b-h100"
@@ -26,15 +26,14 @@ def warmth_of():
     def warmth(heat_capacity):
         system = eqx.tree_at(lambda one: one.accelerator.heat_capacity, scenario.system, heat_capacity)
         step = training_step(system, scenario.plan, jnp.reshape(scenario.plan.batch, ()))
-        return step, temperature_over_time(system, scenario.plan, step)
+        return step, temperature_over_time(system, step)
 
     return warmth, scenario
 
 
 def resistance_and_coolant(scenario):
-    cooling, supply = scenario.system.facility.cooling, scenario.plan.coolant_temperature
-    resistance = scenario.system.accelerator.thermal_resistance + cooling.thermal_resistance(supply)
-    return float(resistance), float(supply + cooling.coolant_rise(supply))
+    coolant = scenario.system.facility.cooling.at(scenario.plan.coolant_temperature)
+    return float(scenario.system.accelerator.thermal_resistance + coolant.resistance), float(coolant.last)
 
 
 def test_peak_and_trough_are_those_of_the_integrated_heat_balance(warmth_of):

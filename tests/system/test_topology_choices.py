@@ -8,12 +8,11 @@ import pytest
 
 from energymodel.errors import InputError
 from energymodel.performance.collectives import CollectiveLibrary
-from energymodel.performance.dragonfly import Dragonfly
-from energymodel.performance.rail_only import RailOnly
-from energymodel.performance.topology import AbstractTopology, FatTree, Torus
+from energymodel.performance.switch_topologies import Dragonfly, FatTree, RailOnly
+from energymodel.performance.topology import AbstractTopology, Torus
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.designed import as_designed
-from energymodel.system.fabric import fabric_of
+from energymodel.system.communication import fabric_of
+from energymodel.system.training_system import as_designed
 
 LARGE, MIXTURE = "llama-3.1-405b-h100", "deepseek-v3-h800"
 TOPOLOGY = "system.network.topology"
@@ -69,9 +68,11 @@ def test_one_switch_per_rail_needs_no_links_between_switches():
     with jax.enable_x64(True):
         np.testing.assert_allclose(rails.links_price(512.0), 4.0 * PORT)  # 64 nodes of 8 chips
         np.testing.assert_allclose(rails.network_nodes(512.0), 64.0)
-        assert float(FatTree().switch_ports(16384.0) * 16384.0 / FatTree().radix) == 1280.0
-        rail = RailOnly().rail
-        assert float(rail.switch_ports(2048.0) * 2048.0 / rail.radix * 8.0) == 768.0  # two tiers: 64 + 32 of each rail
+        assert float(FatTree().at(16384.0).switch_ports * 16384.0 / FatTree().radix) == 1280.0
+        rail = RailOnly()
+        assert (
+            float(rail.at(2048.0).switch_ports * 2048.0 / rail.radix * 8.0) == 768.0
+        )  # two tiers: 64 + 32 of each rail
 
 
 def test_traffic_across_rails_passes_the_network_within_the_node():

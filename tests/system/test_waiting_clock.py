@@ -9,7 +9,7 @@ from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.optimize import optimize
 from energymodel.system.evaluate import evaluate, evaluate_once
-from energymodel.system.waits import low_clock_share
+from energymodel.system.step import low_clock_share
 
 SMALL = "test-1b-h100"
 

@@ -73,14 +73,14 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     notes: list[str] = []
     system, facility = _cooled(table, scenario, notes)
     settings = _settings(table)
-    fan_effort = system.facility.cooling.fan_effort
+    cooling = system.facility.cooling
     with jax.enable_x64(True):
         shared = system_columns(system, scenario.plan.coolant_temperature)
         static = float(system.accelerator.leakage.power) + float(system.accelerator.fixed_power)
         usual = system_constants(system)
         effort = shared["fan_effort"]
         inlet = settings.columns.get("inlet_temperature_k", np.full(len(settings.words), np.nan))
-        efforts = [float(fan_effort(kelvin)) if np.isfinite(kelvin) else effort for kelvin in inlet]
+        efforts = [float(cooling.at(kelvin).fan_effort) if np.isfinite(kelvin) else effort for kelvin in inlet]
     for name, column in (("chips",) * 2, ("rated_power", "rated_power_w"), ("efficiency", "supply_efficiency")):
         values = table.columns.get(column, np.zeros(0))
         if np.any(np.isfinite(values)):
@@ -189,7 +189,7 @@ def _cooled(table: Measurements, scenario: Scenario, notes: list[str]) -> tuple[
             f'{table.path}, line {kinds[other]}, column "cooling": {other}, and {first} in line {kinds[first]}; '
             "constants belong to one kind of node. Choose its rows with --where cooling=WORD."
         )
-    effort = float(system.facility.cooling.fan_effort(scenario.plan.coolant_temperature))
+    effort = float(system.facility.cooling.at(scenario.plan.coolant_temperature).fan_effort)
     own = "air" if effort > AIR else "liquid" if effort > NONE else "immersion"
     cooling = next(iter(kinds), own)
     if cooling == own:

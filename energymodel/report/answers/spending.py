@@ -7,9 +7,9 @@ from energymodel.report.answer import FULL, Chart, Column, Quantity, Sentence, T
 from energymodel.report.answers.run_tables import Run, Runs
 from energymodel.report.fields import outcome_fields, total
 from energymodel.scenarios.scenario import Scenario
-from energymodel.system.designed import as_designed
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import as_designed
 
 _SMALLEST = 1e-9  # of the whole: what is less is rounding
 

@@ -12,9 +12,9 @@ from energymodel.report.intervals import like
 from energymodel.report.page.document import Section, figure
 from energymodel.report.page.markup import paragraph
 from energymodel.scenarios.scenario import Scenario
-from energymodel.system.designed import as_designed
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import as_designed
 from energymodel.units import format_quantity
 
 Runs = Mapping[str, tuple[TrainingPlan, TrainingOutcome]]

@@ -1,10 +1,15 @@
-"""Which pipelines does a training framework refuse, and what does it say?
+"""Plans that no framework runs and no network can be: pipelines, number formats and tori that are refused.
 
-Each rule is one that a public framework enforces: Megatron-LM's schedules and arguments, DualPipe's program.
+Each rule of a pipeline is one that a public framework enforces: Megatron-LM's schedules and arguments, DualPipe's
+program. A peak rate of zero says that a chip has no products in a format; all chips have 16-bit products.
+`performance.topology.Torus` takes all sides as equal, `a = n^(1/d)`. With sides up to 1 : 2 its bisection is at most
+`2^((d - 1)/d)` times that of the true torus, 1.6 for three dimensions. Thirteen blocks are a ring.
 """
 
 import math
 from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,11 +17,16 @@ from jax.core import Tracer
 
 from energymodel.errors import InputError
 from energymodel.performance.pipeline_bubble import microbatch_multiple
+from energymodel.performance.topology import Torus
+from energymodel.system.accelerator import Accelerator
 from energymodel.system.plan import SCHEDULES, ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
 WHOLE = 1e-6
+LONGEST = 2.0  # longest over shortest side of a torus
+PEAK_OF = {"fp8": "peak_flops_fp8", "fp4": "peak_flops_fp4", "tf32": "peak_flops_tf32", "fp32": "peak_flops_fp32"}
+"""Field of an accelerator with the peak rate of a format, by the field of a layout with its share of products."""
 SCHEDULE_NAMES: dict[str, str] = {
     "gpipe": "GPipe",
     "zero_bubble": "ZB-H1",
@@ -169,3 +179,70 @@ def multiple_count(system: TrainingSystem, layout: ParallelLayout) -> int:
     """Number that the micro-batches of a step are a multiple of."""
     counts = layout.pipeline, layout.interleaved, layout.dual_pipe, system.software.whole_groups
     return round(float(microbatch_multiple(*counts)))
+
+
+def formats_of(chip: Accelerator) -> tuple[str, ...]:
+    """Number formats in which a chip multiplies, bf16 first."""
+    return ("bf16", *(name for name, field in PEAK_OF.items() if np.all(np.asarray(getattr(chip, field)) > 0.0)))
+
+
+def check_formats(chip: Accelerator, shares: Mapping[str, Any], where: str, name: str = "") -> None:
+    """Check that a chip has every format that products are to be in. Says nothing of numbers that are traced.
+
+    **Arguments:**
+
+    - `shares`: share of the products by format, or its highest value.
+    - `where`: beginning of the message, such as `plan.layout`.
+    - `name`: title of the accelerator.
+
+    **Raises:** `InputError` for the first format that the chip lacks.
+    """
+    for format_name, field in PEAK_OF.items():
+        share, peak = shares.get(format_name, 0.0), getattr(chip, field)
+        if isinstance(share, Tracer) or isinstance(peak, Tracer):
+            continue
+        if np.any((np.asarray(share) > 0.0) & (np.asarray(peak) <= 0.0)):
+            raise InputError(
+                f"{where}.{format_name}: {name or 'the accelerator'} has no {format_name}; it has: "
+                f"{', '.join(formats_of(chip))}. Set the share to 0, or choose another accelerator."
+            )
+
+
+@cache
+def torus_sides(blocks: int, dimensions: int) -> tuple[int, ...]:
+    """Sides of the torus of so many blocks whose longest side is shortest, in ascending order."""
+    if dimensions <= 1:
+        return (blocks,)
+    choices = (
+        tuple(sorted((side, *torus_sides(blocks // side, dimensions - 1))))
+        for side in range(1, round(blocks ** (1.0 / dimensions)) + 1)
+        if blocks % side == 0
+    )
+    return min(choices, key=lambda sides: (sides[-1], -sides[0]))
+
+
+def torus_fault(system: TrainingSystem, chips: float) -> str | None:
+    """What is wrong with the torus of so many chips; None if it can be built, or if the network is none."""
+    topology, block = system.network.topology, float(system.node.chips)
+    if not isinstance(topology, Torus) or chips <= block:
+        return None
+    blocks = chips / block
+    if abs(blocks - round(blocks)) > WHOLE * blocks:
+        return f"{chips:g} chips are {blocks:.4g} blocks of {block:g}, but a torus is of whole blocks"
+    sides = torus_sides(round(blocks), round(float(topology.dimensions)))
+    if sides[-1] <= LONGEST * sides[0]:
+        return None
+    shape = " x ".join(str(side) for side in sides)
+    return (
+        f"{chips:g} chips make a torus of {shape} blocks of {block:g}, whose sides differ by more than 1 : {LONGEST:g}"
+    )
+
+
+def torus_chips(system: TrainingSystem, chips: float, most: float, group: int = 1) -> list[float]:
+    """Numbers of chips up to `most` that make a torus, in whole groups: the nearest to `chips` below and above."""
+    block = round(float(system.node.chips))
+    whole = math.lcm(block, group)
+    possible = [float(n * whole) for n in range(1, math.floor(most / whole + WHOLE) + 1)]
+    possible = [one for one in possible if torus_fault(system, one) is None]
+    below = [one for one in possible if one <= chips * (1.0 + WHOLE)]
+    return below[-1:] + [one for one in possible if one > chips * (1.0 + WHOLE)][:1]

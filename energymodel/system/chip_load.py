@@ -1,0 +1,162 @@
+"""Times and energies of a layer's kernels on a chip, by number format."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from energymodel.numerics import Numeric, Scalar, p_norm
+from energymodel.performance.products import product_time
+from energymodel.system.accelerator import Accelerator
+from energymodel.system.plan import ParallelLayout, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+from energymodel.system.work import LayerWork, Products
+
+
+class ChipLoad(NamedTuple):
+    """One layer's work on one chip: seconds at clock 1 and joules at the reference voltage."""
+
+    arithmetic: Scalar
+    attention: Scalar
+    product_memory: Scalar
+    elementwise: Scalar
+    switching_energy: Scalar
+    memory_energy: Scalar
+
+    def slowed(self, factor: Numeric) -> "ChipLoad":
+        """The same work with products that take longer by a factor."""
+        return self._replace(
+            arithmetic=self.arithmetic * factor,
+            attention=self.attention * factor,
+            product_memory=self.product_memory * factor,
+        )
+
+    def busy_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
+        """Time of the kernels at a clock [s]: matrix products under the roofline, then element-wise kernels."""
+        return self.product_time(chip, clock) + self.elementwise
+
+    def product_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
+        """Time of the matrix products at a clock [s]: those with weights under the roofline, then attention."""
+        return p_norm(chip.roofline_exponent, self.arithmetic / clock, self.product_memory) + self.attention / clock
+
+
+def rate_or_wider(rate: Numeric, wider: Numeric) -> Scalar:
+    """Rate of the products in a format, or that of a wider one that stands in on a chip without it [definition].
+
+    A chip without FP8 or FP4 products casts to bf16, one without TF32 to FP32: nothing is gained.
+
+    **Arguments:**
+
+    - `rate`, `wider`: peak rates in the format, zero if the chip lacks it, and in the wider one [FLOP/s].
+
+    **Returns:** rate [FLOP/s].
+    """
+    rate = jnp.asarray(rate)
+    return jnp.where(rate > 0.0, rate, wider)
+
+
+class FormatFactors(NamedTuple):
+    """Peak rate, energy per operation and time of products in the formats of a layout, relative to bf16 [1].
+
+    `speedup` and `energy` of products with weights; `wide_slowdown` and `wide_energy` of those without, attention and
+    output head, which stay in bf16 where others are in fp8 or fp4, but follow them to tf32 and fp32.
+    """
+
+    speedup: Scalar
+    energy: Scalar
+    wide_slowdown: Scalar
+    wide_energy: Scalar
+
+
+def format_factors(chip: Accelerator, layout: ParallelLayout) -> FormatFactors:
+    """Rates and energies by number format, `x = 1 / (1 - sum_i s_i + sum_i s_i F_16 / F_i)` [Amdahl 1967].
+
+    With shares s_i of operations in i = fp8, fp4, tf32 and fp32 and peak rates F_i, the speedup x is below 1 where tf32
+    and fp32 outweigh fp8 and fp4. Each halving of the width multiplies the energy by e = `chip.fp8_energy_ratio`,
+    `1 - s_8 (1 - e) - s_4 (1 - e^2) + s_32 (1 / e - 1)` in all, an assumption but for fp8; s_32 is the share of tf32
+    and fp32 together. Formats that the chip lacks save nothing. Products without weights take
+    `1 + sum_i s_i (F_16 / F_i - 1)` of the time and `1 + s_32 (1 / e - 1)` of the energy, i = tf32 and fp32.
+
+    **Returns:** factors [1].
+    """
+    peak, ratio = jnp.asarray(chip.peak_flops), jnp.asarray(chip.fp8_energy_ratio)
+    fp8, fp4 = jnp.asarray(layout.fp8), jnp.asarray(layout.fp4)
+    fp32_rate = rate_or_wider(chip.peak_flops_fp32, peak)
+    tf32_rate = rate_or_wider(chip.peak_flops_tf32, fp32_rate)
+    slowdown = 1.0 + layout.tf32 * (peak / tf32_rate - 1.0) + layout.fp32 * (peak / fp32_rate - 1.0)
+    narrow = fp8 / rate_or_wider(chip.peak_flops_fp8, peak) + fp4 / rate_or_wider(chip.peak_flops_fp4, peak)
+    wide_energy = 1.0 + (jnp.asarray(layout.tf32) + layout.fp32) * (1.0 / ratio - 1.0)
+    saved = jnp.where(jnp.asarray(chip.peak_flops_fp8) > 0.0, fp8, 0.0) * (1.0 - ratio)
+    saved += jnp.where(jnp.asarray(chip.peak_flops_fp4) > 0.0, fp4, 0.0) * (1.0 - ratio**2)
+    return FormatFactors(1.0 / (slowdown - fp8 - fp4 + peak * narrow), wide_energy - saved, slowdown, wide_energy)
+
+
+def products_time(
+    system: TrainingSystem, plan: TrainingPlan, products: Products, slowdown: Numeric, weights: bool = True
+) -> Scalar:
+    """Time of products at clock 1 by their formats, `t = n t_0 + sum_i s_i (F + d_i E) / (x_i eta_i F_i)` [definition].
+
+    Of the products with weights, a share s_i runs in fp8 and fp4; tf32 and fp32 slow all products. eta_i and d_i are
+    measured on the chip (`performance.products.product_time`), x_i is what software loses of the rate.
+
+    **Arguments:**
+
+    - `slowdown`: of all products by tf32 and fp32 (`FormatFactors.wide_slowdown`) [1].
+
+    **Returns:** time [s].
+    """
+    chip, layout, software = system.accelerator, plan.layout, system.software
+
+    def time(peak: Numeric, efficiency: Numeric, edge: Numeric) -> Scalar:
+        return product_time(products.operations, products.edges, jnp.asarray(peak) * efficiency, edge)
+
+    bf16 = time(chip.peak_flops, chip.gemm_efficiency, chip.gemm_edge)
+    total = slowdown * bf16
+    if weights:
+        for share, peak, efficiency, edge, reached in (
+            (layout.fp8, chip.peak_flops_fp8, chip.fp8_gemm_efficiency, chip.fp8_gemm_edge, software.fp8_efficiency),
+            (layout.fp4, chip.peak_flops_fp4, chip.fp4_gemm_efficiency, chip.fp4_gemm_edge, software.fp4_efficiency),
+        ):
+            has = jnp.asarray(peak) > 0.0
+            narrow = jnp.where(has, time(jnp.where(has, peak, 1.0), jnp.asarray(efficiency) * reached, edge), bf16)
+            total = total + share * (narrow - bf16)
+    return products.number * chip.product_latency + total / software.product_efficiency
+
+
+def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, factors: FormatFactors) -> ChipLoad:
+    """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F / x`, `E = e_m Q`.
+
+    The roofline joins arithmetic and memory later [Williams et al. 2009]. Products that take longer than by themselves
+    (x, `software.product_efficiency`) keep the chip as busy.
+
+    **Returns:** times at clock 1 of arithmetic, attention, product traffic and element-wise traffic [s]; energies at
+    the reference voltage of switching and memory [J].
+    """
+    chip, software = system.accelerator, system.software
+    switched = (work.flops - work.attention_flops) * factors.energy + work.attention_flops * factors.wide_energy
+    return ChipLoad(
+        arithmetic=products_time(system, plan, work.products, factors.wide_slowdown),
+        attention=work.attention.total * factors.wide_slowdown,
+        product_memory=work.gemm_bytes / chip.sustained_bandwidth,
+        elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
+        switching_energy=switched * chip.energy_per_flop / software.product_efficiency,
+        memory_energy=chip.traffic_energy * (work.gemm_bytes + work.elementwise_bytes),
+    )
+
+
+class HeadLoad(NamedTuple):
+    """The output head for one micro-batch: arithmetic time at clock 1 [s], energy at reference voltage [J]."""
+
+    time: Scalar
+    energy: Scalar
+
+
+def head_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, factors: FormatFactors) -> HeadLoad:
+    """Output head for one micro-batch, `E = e F`; in bf16 where other products are in fp8 or fp4 [definition].
+
+    **Returns:** arithmetic time at clock 1 [s], switching energy at the reference voltage [J].
+    """
+    switched = work.head_flops * system.accelerator.energy_per_flop * factors.wide_energy
+    return HeadLoad(
+        time=products_time(system, plan, work.head_products, factors.wide_slowdown, weights=False),
+        energy=switched / system.software.product_efficiency,
+    )

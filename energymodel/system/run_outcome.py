@@ -1,0 +1,239 @@
+"""Outcome of a run from its totals and its most demanding moment: efficiency, money, carbon, serving, slack."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real
+from energymodel.performance.reliability import Calendar
+from energymodel.performance.serving import Serving
+from energymodel.physics.limits import landauer_energy, landauer_multiple
+from energymodel.system.chip_load import format_factors
+from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
+from energymodel.system.over_time import PowerOverTime, TemperatureOverTime
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.step import Step
+from energymodel.system.training_system import TrainingSystem
+
+SMALLEST_SHARE = 1e-12  # of a limit: what is smaller, or zero, is far below it
+
+
+class LearningResult(NamedTuple):
+    """Tokens processed, the effective tokens that they are worth, the final loss, and the information absorbed."""
+
+    tokens: Real
+    effective_tokens: Real
+    loss: Real
+    information: Real
+
+
+class RunTotals(NamedTuple):
+    """What accumulates over a run, or the same per token."""
+
+    steps: Real
+    step_time: StepTime
+    productive_time: Real
+    time: Real
+    energy: EnergyBreakdown
+    equipment_energy: Real
+    water: Real
+    hardware_flops: Real
+
+
+class Moment(NamedTuple):
+    """A step, and how power and temperature move meanwhile."""
+
+    step: Step
+    power: PowerOverTime
+    warmth: TemperatureOverTime
+
+
+def run_outcome(
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    run: RunTotals,
+    moment: Moment,
+    learned: LearningResult,
+    calendar: Calendar,
+) -> TrainingOutcome:
+    """Outcome of a run from its totals and its most demanding moment [definition].
+
+    **Returns:** `TrainingOutcome`, in SI units such as [J] and [s].
+    """
+    chip, workload, market, facility = system.accelerator, system.workload, system.market, system.facility
+    step, tokens, energy = moment.step, learned.tokens, run.energy.total
+    chip_time, factors = run.time * plan.chips, format_factors(chip, plan.layout)
+    productive_rate = tokens / run.productive_time
+    model_flops = (4.0 + 2.0 * plan.trained_share) * workload.active_parameters
+    peak = plan.chips * chip.peak_flops * factors.speedup
+    mfu = productive_rate * (model_flops / peak)
+    euf = tokens * model_flops * (chip.energy_per_flop * factors.energy * step.point.voltage**2) / energy
+
+    spare_chips = system.spare_chips(plan.spares)
+    all_chips = plan.chips + spare_chips
+    busy_load = step.busy_load + spare_chips / plan.chips * step.idle.total
+    peak_power = facility.hottest_power(busy_load, step.coolant).total(busy_load) * plan.chips
+    feed = facility.feed(step.busy_load)
+    chilled = facility.cooling.chilled_heat(feed.equipment, step.coolant)
+    prices = system.links_price(plan.chips) + facility.equipment_price(), facility.cooling.added_price(feed.equipment)
+    money = market.price.cost(chip.price, all_chips, run.time, energy, peak_power, *prices)
+    carbon_operational = market.carbon.operational(energy)
+    carbon_embodied = market.carbon.embodied(chip.embodied_carbon, all_chips, run.time)
+    served = serving_of(system, step, energy / chip_time, peak_power / plan.chips, prices)
+    bits = chip.bits_per_flop * model_flops * tokens
+    return TrainingOutcome(
+        loss=learned.loss,
+        tokens=tokens,
+        steps=run.steps,
+        step_time=jax.tree.map(lambda term: term / run.steps, run.step_time),
+        time=run.time,
+        chip_time=chip_time,
+        token_rate=productive_rate,
+        mfu=mfu,
+        hfu=run.hardware_flops / run.productive_time / peak,
+        energy=run.energy,
+        power_average=energy / run.time,
+        power_busy=step.point.busy_power,
+        power_peak=peak_power,
+        power_swing=moment.power.swing,
+        power_ramp=moment.power.ramp,
+        swing_frequency=moment.power.frequency,
+        checkpoint_swing=moment.power.checkpoint_swing,
+        checkpoint_frequency=moment.power.checkpoint_frequency,
+        stop_swing=moment.power.stop_swing,
+        stop_ramp=moment.power.stop_ramp,
+        pue=energy / run.equipment_energy,
+        water=run.water,
+        chilled_heat=chilled * plan.chips,
+        temperature=moment.warmth.hottest,
+        temperature_peak=moment.warmth.peak,
+        temperature_trough=moment.warmth.trough,
+        temperature_checkpoint=moment.warmth.writing,
+        temperature_first=moment.warmth.first,
+        temperature_ramp=moment.warmth.ramp,
+        clock=step.point.clock,
+        memory_per_chip=step.memory,
+        availability=calendar.productive,
+        money=money,
+        carbon_operational=carbon_operational,
+        carbon_embodied=carbon_embodied,
+        serving_chip_time=served.chip_time,
+        lifetime_energy=energy + served.energy,
+        lifetime_money=money + served.money,
+        lifetime_carbon=carbon_operational + carbon_embodied + served.carbon,
+        information=learned.information,
+        information_rate=learned.information / run.time,
+        energy_per_bit=energy / learned.information,
+        eei=mfu * euf,
+        ppw=tokens / energy,
+        euf=euf,
+        landauer_multiple=landauer_multiple(energy, landauer_energy(bits, plan.coolant_temperature)),
+        slack=slack_of(system, plan, moment, peak_power, learned.information, chilled, facility.supply_load(feed)),
+    )
+
+
+class Served(NamedTuple):
+    """What serving takes over the life of the model."""
+
+    chip_time: Real
+    energy: Real
+    money: Real
+    carbon: Real
+
+
+def serving_of(system: TrainingSystem, step: Step, power: Real, peak_power: Real, prices: tuple[Real, Real]) -> Served:
+    """Chip time, energy, money and carbon of the tokens that the model serves [definition].
+
+    Chips that serve are like those that train.
+
+    **Arguments:**
+
+    - `power`, `peak_power`: of the facility per chip that trains [W].
+    - `prices`: of links and storage, and of the plant, per chip [USD].
+
+    **Returns:** chip time [s], energy [J], money [USD] and carbon [kg]; zeros where the model does not serve.
+    """
+    chip, serving, workload, market = system.accelerator, system.serving, system.workload, system.market
+    if not isinstance(serving, Serving):
+        return Served(*(jnp.zeros_like(power) for _ in Served._fields))
+    chip_time = serving.chip_time(
+        workload.active_parameters,
+        workload.parameters,
+        workload.cache_width,
+        chip.peak_flops * step.point.clock,
+        chip.sustained_bandwidth,
+    )
+    energy = power * chip_time
+    waiting = market.price.cost(chip.price, 0.0, chip_time, 0.0, 0.0)  # the value of time is that of the run
+    money = market.price.cost(chip.price, 1.0, chip_time, energy, peak_power, *prices) - waiting
+    embodied = market.carbon.embodied(chip.embodied_carbon, 1.0, chip_time)
+    return Served(chip_time, energy, money, market.carbon.operational(energy) + embodied)
+
+
+def slack_of(
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    moment: Moment,
+    peak_power: Numeric,
+    information: Numeric,
+    chilled: Numeric,
+    supply_load: Numeric,
+) -> Slack:
+    """Logarithm of limit over value for each limit of the system [definition].
+
+    **Arguments:**
+
+    - `moment`: the most demanding of the run.
+    - `peak_power`: of the facility [W].
+    - `information`: that the run absorbs [bit].
+    - `chilled`: heat to chill on a hot day [W]; `supply_load`: largest load of a converter over its rating [1].
+
+    **Returns:** slack of each limit [1], negative where the plan violates it.
+    """
+    chip, facility, point, warmth = system.accelerator, system.facility, moment.step.point, moment.warmth
+    cooling = facility.cooling
+
+    def below(limit: Numeric, value: Numeric) -> Real:
+        """Logarithm of a limit over a value that may be zero."""
+        return -jnp.log(jnp.maximum(jnp.asarray(value) / limit, SMALLEST_SHARE))
+
+    return Slack(
+        memory=jnp.log(chip.memory_capacity / moment.step.memory),
+        temperature=jnp.log(chip.maximum_temperature / warmth.hottest),
+        facility_power=jnp.log(facility.power_limit / peak_power),
+        clock=jnp.log(plan.power_cap / point.lowest_power),
+        heat_flux=jnp.log(cooling.loop.heat_flux_limit() / (point.busy_power / chip.die_area)),
+        ramp=below(facility.ramp_limit, warmth.ramp),
+        coolant=cooling.inlet.slack(plan.coolant_temperature),
+        power_swing=below(facility.swing_limit, moment.power.swing),
+        power_ramp=below(facility.power_ramp_limit, moment.power.ramp),
+        information=jnp.log(system.capacity_per_parameter * system.workload.parameters / information),
+        chillers=below(1.0, cooling.chiller_load(chilled)),
+        supplies=below(1.0, supply_load),
+    )
+
+
+def money_until(
+    system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome, time: Numeric, energy: Numeric
+) -> Float[Array, "..."]:
+    """Money that a run has cost after a time and an energy, `C = C_run + c (t - t_run) + p_e (E - E_run)`.
+
+    Capital, peak power and delay cost in proportion to time [definition].
+
+    **Arguments:**
+
+    - `outcome`: of the whole run.
+    - `time`: t [s].
+    - `energy`: at the meter, E [J].
+
+    **Returns:** cost [USD], that of the outcome at its end.
+    """
+    chip, price = system.accelerator, system.market.price
+
+    def cost(time: Numeric, energy: Numeric) -> Float[Array, "..."]:
+        return price.cost(chip.price, plan.chips, time, energy, outcome.power_peak)
+
+    total = cost(outcome.time, outcome.energy.total)
+    return cost(time, energy) + (outcome.money - total) * (jnp.asarray(time) / outcome.time)
