@@ -38,8 +38,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def test_kind_and_devices(file, kind, devices):
     skipped = Skipped()
     assert power_kind(LOGS / file) == kind
-    found = by_device(read_power(LOGS / file, skipped=skipped))
-    assert {name.partition(" (")[0] for name in found} == set(devices.split())
+    readings = by_device(read_power(LOGS / file, skipped=skipped))
+    assert {name.partition(" (")[0] for name in readings} == set(devices.split())
     assert not any("line" in reason for reason in skipped)
 
 
@@ -48,8 +48,8 @@ def test_eight_devices_without_a_column_of_devices():
     readings = list(read_power(LOGS / "nvidia_smi_8xh100.csv"))
     rows = rows_of(LOGS / "nvidia_smi_8xh100.csv")
     little = [float(row[" power.draw [W]"].split()[0]) for row in rows if "543" not in row[" memory.used [MiB]"]]
-    assert [one.power for one in readings if one.device == "0"] == little
-    spread = [np.ptp([one.power for one in rows]) for name, rows in by_device(readings).items() if name != "0"]
+    assert [reading.power for reading in readings if reading.device == "0"] == little
+    spread = [np.ptp([reading.power for reading in rows]) for name, rows in by_device(readings).items() if name != "0"]
     assert max(spread) < 1.0  # idle devices draw what they drew before: no row is another device's
     # The file begins with the last row of a sample and ends before the last device of another.
     merged = merge_devices(readings, interval=0.1)
@@ -58,7 +58,7 @@ def test_eight_devices_without_a_column_of_devices():
 
 def test_energies_of_codecarbon_are_those_of_its_rows():
     rows = rows_of(LOGS / "codecarbon_emissions_v2.csv")
-    found = by_device(read_power(LOGS / "codecarbon_emissions_v2.csv"))
+    devices = by_device(read_power(LOGS / "codecarbon_emissions_v2.csv"))
     last: dict[tuple[str, int], float] = {}
     for row in rows:
         if not row["energy_consumed"]:
@@ -66,10 +66,10 @@ def test_energies_of_codecarbon_are_those_of_its_rows():
         stop = np.datetime64(row["timestamp"]).astype("datetime64[s]").astype(float)
         last[row["run_id"], round((stop - float(row["duration"])) / 3)] = float(row["energy_consumed"]) * 3.6e6
     total = sum(
-        one.energy
-        for name, readings in found.items()
+        reading.energy
+        for name, readings in devices.items()
         if name.startswith("node")
-        for one, after in zip(readings, [*readings[1:], None], strict=True)
+        for reading, after in zip(readings, [*readings[1:], None], strict=True)
         if after is None or after.fresh
     )
     assert total == pytest.approx(sum(last.values()), rel=1e-9)
@@ -80,11 +80,11 @@ def test_energies_of_runs_are_those_of_a_trapezoid():
     for row in rows_of(DATA / "power_trace_8xh100_1s.csv"):
         runs[row["checkpoint_every_steps"]].append((float(row["second"]), float(row["mean_w"])))
     summary = {row["checkpoint_every_steps"]: row for row in rows_of(DATA / "power_trace_8xh100_summary.csv")}
-    found = by_device(read_power(DATA / "power_trace_8xh100_1s.csv"))
-    assert set(found) == {f"{run}:node" for run in runs}
+    devices = by_device(read_power(DATA / "power_trace_8xh100_1s.csv"))
+    assert set(devices) == {f"{run}:node" for run in runs}
     for run, samples in runs.items():
         time, power = np.asarray(samples).T
-        meter = Metered(found[f"{run}:node"])
+        meter = Metered(devices[f"{run}:node"])
         energy = meter.energy([(time[0], time[-1])])[0]
         assert energy == pytest.approx(np.trapezoid(power, time), rel=1e-9)
         assert energy == pytest.approx(float(summary[run]["energy_j"]), rel=0.01)
@@ -99,11 +99,11 @@ def test_energies_of_nodes_are_those_of_a_trapezoid():
     for row in rows_of(DATA / "mlperf_power_traces.csv"):
         name = "/".join(row[key] for key in ("round", "submitter", "system", "benchmark", "run"))
         runs[f"{name}:node"].append((float(row["t_since_run_start_s"]), float(row["mean_node_power_w"])))
-    found = by_device(read_power(DATA / "mlperf_power_traces.csv"))
-    assert set(found) == set(runs)
+    devices = by_device(read_power(DATA / "mlperf_power_traces.csv"))
+    assert set(devices) == set(runs)
     for name, samples in runs.items():
         time, power = np.asarray(samples).T
-        energy, seconds, measured = Metered(found[name]).energy([(time[0], time[-1])])
+        energy, seconds, measured = Metered(devices[name]).energy([(time[0], time[-1])])
         if seconds == pytest.approx(time[-1] - time[0]):
             assert energy == pytest.approx(np.trapezoid(power, time), rel=1e-9)
         assert measured > 0.9 * (time[-1] - time[0])

@@ -23,6 +23,12 @@ def read(tmp_path: Path, text: str | bytes, name: str = "log.csv", **options) ->
     return list(read_power(path, **options))
 
 
+def of(readings, *names):
+    """Fields of readings, as tuples if there are several."""
+    rows = [tuple(getattr(reading, name) for name in names) for reading in readings]
+    return rows if len(names) > 1 else [value for (value,) in rows]
+
+
 def kind_of(tmp_path: Path, text: str) -> str:
     path = tmp_path / "log"
     path.write_text(text)
@@ -50,7 +56,7 @@ def test_nvidia_smi_with_units(tmp_path):
 
 def test_nvidia_smi_without_units_gives_the_same(tmp_path):
     plain = SMI.replace(" W,", ",").replace(" MHz,", ",").replace(" %,", ",")
-    assert [str(one) for one in read(tmp_path, plain)] == [str(one) for one in read(tmp_path, SMI)]
+    assert [str(reading) for reading in read(tmp_path, plain)] == [str(reading) for reading in read(tmp_path, SMI)]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -84,16 +90,16 @@ def interleaved(devices: int, samples: int, step: float = 0.1, row: float = 0.00
 @pytest.mark.parametrize("cut", [0, 1])
 def test_interleaved_devices_are_told_by_their_place(tmp_path, devices, cut):
     rows = interleaved(devices, 40)[cut * (devices - 1) :]
-    found = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *rows]))
-    assert len(found) == len(rows)
-    assert all(one.power == 100 + int(one.device) for one in found)
+    readings = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *rows]))
+    assert len(readings) == len(rows)
+    assert all(reading.power == 100 + int(reading.device) for reading in readings)
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3])
 def test_a_few_samples_tell_their_devices(tmp_path, samples):
-    found = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *interleaved(8, samples)]))
-    assert len(found) == 8 * samples
-    assert all(one.power == 100 + int(one.device) for one in found)
+    readings = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *interleaved(8, samples)]))
+    assert len(readings) == 8 * samples
+    assert all(reading.power == 100 + int(reading.device) for reading in readings)
 
 
 def test_interleaved_devices_with_a_pause_and_a_lost_row(tmp_path):
@@ -101,8 +107,8 @@ def test_interleaved_devices_with_a_pause_and_a_lost_row(tmp_path):
     del rows[8 * 30 + 3]
     rows = rows[: 8 * 40] + interleaved(8, 20, step=0.5)[8:]
     skipped = Skipped()
-    found = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *rows]), skipped=skipped)
-    assert all(one.power == 100 + int(one.device) for one in found)
+    readings = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *rows]), skipped=skipped)
+    assert all(reading.power == 100 + int(reading.device) for reading in readings)
     assert sum(skipped.values()) == 8  # seven of the sample that lost a row, and the first row of one that was cut
 
 
@@ -111,9 +117,9 @@ def test_a_sample_that_is_held_up_within_is_whole(tmp_path):
     held = [row.replace(":05.00", ":05.09") if 160 < count < 168 else row for count, row in enumerate(rows)]
     assert held != rows
     skipped = Skipped()
-    found = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *held]), skipped=skipped)
-    assert len(found) == 320
-    assert all(one.power == 100 + int(one.device) for one in found)
+    readings = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *held]), skipped=skipped)
+    assert len(readings) == 320
+    assert all(reading.power == 100 + int(reading.device) for reading in readings)
     assert not skipped
 
 
@@ -131,11 +137,14 @@ def test_nvidia_smi_without_header_or_times_is_refused(tmp_path):
 
 
 def scrape(power: str, energy: int, stamp: str = "") -> str:
-    one = '{gpu="0",UUID="GPU-a",device="nvidia0",Hostname="n1"}'
-    two = '{gpu="1",UUID="GPU-b",device="nvidia1",Hostname="n1"}'
-    lines = [f"DCGM_FI_DEV_SM_CLOCK{one} 1980{stamp}", f"DCGM_FI_DEV_SM_CLOCK{two} 0{stamp}"]
-    lines += [f"DCGM_FI_DEV_POWER_USAGE{one} {power}{stamp}", f"DCGM_FI_DEV_POWER_USAGE{two} 0{stamp}"]
-    lines += [f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{one} {energy}{stamp}", f"DCGM_FI_DEV_MEMORY_TEMP{one} 0{stamp}"]
+    first = '{gpu="0",UUID="GPU-a",device="nvidia0",Hostname="n1"}'
+    second = '{gpu="1",UUID="GPU-b",device="nvidia1",Hostname="n1"}'
+    lines = [f"DCGM_FI_DEV_SM_CLOCK{first} 1980{stamp}", f"DCGM_FI_DEV_SM_CLOCK{second} 0{stamp}"]
+    lines += [f"DCGM_FI_DEV_POWER_USAGE{first} {power}{stamp}", f"DCGM_FI_DEV_POWER_USAGE{second} 0{stamp}"]
+    lines += [
+        f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{first} {energy}{stamp}",
+        f"DCGM_FI_DEV_MEMORY_TEMP{first} 0{stamp}",
+    ]
     return "\n".join(["# HELP DCGM_FI_DEV_SM_CLOCK SM clock.", "# TYPE DCGM_FI_DEV_SM_CLOCK gauge", *lines, ""])
 
 
@@ -148,28 +157,28 @@ def test_dcgm_scrapes_with_times(tmp_path):
 
 @pytest.mark.parametrize("line", ["Wed May  1 12:00:00 UTC 2024", "# 2024-05-01T12:00:00Z", "# scraped 1714564800"])
 def test_dcgm_times_between_scrapes(tmp_path, line):
-    found = read(tmp_path, f"{line}\n{scrape('650', 1)}")
-    assert [one.time for one in found] == [NOON]
+    readings = read(tmp_path, f"{line}\n{scrape('650', 1)}")
+    assert of(readings, "time") == [NOON]
 
 
 def test_dcgm_without_times_needs_an_interval(tmp_path):
     text = scrape("650", 1) + scrape("660", 2)
-    assert all(math.isnan(one.time) for one in read(tmp_path, text))
-    assert [one.time for one in read(tmp_path, text, interval=15)] == [0.0, 15.0]
+    assert all(math.isnan(reading.time) for reading in read(tmp_path, text))
+    assert of(read(tmp_path, text, interval=15), "time") == [0.0, 15.0]
     with pytest.raises(InputError, match="positive"):
         read(tmp_path, text, interval=-1)
 
 
 def test_dcgm_slices_repeat_their_gpu(tmp_path):
     labels = 'gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.6gb",GPU_I_ID="{}",Hostname="n"'
-    lines = [f"DCGM_FI_DEV_POWER_USAGE{{{labels.format(one)}}} 52.6" for one in (3, 4, 5)] * 2
-    found = read(tmp_path, "\n".join(lines), interval=1.0)
-    assert [(one.time, one.device, one.power) for one in found] == [(0.0, "0", 52.6), (1.0, "0", 52.6)]
+    lines = [f"DCGM_FI_DEV_POWER_USAGE{{{labels.format(reading)}}} 52.6" for reading in (3, 4, 5)] * 2
+    readings = read(tmp_path, "\n".join(lines), interval=1.0)
+    assert of(readings, "time", "device", "power") == [(0.0, "0", 52.6), (1.0, "0", 52.6)]
 
 
 def test_dcgm_hosts_keep_their_devices_apart(tmp_path):
     lines = [f'DCGM_FI_DEV_POWER_USAGE{{gpu="0",Hostname="{host}"}} {power}' for host, power in (("a", 1), ("b", 2))]
-    assert {one.device: one.power for one in read(tmp_path, "\n".join(lines))} == {"a:0": 1.0, "b:0": 2.0}
+    assert {reading.device: reading.power for reading in read(tmp_path, "\n".join(lines))} == {"a:0": 1.0, "b:0": 2.0}
 
 
 DMON = """#Entity   POWER    TOTEC     SMCLK  TMPTR  GPUTL
@@ -187,7 +196,7 @@ def test_dcgmi_dmon(tmp_path):
     assert (first.temperature, first.utilization) == (313.15, 0.99)
     assert (second.time, second.energy) == (1.0, 1121.0)
     stamped = "\n".join(f"2024-05-01T12:00:00.5 {line}" for line in DMON.splitlines())
-    assert [one.time for one in read(tmp_path, stamped)] == [NOON + 0.5] * 2
+    assert of(read(tmp_path, stamped), "time") == [NOON + 0.5] * 2
 
 
 def test_zeus_windows(tmp_path):
@@ -198,19 +207,19 @@ def test_zeus_windows(tmp_path):
 1714564810.0,"a, b",2.0,1000.0,0.0
 """
     skipped = Skipped()
-    found = by_device(read(tmp_path, text, skipped=skipped))
-    meter = Metered(found["0"])
+    devices = by_device(read(tmp_path, text, skipped=skipped))
+    meter = Metered(devices["0"])
     assert meter.energy([(NOON, NOON + 4)])[0] == pytest.approx(2200.0)
     assert (meter.energy([(NOON, NOON + 12)]), meter.how) == (pytest.approx((3200, 6, 6)), "counter")
     assert sum(skipped.values()) == 1
 
 
 def test_zeus_power(tmp_path):
-    found = read(tmp_path, "1714564800.1,65.25,70.0\n1714564800.2,66.0,71\n1714564800.3,66.0\n17145648")
-    assert [(one.time, one.device, one.power) for one in found[:2]] == [(NOON + 0.1, "0", 65.25), (NOON + 0.1, "1", 70)]
-    assert len(found) == 5
+    readings = read(tmp_path, "1714564800.1,65.25,70.0\n1714564800.2,66.0,71\n1714564800.3,66.0\n17145648")
+    assert of(readings[:2], "time", "device", "power") == [(NOON + 0.1, "0", 65.25), (NOON + 0.1, "1", 70)]
+    assert len(readings) == 5
     printed = "2024-05-01 12:00:00.100000\n{'GPU0': 65.25}\n2024-05-01 12:00:01 {'GPU0': 66.5, 'GPU3': 1}\n"
-    times = [(one.time, one.device, one.power) for one in read(tmp_path, printed)]
+    times = of(read(tmp_path, printed), "time", "device", "power")
     assert times == [(NOON + 0.1, "0", 65.25), (NOON + 1, "0", 66.5), (NOON + 1, "3", 1.0)]
     assert read(tmp_path, "Time,Power\n2024-05-01 12:00:00,65250\n")[0].power == 65.25
     assert read(tmp_path, "time,power2,power3\n1714564800,65,66\n")[1].device == "3"
@@ -226,24 +235,24 @@ def test_codecarbon_rows_of_a_run_are_cumulative(tmp_path):
 2024-05-01T12:01:00,p,,10.0,1,50,300,5,0.0001,0.001,0.00001,0.00111,1,0.1
 2024-05-01T12:01:05,p,,9.0,1,50,300,5,0.0001,0.001,0.00001,0.00111,1,0.1
 """
-    found = by_device(read(tmp_path, text))
-    assert Metered(found["gpu"]).energy([(NOON, NOON + 20)])[0] == pytest.approx(0.002 * 3.6e6)
-    assert Metered(found["node"]).energy([(NOON, NOON + 60)]) == pytest.approx((0.00333 * 3.6e6, 30, 30))
-    assert found["cpu"][1].power == 50.0
-    assert "gpu (parallel run 2)" in found
+    devices = by_device(read(tmp_path, text))
+    assert Metered(devices["gpu"]).energy([(NOON, NOON + 20)])[0] == pytest.approx(0.002 * 3.6e6)
+    assert Metered(devices["node"]).energy([(NOON, NOON + 60)]) == pytest.approx((0.00333 * 3.6e6, 30, 30))
+    assert devices["cpu"][1].power == 50.0
+    assert "gpu (parallel run 2)" in devices
 
 
 def test_powercap_counters_wrap_around(tmp_path):
     end = 262143328850
     rows = "\n".join(f"{NOON + t},{(end - 250_000_000 + 100_000_000 * t) % end},{7 * t}" for t in range(12))
-    found = by_device(read(tmp_path, f"timestamp,package-0_energy_uj,dram_uj\n{rows}\n"))
-    assert list(found) == ["package-0", "dram"]
-    energies = [one.energy for one in found["package-0"]]
+    devices = by_device(read(tmp_path, f"timestamp,package-0_energy_uj,dram_uj\n{rows}\n"))
+    assert list(devices) == ["package-0", "dram"]
+    energies = [reading.energy for reading in devices["package-0"]]
     assert energies[-1] - energies[0] == pytest.approx(1100.0)
     assert energies == sorted(energies)
     rows = "\n".join(f"{NOON + t},{z},{(900 + 90 * t) % 1000},1000" for t in range(3) for z in ("pkg", "dram"))
-    found = by_device(read(tmp_path, f"time,zone,energy_uj,max_energy_range_uj\n{rows}\n"))
-    assert [round(one.energy * 1e6) for one in found["dram"]] == [900, 990, 1080]
+    devices = by_device(read(tmp_path, f"time,zone,energy_uj,max_energy_range_uj\n{rows}\n"))
+    assert [round(reading.energy * 1e6) for reading in devices["dram"]] == [900, 990, 1080]
 
 
 def test_perf_intervals(tmp_path):
@@ -254,13 +263,13 @@ def test_perf_intervals(tmp_path):
      2.500,30.00,Joules,power/energy-pkg/,2002617705,100.00,,
      3.500,<not counted>,Joules,power/energy-pkg/,0,0.00,,
 """
-    found = by_device(read(tmp_path, text))
-    assert [(one.time, one.energy) for one in found["cpu"]] == [(NOON, 0), (NOON + 1, 19.5), (NOON + 2.5, 49.5)]
-    assert found["cpu"][2].power == pytest.approx(20.0)
+    devices = by_device(read(tmp_path, text))
+    assert of(devices["cpu"], "time", "energy") == [(NOON, 0), (NOON + 1, 19.5), (NOON + 2.5, 49.5)]
+    assert devices["cpu"][2].power == pytest.approx(20.0)
     sockets = "1.0,S0,1,10,Joules,power/energy-pkg/,1,100,,\n1.0,S1,1,11,Joules,power/energy-pkg/,1,100,,\n"
     assert list(by_device(read(tmp_path, sockets))) == ["S0:cpu", "S1:cpu"]
     comma = "1,0;19,53;Joules;power/energy-pkg/;1;100,00;;\n"
-    assert [one.energy for one in read(tmp_path, comma)] == [0.0, 19.53]
+    assert of(read(tmp_path, comma), "energy") == [0.0, 19.53]
     with pytest.raises(InputError, match="-I 1000"):
         read(tmp_path, "475.42,Joules,power/energy-pkg/,20005659301,100.00,,\n")
 
@@ -279,7 +288,7 @@ def test_perf_intervals(tmp_path):
     ],
 )
 def test_plain_tables(tmp_path, text, expected):
-    assert [(one.device, one.time, one.power) for one in read(tmp_path, text)] == expected
+    assert of(read(tmp_path, text), "device", "time", "power") == expected
 
 
 def test_a_table_without_units_is_refused(tmp_path):
@@ -321,8 +330,8 @@ def test_absurd_values_are_left_out(tmp_path):
     values = ["-5", "1e6", "1e400", "nan", "inf", "9" * 5000, "", "[N/A]", "100"]
     rows = "\n".join(f"2024/05/01 12:00:{second:02d}.000, 0, {value}" for second, value in enumerate(values))
     skipped = Skipped()
-    found = read(tmp_path, f"timestamp, index, power.draw [W]\n{rows}\n2024/05/01 12:0", skipped=skipped)
-    assert [one.power for one in found] == [100.0]
+    readings = read(tmp_path, f"timestamp, index, power.draw [W]\n{rows}\n2024/05/01 12:0", skipped=skipped)
+    assert of(readings, "power") == [100.0]
     assert sum(skipped.values()) == len(values)
 
 
@@ -330,8 +339,8 @@ def test_long_lines_and_junk_are_skipped_and_counted(tmp_path):
     head, *rows = SMI.encode().splitlines(keepends=True)
     junk = b"\x00\xff\xfe" * 50 + b"\n" + b"x" * (3 * 2**20) + b"\n"
     skipped = Skipped()
-    found = read(tmp_path, head + rows[0] + junk + b"".join(rows[1:]), skipped=skipped)
-    assert len(found) == 3
+    readings = read(tmp_path, head + rows[0] + junk + b"".join(rows[1:]), skipped=skipped)
+    assert len(readings) == 3
     assert skipped[too_long()] == 1
 
 
@@ -366,15 +375,15 @@ junk = st.one_of(
 @given(kind=st.sampled_from(KINDS), lines=st.lists(junk, max_size=12), interval=st.none() | st.floats())
 def test_any_lines_end_in_readings_or_one_error(kind, lines, interval):
     try:
-        found = list(power_of(lines, kind, "junk", interval=interval))
+        readings = list(power_of(lines, kind, "junk", interval=interval))
     except InputError:
         return
-    assert found
-    for one in found:
-        assert not one.power < 0
-        assert not one.energy < 0
-        assert not math.isinf(one.power + one.energy + one.time)
-    for rows in by_device(found).values():
+    assert readings
+    for reading in readings:
+        assert not reading.power < 0
+        assert not reading.energy < 0
+        assert not math.isinf(reading.power + reading.energy + reading.time)
+    for rows in by_device(readings).values():
         assert Metered(rows).energy([(0.0, 2e9)])[0] >= 0
 
 

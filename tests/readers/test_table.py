@@ -51,18 +51,18 @@ def test_every_kind_reads_what_a_spreadsheet_of_any_language_saves(tmp_path, kin
     """Semicolons or tabs with decimal commas and a byte order mark give what commas with points give."""
     expected = KINDS[kind].table(written(tmp_path, *TABLES[kind]))
     lines = [line.replace(",", separator).replace(".", ",") for line in TABLES[kind]]
-    found = KINDS[kind].table(written(tmp_path, *lines, encoding=encoding))
-    assert found.columns.keys() == expected.columns.keys()
+    measured = KINDS[kind].table(written(tmp_path, *lines, encoding=encoding))
+    assert measured.columns.keys() == expected.columns.keys()
     for name, values in expected.columns.items():
-        np.testing.assert_array_equal(found.columns[name], values, name)
+        np.testing.assert_array_equal(measured.columns[name], values, name)
 
 
 def test_a_right_file_is_read_with_its_lines(tmp_path):
-    found = read(tmp_path, HEADER, ROWS[0], "", HEADER, *ROWS[1:])
-    np.testing.assert_array_equal(found.lines, [2, 5, 6])
-    np.testing.assert_array_equal(found.columns["power_w"], [98.0, 140.0, 180.0])
-    assert found.text("gpu", "?").tolist() == ["?"] * 3
-    assert "1 copies of the header" in found.notes[0]
+    measured = read(tmp_path, HEADER, ROWS[0], "", HEADER, *ROWS[1:])
+    np.testing.assert_array_equal(measured.lines, [2, 5, 6])
+    np.testing.assert_array_equal(measured.columns["power_w"], [98.0, 140.0, 180.0])
+    assert measured.text("gpu", "?").tolist() == ["?"] * 3
+    assert "1 copies of the header" in measured.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -88,25 +88,25 @@ def test_units_are_read_from_headings_and_cells(tmp_path, heading, cell, name, v
 
 def test_degrees_celsius_become_kelvin(tmp_path):
     columns = (Column("inlet_k", "K", "temperature"),)
-    found = read_table(written(tmp_path, "inlet [°C]", "20", "293.15 K"), columns)
-    np.testing.assert_allclose(found.columns["inlet_k"], 293.15)
+    measured = read_table(written(tmp_path, "inlet [°C]", "20", "293.15 K"), columns)
+    np.testing.assert_allclose(measured.columns["inlet_k"], 293.15)
 
 
 def test_columns_of_public_files_are_known_by_their_names_there(tmp_path):
     header = "gpu,dataset,network,batch_size,optimizer,power_limit_w,epoch_time_s,average_power_w,epoch_energy_j"
     rows = [f"{gpu},cifar,net,8,sgd,{limit},20,98,1960" for gpu, limit in (("V100", 1), ("A40", 2), ("V100", 3))]
-    found = read(tmp_path, header, *rows, where={"gpu": "V100"})
-    np.testing.assert_array_equal(found.columns["power_limit_w"], [1.0, 3.0])
-    np.testing.assert_array_equal(found.lines, [2, 4])
+    measured = read(tmp_path, header, *rows, where={"gpu": "V100"})
+    np.testing.assert_array_equal(measured.columns["power_limit_w"], [1.0, 3.0])
+    np.testing.assert_array_equal(measured.lines, [2, 4])
 
 
 def test_choices_of_a_person_hold_for_every_kind(tmp_path):
     lines = ("what,batch,watts used,time_s,power_kw", "a,8,100,20,7", "a,8,x,20,7", "a,8,90,21,7")
     options: dict[str, Any] = {"rename": {"watts used": "power_w", "what": "workload"}, "constants": {"gpu": "A40"}}
-    found = read(tmp_path, *lines, **options, ignore=("power_kw",), skip_bad_rows=True)
-    np.testing.assert_array_equal(found.columns["power_w"], [100.0, 90.0])
-    assert found.columns["gpu"].tolist() == ["A40", "A40"]
-    assert found.notes[-1].startswith("Left out because they cannot be read: 1 of 3 rows. line 3: column")
+    measured = read(tmp_path, *lines, **options, ignore=("power_kw",), skip_bad_rows=True)
+    np.testing.assert_array_equal(measured.columns["power_w"], [100.0, 90.0])
+    assert measured.columns["gpu"].tolist() == ["A40", "A40"]
+    assert measured.notes[-1].startswith("Left out because they cannot be read: 1 of 3 rows. line 3: column")
     assert_refused(tmp_path, 'no column "wat"', *lines, rename={"wat": "power_w"})
     assert_refused(tmp_path, 'unknown column "powr_w". Did you mean "power_w"', *lines, constants={"powr_w": "1"})
     assert_refused(tmp_path, '"power_w" and "power_kw" both mean power_w', f"{HEADER},power_kw", f"{ROWS[0]},1")

@@ -15,7 +15,7 @@ from typing import Any
 from energymodel.errors import InputError
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of
-from energymodel.readers.logs.text import NUMBER, made, number, plain, stamp, whole
+from energymodel.readers.logs.text import NUMBER, figure, made, number, plain, stamp, whole
 
 LARGEST = 2**28
 """Characters of a trainer_state.json, which is read at once."""
@@ -69,16 +69,11 @@ def _state(first: str, rest: Iterable[str], name: str) -> Iterator[LoggedStep | 
 
 def _figures(entry: Mapping[Any, Any]) -> dict[str, float]:
     """The numbers of an entry; newer versions print them as texts."""
-    figures: dict[str, float] = {}
-    for key, value in entry.items():
-        if isinstance(value, str):
-            figures[str(key)] = number(value)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            try:
-                figures[str(key)] = float(value)
-            except OverflowError:
-                figures[str(key)] = math.inf
-    return figures
+    return {
+        str(key): number(value) if isinstance(value, str) else figure(value)
+        for key, value in entry.items()
+        if isinstance(value, str | int | float)
+    }
 
 
 def _mean_step(entries: list[dict[str, float]]) -> float:

@@ -12,21 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.text import made
+from energymodel.readers.logs.text import figure, made
 
 MARK = ":::MLLOG"
 _DECODER = json.JSONDecoder(parse_int=float)  # an integer of 5,000 digits is no error but infinite
 _LOSSES = ("train_loss", "loss", "reduced_train_loss")
-
-
-def _figure(value: object) -> float:
-    """A number, or NaN for everything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return NOT_SAID
-    try:
-        return float(value)
-    except OverflowError:
-        return NOT_SAID
 
 
 def entries(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -68,13 +58,13 @@ class _Run:
     def read(self, entry: dict[str, Any]) -> Iterator[LoggedStep | LogEvent]:
         key, value = entry["key"], entry.get("value")
         metadata = entry.get("metadata")
-        time = _figure(entry.get("time_ms")) * 1e-3
+        time = figure(entry.get("time_ms")) * 1e-3
         time = time if math.isfinite(time) else NOT_SAID
         samples = self.samples_of(metadata) if isinstance(metadata, dict) else NOT_SAID
         if key == "global_batch_size":
-            self.batch = _figure(value)
+            self.batch = figure(value)
         elif key == "max_sequence_length":
-            self.length = _figure(value)
+            self.length = figure(value)
         elif key == "run_start":
             self.started, self.time, self.samples = time, time, 0.0
             self.inside = False
@@ -85,7 +75,7 @@ class _Run:
             yield from self.trained(time, samples)
             self.inside, self.evaluating, self.metric = True, time, NOT_SAID
         elif key in ("eval_accuracy", "eval_loss"):
-            self.metric = _figure(value)
+            self.metric = figure(value)
             if not self.inside:
                 yield LogEvent("evaluation", time, NOT_SAID, self.metric, self.step(samples))
         elif key == "eval_stop":
@@ -101,8 +91,8 @@ class _Run:
 
     def samples_of(self, metadata: dict[str, Any]) -> float:
         """Samples so far."""
-        count = _figure(metadata.get("samples_count"))
-        epoch = _figure(metadata.get("epoch_num"))
+        count = figure(metadata.get("samples_count"))
+        epoch = figure(metadata.get("epoch_num"))
         if not math.isnan(count) or not epoch >= self.batch:
             return count
         if math.isnan(self.per_sample):
@@ -131,8 +121,8 @@ class _Run:
 def _loss(key: str, value: object, before: float) -> float:
     """The training loss that a line tells, or the one before."""
     if key in _LOSSES:
-        return _figure(value)
+        return figure(value)
     if key == "tracked_stats" and isinstance(value, dict):
         told = next((value[name] for name in _LOSSES if name in value), None)
-        return before if told is None else _figure(told)
+        return before if told is None else figure(told)
     return before

@@ -5,7 +5,6 @@ A file has the columns `Wall time,Step,Value` and one scalar, which its name tel
 files of several scalars on the step.
 """
 
-import csv
 import dataclasses
 import math
 import re
@@ -14,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from energymodel.errors import InputError
-from energymodel.readers.lines import Lines
+from energymodel.readers.lines import Lines, cells
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of
 from energymodel.readers.logs.text import made, number, whole
@@ -34,13 +33,11 @@ def scalar_of(name: str) -> tuple[str, float] | None:
 def rows(lines: Iterable[str]) -> Iterator[tuple[float, int, float]]:
     """Time [s since 1970], step and value of each row; damaged rows are left out."""
     for line in lines:
-        cells = [cell.strip().strip('"') for cell in line.split(",")]
-        if len(cells) != 3 or tuple(cell.lower() for cell in cells) == HEADER:
-            continue
-        step = whole(cells[1].removesuffix(".0"))
-        if step is not None and cells[2]:
-            time = number(cells[0])
-            yield (time if math.isfinite(time) else NOT_SAID), step, number(cells[2])
+        row = cells(line)
+        step = whole(row[1].removesuffix(".0")) if len(row) == 3 else None
+        if step is not None and row[2]:
+            time = number(row[0])
+            yield (time if math.isfinite(time) else NOT_SAID), step, number(row[2])
 
 
 def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
@@ -98,5 +95,4 @@ def join_scalars(paths: Sequence[str | Path]) -> Iterator[LoggedStep | LogEvent]
 
 def is_header(line: str) -> bool:
     """Whether a line is the first of such a file."""
-    cells = next(csv.reader([line[:200]]), [])
-    return tuple(cell.strip().lower() for cell in cells) == HEADER
+    return tuple(cell.lower() for cell in cells(line[:200])) == HEADER

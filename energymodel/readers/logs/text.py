@@ -98,6 +98,11 @@ def step_fields(
     return values
 
 
+def figure(value: object) -> float:
+    """The number that a value of JSON is; NaN for everything else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else NOT_SAID
+
+
 def made(step: int, time: float, fields: Mapping[str, float]) -> LoggedStep | None:
     """A step of what a line says, without what cannot be; None if nothing is left."""
     possible = {

@@ -5,16 +5,17 @@ the history, with `_step`, `_timestamp`, `_runtime` and one column for each scal
 steps (`train/global_step`), it counts rather than `_step`, which counts the calls to log.
 """
 
-import csv
 import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from energymodel.errors import InputError
+from energymodel.readers.cells import time_of
+from energymodel.readers.lines import cells
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of
-from energymodel.readers.logs.text import made, number, stamp, whole
+from energymodel.readers.logs.text import made, number, whole
 
 STEPS = ("train/global_step", "trainer/global_step", "global_step", "iteration", "step", "_step")
 TIMES = ("_timestamp", "timestamp", "wall time")
@@ -23,19 +24,11 @@ _WHOLE = re.compile(r"\.0*$")
 
 def is_header(line: str) -> bool:
     """Whether a line is the first of such a file: a step column beside others."""
-    cells = _cells(line)
-    if any(cell.endswith("__MIN") for cell in cells) and any(cell.endswith("__MAX") for cell in cells):
+    names = cells(line)
+    if any(cell.endswith("__MIN") for cell in names) and any(cell.endswith("__MAX") for cell in names):
         return True
-    names = [_scalar(cell)[1].strip().lower() for cell in cells]
-    scalars = any(cell.startswith("_") or " - " in cell or field_of(cell) is not None for cell in cells)
-    return len(cells) > 1 and scalars and any(name in STEPS for name in names)
-
-
-def _cells(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line]), [])
-    except csv.Error:
-        return []
+    scalars = any(name.startswith("_") or " - " in name or field_of(name) is not None for name in names)
+    return len(names) > 1 and scalars and any(_scalar(name)[1].strip().lower() in STEPS for name in names)
 
 
 def _scalar(column: str) -> tuple[str, str]:
@@ -50,20 +43,18 @@ def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEven
     **Raises:** `InputError` if it holds several runs or no step column.
     """
     source = iter(lines)
-    header = next((_cells(line) for line in source if line.strip()), [])
+    header = next((cells(line) for line in source if line.strip()), [])
     step_column, time_column, fields = _columns(header, name)
     held: LoggedStep | None = None
     for line in source:
-        cells = _cells(line)
-        if len(cells) != len(header):
+        row = cells(line)
+        if len(row) != len(header):
             continue
-        step = whole(_WHOLE.sub("", cells[step_column]))
-        values = {
-            field: number(cells[column]) * scale for column, (field, scale) in fields.items() if cells[column].strip()
-        }
+        step = whole(_WHOLE.sub("", row[step_column]))
+        values = {field: number(row[column]) * scale for column, (field, scale) in fields.items() if row[column]}
         if step is None or not values:
             continue
-        time = _time(cells[time_column]) if time_column is not None else NOT_SAID
+        time = time_of(row[time_column]) if time_column is not None else NOT_SAID
         evaluated = values.pop(EVALUATION, NOT_SAID)
         rate = values.pop(TOTAL_RATE, NOT_SAID)
         values.setdefault("tokens", rate * values.get("step_time", NOT_SAID))
@@ -107,15 +98,6 @@ def _columns(header: Sequence[str], name: str) -> tuple[int, int | None, dict[in
         raise InputError(f'"{name}" holds {len(runs)} runs ({names}). Export one run at a time.')
     time = next((plain.index(name) for name in TIMES if name in plain), None)
     return step, time, fields
-
-
-def _time(cell: str) -> float:
-    """A time in s, in ms or as a date."""
-    time = stamp(cell)
-    if math.isnan(time):
-        time = number(cell)
-        time = time * 1e-3 if time > 1e11 else time
-    return time if math.isfinite(time) else NOT_SAID
 
 
 def _joined(first: LoggedStep, second: LoggedStep) -> LoggedStep:
