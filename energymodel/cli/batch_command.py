@@ -1,40 +1,26 @@
-"""`energymodel batch`: where does a larger batch stop to pay?"""
+"""`energymodel batch`: the batch from which a larger one stops to pay."""
 
 from typing import Annotated
 
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.source import Source
 
 Points = Annotated[int, typer.Option("--points", metavar="N", help="Batches of the table, at most.")]
 
 
 @shell.guarded
-def command(
-    source: Source,
-    points: Points = 12,
-    as_json: shell.AsJson = False,
-    plot: shell.Plot = None,
-    output: shell.TableOutput = None,
-) -> None:
+def command(source: Source, show: Delivery, points: Points = 12) -> int:
     """Time, energy and money to the same loss against batch, and the best batch for each with its interval."""
-    shell.check_outputs(output, plot)
+    show.check()
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.report import batch_curve_report
+        from energymodel.report.answers.batch import batch_answer
         from energymodel.sweeps.batch_curve import batch_curve
 
-        given = source.read()
+        scenario = source.read()
         progress("evaluating the batches ...")
-        curve = batch_curve(given, points)
-    tree = {"scenario": given.named_tables, **batch_curve_report.batch_curve_json(curve)}
-    shell.deliver(
-        tree,
-        batch_curve_report.batch_curve_report(curve),
-        as_json=as_json,
-        output=output,
-        rows=lambda: batch_curve_report.batch_curve_csv(curve),
-        plot=plot,
-        figure=lambda kind: batch_curve_report.batch_curve_figure(curve, kind),
-    )
+        answer = batch_answer(scenario, batch_curve(scenario, points))
+    return show.deliver(answer)

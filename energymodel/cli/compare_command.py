@@ -1,10 +1,11 @@
-"""`energymodel compare`: which accelerator, number format, network and number of chips?"""
+"""`energymodel compare`: accelerators, number formats, networks and numbers of chips beside each other."""
 
 from typing import Annotated
 
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.source import Changes, Cluster, ScenarioName, scenario_source
 from energymodel.errors import InputError
 
@@ -32,6 +33,7 @@ Chips = Annotated[list[float] | None, typer.Option("--chips", metavar="N", help=
 @shell.guarded
 def command(
     scenario: ScenarioName,
+    show: Delivery,
     accelerator: Accelerator = None,
     precision: Format = None,
     network: Network = None,
@@ -42,12 +44,9 @@ def command(
     vary: shell.Vary = None,
     cluster: Cluster = None,
     changes: Changes = None,
-    as_json: shell.AsJson = False,
-    plot: shell.Plot = None,
-    output: shell.TableOutput = None,
 ) -> int:
     """Optimize each combination of accelerators, number formats, networks and chips, and list them, the best first."""
-    shell.check_outputs(output, plot)
+    show.check()
     if not (accelerator or precision or network or topology or chips):
         raise InputError(
             "compare: nothing to compare. Give --accelerator, --precision, --network, --topology or --chips, each "
@@ -55,7 +54,7 @@ def command(
         )
     with shell.Progress(lines=True) as progress:
         progress("loading the design search ...")
-        from energymodel.report import compare_report
+        from energymodel.report.answers.compare import compare_answer
         from energymodel.search.compare import compare
 
         comparison = compare(
@@ -72,15 +71,4 @@ def command(
             vary=vary,
             progress=progress,
         )
-    tree = compare_report.compare_json(comparison)
-    shell.deliver(
-        tree,
-        compare_report.compare_report(comparison),
-        as_json=as_json,
-        output=output,
-        rows=lambda: compare_report.compare_csv(comparison),
-        plot=plot,
-        figure=lambda kind: compare_report.compare_figure(comparison, kind),
-    )
-    found = any(one.optimum is not None and not one.reason for one in comparison.candidates)
-    return shell.TRUSTED if found else shell.fail("no combination has a plan.", shell.NOT_TRUSTED, "infeasible")
+    return show.deliver(compare_answer(comparison))

@@ -1,10 +1,11 @@
-"""`energymodel frontier`: what would a run take with ever more efficient hardware?"""
+"""`energymodel frontier`: a run on ever more efficient hardware."""
 
 from typing import Annotated
 
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.source import Changes, Cluster, ScenarioName, scenario_source
 
 Points = Annotated[int, typer.Option("--points", metavar="N", help="Steps of the path, at least 2.")]
@@ -14,6 +15,7 @@ Last = Annotated[float, typer.Option("--generations", metavar="G", help="Process
 @shell.guarded
 def command(
     scenario: ScenarioName,
+    show: Delivery,
     points: Points = 7,
     generations: Last = 30.0,
     minimize: shell.Minimize = None,
@@ -21,18 +23,15 @@ def command(
     vary: shell.Vary = None,
     cluster: Cluster = None,
     changes: Changes = None,
-    as_json: shell.AsJson = False,
-    plot: shell.Plot = None,
-    output: shell.TableOutput = None,
-) -> None:
+) -> int:
     """Best plans from today's energy of an operation toward the Landauer limit, and what binds at each step."""
-    shell.check_outputs(output, plot)
+    show.check()
     with shell.Progress(lines=True) as progress:
         progress("loading the design search ...")
-        from energymodel.report import frontier_report
+        from energymodel.report.answers.frontier import frontier_answer
         from energymodel.search.compare import frontier
 
-        found = frontier(
+        steps = frontier(
             scenario_source(scenario),
             points=points,
             last=generations,
@@ -43,13 +42,4 @@ def command(
             vary=vary,
             progress=progress,
         )
-    tree = frontier_report.frontier_json(found)
-    shell.deliver(
-        tree,
-        frontier_report.frontier_report(found),
-        as_json=as_json,
-        output=output,
-        rows=lambda: frontier_report.frontier_csv(found),
-        plot=plot,
-        figure=lambda kind: frontier_report.frontier_figure(found, kind),
-    )
+    return show.deliver(frontier_answer(steps))

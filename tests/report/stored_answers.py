@@ -5,13 +5,19 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 
 import jax
+import numpy as np
 
 import energymodel as em
 from energymodel.report.answer import Answer
+from energymodel.report.answers.batch import batch_answer
+from energymodel.report.answers.compare import compare_answer
 from energymodel.report.answers.evaluate import evaluate_answer
+from energymodel.report.answers.frontier import frontier_answer
 from energymodel.report.answers.pareto import pareto_answer
+from energymodel.search.compare import Candidate, Comparison, Frontier, FrontierStep
 from energymodel.search.front import Front, FrontPoint
 from energymodel.search.result import SearchResult
+from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
 from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
@@ -67,11 +73,39 @@ def _pareto() -> Answer:
     return pareto_answer(front(), spread, spread, details=True)
 
 
+def _batch() -> Answer:
+    scenario, own, _ = evaluated()
+    scales = np.array([0.9, 1.0, 1.2])
+    outcomes = jax.tree.map(lambda leaf: np.asarray(leaf) * scales, own)
+    best = {
+        "time": BestBatch(5e5, 4e5, 6e5, (4.5e5, 5.5e5), 0.1, 0),
+        "energy": BestBatch(2.6e5, 2.6e5, 2.6e5, (2.6e5, 3e5), 0.0, -1),
+    }
+    rates = 1e6 * scales
+    return batch_answer(scenario, BatchCurve(own, 5e5 * scales, outcomes, rates, 1e3 * scales, best))
+
+
+def _compare() -> Answer:
+    candidates = (
+        Candidate("h100-sxm", "fp8", None, None, 8, optimum()),
+        Candidate("v100-sxm2-32gb", "fp8", None, None, 8, None, "The accelerator has no fp8."),
+    )
+    return compare_answer(Comparison("energy", "J", {}, candidates))
+
+
+def _frontier() -> Answer:
+    steps = (FrontierStep(0.0, 5e-13, 2e6, optimum(), ""), FrontierStep(30.0, 1e-18, 4.0, None, "nothing fits"))
+    return frontier_answer(Frontier("energy", {}, steps))
+
+
 BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate": _evaluate,
     "evaluate --trajectory": _evaluate_over_time,
     "evaluate, uncertainty unknown": lambda: evaluate_answer(*evaluated()[:2], None),
     "pareto": _pareto,
+    "batch": _batch,
+    "compare": _compare,
+    "frontier": _frontier,
 }
 
 

@@ -6,8 +6,8 @@ import pytest
 from cli.shell import run
 from energymodel.errors import InputError
 from energymodel.performance.switch_topologies import Dragonfly, FatTree, RailOnly
-from energymodel.report.compare_report import compare_csv, compare_figure, compare_json, compare_report
-from energymodel.report.frontier_report import frontier_csv, frontier_figure, frontier_json
+from energymodel.report.answers.compare import combinations_table
+from energymodel.report.answers.frontier import frontier_answer
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.scenarios.topology_choice import topology_changes
 from energymodel.search.compare import CHOICES, Candidate, Comparison, compare, frontier
@@ -41,15 +41,12 @@ def test_the_best_plan_of_each_is_that_of_a_search(comparison):
     assert "No plan obeys these limits together" in by_name["v100-sxm2-32gb, bf16, 8 chips"].reason
 
 
-def test_table_rows_and_figure_hold_all_combinations(comparison):
-    lines = compare_csv(comparison).splitlines()
-    assert len(lines) == 1 + 4
-    assert "has no fp8" in compare_csv(comparison)
-    tree = compare_json(comparison)
-    assert tree["candidates"][0]["value"] == comparison.candidates[0].optimum.value
-    assert tree["candidates"][-1]["reason"]
-    assert compare_report(comparison) is not None
-    assert b"h100-sxm, fp8, 8 chips" in compare_figure(comparison, "svg")
+def test_the_table_holds_all_combinations(comparison):
+    table = combinations_table(comparison)
+    optima = [candidate.optimum for candidate in comparison.candidates if candidate.optimum]
+    assert [cell.value for cell in table.column("value")[1] if cell] == [optimum.value for optimum in optima]
+    assert any("has no fp8" in reason for reason in table.column("reason")[1])
+    assert len(table.rows) == 4
 
 
 @pytest.mark.slow
@@ -74,12 +71,11 @@ def test_each_step_is_the_best_plan_of_its_generation(steps):
 
 
 @pytest.mark.slow
-def test_table_rows_and_figure_hold_all_steps(steps):
-    assert len(frontier_csv(steps).splitlines()) == 3
-    rows = frontier_json(steps)["steps"]
-    assert rows[1]["energy_j"] < rows[0]["energy_j"]
-    assert "loss" in rows[0]["binds"]
-    assert b"Best plans on the way" in frontier_figure(steps, "svg")
+def test_the_table_holds_all_steps(steps):
+    table = frontier_answer(steps).table("steps")
+    today, later = (cell.value for cell in table.column("energy")[1])
+    assert later < today
+    assert "loss" in table.column("binds")[1][0]
 
 
 @pytest.mark.parametrize("name", ["fat-tree", "rail-only", "dragonfly"])
@@ -105,8 +101,8 @@ def test_a_torus_has_no_switches():
 def test_rows_name_network_and_topology():
     candidate = Candidate(None, None, "infiniband-400g", "rail-only", 64, None, "none")
     assert candidate.name == "infiniband-400g, rail-only, 64 chips"
-    rows = compare_csv(Comparison("energy", "J", {}, (candidate,))).splitlines()
-    assert dict(zip(*(line.split(",") for line in rows), strict=True))["topology"] == "rail-only"
+    table = combinations_table(Comparison("energy", "J", {}, (candidate,)))
+    assert table.column("topology")[1] == ["rail-only"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +126,7 @@ def test_too_much_and_unknown_things_are_refused(search, asked, message):
     ("options", "words"),
     [
         (("compare",), "nothing to compare"),
-        (("compare", "--chips", "8", "--plot", "c.gif"), "Choose one of .svg, .png"),
+        (("compare", "--chips", "8", "--plot", "c.gif"), "Choose one of .json"),
         (("compare", "--topology", "rail-onyl"), 'topology: unknown "rail-onyl". Did you mean "rail-only"?'),
         (("compare", "--topology", "torus", "--vary", f"{PATH}.oversubscription=1:8"), "oversubscription"),
         (("compare", "--network", "infiniband-400h"), "infiniband-400g"),
@@ -159,4 +155,4 @@ def test_each_topology_has_its_best_plan_with_oversubscription_free():
     assert tree is not None
     assert 1.0 <= rails.found[path] <= 8.0
     assert 1.5 < tree.found[path] <= 8.0  # little traffic leaves a pod, and its links draw power
-    assert path in compare_csv(comparison)
+    assert path in combinations_table(comparison).names

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
-import numpy as np
 from scipy.special import ndtr
 
 from energymodel.report.answer import CHANCE, CHANGE, DATA, FULL, PAGE, SHORT, Cell, Column, Quantity, Sentence, Table
@@ -157,11 +156,8 @@ def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan]) -> Table:
     reference = float(scenario.system.accelerator.reference_clock)
     origin = scenario.provenance[REFERENCE_CLOCK]
     prior = f"reference clock: {origin.source}" if origin.is_prior else ""
-    clocks = [np.asarray(plan.clocks, np.float64) for plan in plans.values()]
-    for index in range(max(len(one) for one in clocks)):
-        which = f"[{index}]" if max(len(one) for one in clocks) > 1 else ""
-        cells = [Quantity(one[index] * reference, prior=prior) if index < len(one) else None for one in clocks]
-        add(Column(f"clock_frequency{which}", "clock frequency", "Hz", level=SHORT if index == 0 else FULL), cells)
+    clocks = [Quantity(float(plan.clock) * reference, prior=prior) for plan in plans.values()]
+    add(Column("clock_frequency", "clock frequency", "Hz"), clocks)
     stages = [Quantity(sum(float(getattr(plan.layout, name)) for name in _ZERO)) for plan in plans.values()]
     add(Column("zero_stage", "ZeRO stage"), stages)
     add(Column("recomputation", "recomputation", kind="words"), [_recomputation(plan) for plan in plans.values()])

@@ -1,0 +1,89 @@
+"""The answer of `compare`: combinations of accelerators, formats, networks and chips, each with its best plan."""
+
+import math
+
+import numpy as np
+
+from energymodel.report.answer import DATA, Answer, Cell, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answers.run_tables import Run, outcome_table
+from energymodel.search.compare import Candidate, Comparison
+
+_CHOICES = ("accelerator", "precision", "network", "topology")
+_NUMBERS = (
+    Column("most_chips", "most chips", kind="count", level=DATA),
+    Column("chips", "chips", kind="count"),
+    Column("layout", "t x p x c", kind="words"),
+    Column("clock", "clock", digits="rows"),
+    Column("batch", "batch", "token", digits="rows", level=DATA),
+    Column("time", "time", "s", digits="rows"),
+    Column("energy", "energy", "J", digits="rows"),
+    Column("power_average", "power", "W", digits="rows"),
+    Column("money", "money", "USD", digits="rows"),
+    Column("carbon", "carbon", "kg", digits="rows", level=DATA),
+)
+
+
+def compare_answer(comparison: Comparison) -> Answer:
+    """A comparison in numbers, the best combination first."""
+    table = combinations_table(comparison)
+    solved = [one for one in comparison.candidates if one.optimum is not None and not one.reason]
+    tables, charts = [table], []
+    if solved:
+        runs = {one.name: Run(one.optimum.plan, one.optimum.outcome) for one in solved if one.optimum is not None}
+        outcomes = [outcome_table({name: run}) for name, run in runs.items()]
+        rows = [one.rows[0] for one in outcomes]
+        columns = [*outcomes[0].columns]
+        tables.append(
+            Table("outcomes", "Outcome of each plan", columns, rows, tall=True, labels=tuple(runs), level=DATA)
+        )
+        title = Sentence(f"Each combination with its plan of the lowest {comparison.minimize}")
+        charts.append(Chart("bars", title, "combinations", "name", ["value"], axis=comparison.minimize))
+    return Answer(
+        "compare",
+        f"Plans of the lowest {comparison.minimize}",
+        Sentence(f"{solved[0].name} is best" if solved else "No combination has a plan within the limits"),
+        [Sentence(f"{one.name}: {one.reason}") for one in comparison.candidates if one.reason],
+        tables,
+        charts,
+        rows="combinations",
+        result="successful" if solved else "infeasible",
+        message="" if solved else "no combination has a plan.",
+    )
+
+
+def combinations_table(comparison: Comparison) -> Table:
+    """A row for each combination; one without a plan has the reason."""
+    varied = [Column(path, path.rpartition(".")[2], _unit(comparison, path)) for path in comparison.varied]
+    choices = [Column(name, name, kind="words", level=DATA) for name in _CHOICES]
+    columns = [
+        *(Column("name", "", kind="words"), *choices, *_NUMBERS, *varied),
+        *(Column("value", comparison.minimize, comparison.unit, digits="rows", level=DATA),),
+        *(Column("more", "more", kind="change"), Column("reason", "reason", kind="words", level=DATA)),
+    ]
+    solved = [one.optimum for one in comparison.candidates if one.optimum is not None and not one.reason]
+    best = solved[0].value if solved else math.nan
+    rows = [_row(one, comparison.varied, best) for one in comparison.candidates]
+    short = [index for index, one in enumerate(comparison.candidates) if not one.reason]
+    return Table("combinations", "Each with its best plan", columns, rows, short=short)
+
+
+def _unit(comparison: Comparison, path: str) -> str:
+    scenarios = (one.optimum.scenario for one in comparison.candidates if one.optimum is not None)
+    return next(scenario.provenance[path].unit for scenario in scenarios if path in scenario.provenance)
+
+
+def _row(one: Candidate, varied: tuple[str, ...], best: float) -> list[Cell]:
+    most = None if one.chips is None else Quantity(float(one.chips))
+    choices: list[Cell] = [one.name, *(getattr(one, name) or "" for name in _CHOICES), most]
+    if one.optimum is None:
+        return [*choices, *[None] * (len(_NUMBERS) - 1 + len(varied) + 2), one.reason]
+    plan, outcome = one.optimum.plan, one.optimum.outcome
+    layout = " x ".join(f"{float(getattr(plan.layout, name)):g}" for name in ("tensor", "pipeline", "context"))
+    totals = (outcome.time, outcome.energy.total, outcome.power_average, outcome.money, outcome.carbon)
+    numbers = (outcome.clock, np.ravel(plan.batch)[0], *totals)
+    chosen = (one.optimum.found.get(path) for path in varied)
+    return [
+        *(*choices, Quantity(float(plan.chips)), layout, *(Quantity(float(np.asarray(number))) for number in numbers)),
+        *(None if value is None else Quantity(value) for value in chosen),
+        *(Quantity(one.optimum.value), None if one.reason else Quantity(one.optimum.value / best - 1.0), one.reason),
+    ]
