@@ -68,17 +68,17 @@ def timeline_chart(timeline: Timeline) -> Chart:
 
 def step_sentence(timeline: Timeline, step_time: Quantity) -> Sentence:
     """How the passes fill the step, and how far the closed form is from the simulation."""
-    stated, simulated = timeline.stated_pipeline_time, timeline.pipeline_time
-    whole = float(np.asarray(timeline.stated.total))
-    terms = {name: float(value) / whole for name, value in vars(timeline.stated).items()}
+    closed, simulated = timeline.closed_form_time, timeline.pipeline_time
+    whole = float(np.asarray(timeline.step_time.total))
+    terms = {name: float(value) / whole for name, value in vars(timeline.step_time).items()}
     exposed = sum(terms[name] for name in ("tensor", "context", "expert", "pipeline", "data"))
     numbers = {
         "step": (SECONDS, step_time),
         "exposed": (SHARE, Quantity(exposed)),
         "bubble": (SHARE, Quantity(terms["bubble"])),
         "passes": (SECONDS, Quantity(simulated)),
-        "closed": (SECONDS, Quantity(stated)),
-        "off": (Column("", "", kind="change"), Quantity(stated / simulated - 1.0)),
+        "closed": (SECONDS, Quantity(closed)),
+        "off": (Column("", "", kind="change"), Quantity(closed / simulated - 1.0)),
     }
     return Sentence(
         "The step takes {step}; communication that computation does not hide is {exposed} of it, the pipeline bubble "
