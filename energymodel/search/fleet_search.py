@@ -83,6 +83,10 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
     question = fleet.main.with_question(minimize, limits).optimize
     if unknown := [name for name in question.limits if name in OF_THE_PLAN]:
         raise InputError(f"limit {unknown[0]}: a fleet has it as given. Leave it out, or change the scenario.")
+    if others := [*question.vary, *question.fix, *["plan.batch@0..1"] * bool(question.knots)]:
+        raise InputError(
+            f"optimize {others[0]}: a fleet varies its clocks, batch and shares of the work. Leave it out."
+        )
     objective = parse_objective(question.minimize)
     powers = dict(objective.factors)
     if "loss" in powers:

@@ -209,6 +209,8 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
     """The rest of a run as a scenario of its own; see `replan`."""
     state = _state(scenario, measured)
     question = scenario.with_question(limits=limits).optimize
+    if question.knots:
+        raise InputError("vary plan.batch@0..1: the rest of a run is planned with one batch. Leave it out here.")
     if "time" in state and "time" in question.limits:  # a mistake is reported before any work
         _limits_left({"time": question.limits["time"]}, state)
     with jax.enable_x64(True):

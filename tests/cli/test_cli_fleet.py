@@ -93,6 +93,8 @@ def test_what_a_fleet_cannot_have_is_refused():
     fleet = load_fleet(SMALL, [OTHERS])
     with pytest.raises(InputError, match="limit chips: a fleet has it as given"):
         optimize_fleet(fleet, "energy", {"chips": 4.0})
+    with pytest.raises(InputError, match=r"optimize plan\.chips: a fleet varies its clocks"):
+        optimize_fleet(load_fleet({"base": SMALL, "optimize": {"fix": ["plan.chips"]}}, [OTHERS]), "energy")
     with pytest.raises(InputError, match="minimize loss"):
         optimize_fleet(fleet, "loss")
 

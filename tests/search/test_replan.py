@@ -135,6 +135,12 @@ def test_impossible_states(scenario, measured, limits, words):
         rest_of(scenario, measured, limits)
 
 
+def test_a_schedule_of_the_batch_is_refused(scenario):
+    asked = scenario.with_question(vary={"plan.batch@0..1": ""})
+    with pytest.raises(InputError, match="the rest of a run is planned with one batch"):
+        rest_of(asked, em.MeasuredRun(tokens=1e9))
+
+
 @pytest.mark.parametrize("change", ["plan.batch=[1 Mi tokens, 2 Mi tokens]"])
 def test_what_changes_with_progress_is_refused(change):
     scenario = load_scenario("test-1b-h100", [change])
