@@ -82,23 +82,15 @@ def _optimize_model(
                 f"Write {MODEL}{name.partition('=')[0]}, or {MODEL}* for the usual shape."
             )
     rest = [path for path in vary if not path.strip().startswith(MODEL)]
-    scenario = scenario.with_question(minimize, limit, rest, fix or ())
-    question = scenario.optimize
+    asked = scenario.with_question(minimize, limit, rest, fix or ())
     progress(f"loading the search of shapes for {scenario.name} ...")
     from energymodel.report.architecture_report import architecture_json, architecture_report
     from energymodel.report.page.architecture_page import architecture_page, flatness_chart
-    from energymodel.search.architecture import HELD, optimize_architecture
+    from energymodel.search.architecture import optimize_architecture
 
     progress("searching depths, widths and the plan")
     shape = [name for name in names if name not in ("*", "layers")]
-    found = optimize_architecture(
-        scenario,
-        question.minimize,
-        question.limits,
-        question.vary,
-        tuple(dict.fromkeys((*HELD, *question.fix))),
-        None if "*" in names else shape,
-    )
+    found = optimize_architecture(asked, names=None if "*" in names else shape)
     shell.deliver(
         architecture_json(found),
         architecture_report(found),

@@ -1,4 +1,4 @@
-"""Which shape of transformer reaches a loss at the lowest cost, and how much does it matter?
+"""The shape of transformer that reaches a loss at the lowest cost, and the cost of other shapes.
 
 Depth, width, feed-forward width, attention width and experts are chosen together with the plan: parameters follow from
 the shape, tokens from the loss that is left after the penalty of the shape (docs/physics.md A0.13), time and energy
@@ -9,33 +9,50 @@ and rounded to realizable shapes at the end.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from energymodel.errors import InputError
+from energymodel.performance.workload import Transformer
 from energymodel.scenarios.question import TOKENS
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.model_shape import SHAPE, ShapePrior
-from energymodel.search.problem import formulate
-from energymodel.search.shape_rounding import round_shape
-from energymodel.search.shape_search import DepthSearch, ShapeSearch, search_depths
+from energymodel.search.model_shape import (
+    MODEL,
+    SHAPE,
+    Depth,
+    ShapedFormulation,
+    ShapePrior,
+    depth_step,
+    depths_that_divide,
+    proportions,
+    realizable_shapes,
+)
+from energymodel.search.problem import DesignProblem, formulate
+from energymodel.search.relaxation import obeys_limits, solve_relaxed
+from energymodel.search.rounding import nearby_counts
+from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan import TargetLoss, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 HELD = ("plan.chips", "plan.coolant_temperature")
+"""Variables of a plan that keep the scenario's value unless they are varied."""
 FLATNESS = 0.2
-CURVATURE_STEP = 0.05  # in the logarithm: second differences of values that are exact to 1e-8
 AT_BOUND = 1e-4  # distance from a bound, in the logarithm
+RANGE = 4.0  # of a shape variable around the scenario's own
+DEPTHS = 24  # depths that are searched at once; the neighbors of the best one follow
+ROUNDED = 3  # depths whose neighbors are rounded
 FOUND = "The shape and its plan are realizable and obey every limit."
 NOT_FOUND = (
-    "No realizable shape near the relaxed optimum was shown to be best within the limits; the one given breaks them "
-    "least. Relax a limit a little, or give another layout."
+    "No realizable shape near the relaxed optimum was shown to be best within the limits; this one breaks them "
+    "least. Relax a limit a little, or choose another layout."
 )
 
 
@@ -46,15 +63,12 @@ class Architecture:
     - `system`, `plan`, `outcome`, `value`: of the best shape; `outcome.loss` is without the penalty of the shape.
     - `loss`, `penalty`: loss with the penalty, the same for every shape, and the penalty [nat/token].
     - `own_value`: the objective of the scenario's own shape with its plan optimized; `baseline_value`: as it is.
-    - `relaxed_value`, `relaxed`: with counts free to be fractions at the best depth: a bound, and its shape variables.
+    - `relaxed_value`: with counts free to be fractions at the best depth: a bound.
     - `at_bounds`: shape variables that want to go further than a factor of 4 from the scenario's own.
     - `depths`, `depth_values`: objective at each depth, all else optimized.
     - `flatness`: by shape variable, what 20 % less and 20 % more of it cost, all else optimized (0.01 is 1 %); NaN
       where no plan obeys the limits. `layers` between the nearest depths that divide.
-    - `curvatures`, `directions`: eigenvalues, lowest first, and eigenvectors (columns, in the order of `names`) of the
-      second derivatives of the logarithm of the objective by those of the shape variables at that depth, the plan
-      optimized: a step s along a direction costs `s^2/2` times its curvature. NaN where a limit cuts the steps off.
-    - `prices`: elasticities of the limits; `success`, `message`: whether the answer can be trusted, and what next.
+    - `success`, `message`: whether the answer can be trusted, and what next.
     """
 
     scenario: Scenario
@@ -69,14 +83,10 @@ class Architecture:
     own_value: float
     baseline_value: float
     relaxed_value: float
-    relaxed: Mapping[str, float]
     at_bounds: tuple[str, ...]
     depths: Float[np.ndarray, " depths"]
     depth_values: Float[np.ndarray, " depths"]
     flatness: Mapping[str, tuple[float, float]]
-    curvatures: Float[np.ndarray, " names"]
-    directions: Float[np.ndarray, "names names"]
-    prices: Mapping[str, float]
     success: bool
     message: str
 
@@ -93,10 +103,10 @@ class Architecture:
 
 def optimize_architecture(
     scenario: Scenario,
-    minimize: str = "energy",
+    minimize: str | None = None,
     limits: Mapping[str, Any] | None = None,
     vary: Mapping[str, tuple[Any, Any]] | None = None,
-    fix: Sequence[str] = HELD,
+    fix: Sequence[str] = (),
     names: Sequence[str] | None = None,
     prior: ShapePrior | None = None,
 ) -> Architecture:
@@ -109,28 +119,26 @@ def optimize_architecture(
 
     - `scenario`: its own shape and loss are the reference.
     - `minimize`, `limits`: as in `optimize`; the loss includes the penalty of the shape.
-    - `vary`: bounds of further variables of system and plan by dotted path.
-    - `fix`: paths that keep the scenario's value; chips and coolant unless given, so that batch and clock vary.
+    - `vary`: bounds of further variables of system and plan by dotted path, or of those in `HELD`.
+    - `fix`: further paths that keep the scenario's value; batch and clock vary otherwise.
     - `names`: shape variables that vary besides depth, see `SHAPE`; unless given `hidden`, `feed_forward_ratio` and
       `attention_ratio`, and for mixtures of experts `experts` and `active_experts`. Nothing in the laws of loss pays
       for `kv_share`: where it varies, its best value is the cheapest.
     - `prior`: what unusual shapes cost in loss.
 
-    **Raises:** `InputError` for a name, limit, path or objective that does not exist.
+    **Raises:** `InputError` for a name, limit, path or objective that does not exist, for a range of the layout, and
+    for a batch or a clock over progress or power by stage, which only `optimize` searches without a shape.
     """
     names = _shape_variables(scenario, names)
-    for path in vary or {}:
-        if path.startswith("system.workload."):
-            raise InputError(f"{path}: the shape varies by `names`, and the rest of the workload stays.")
     prior = ShapePrior() if prior is None else prior
     with jax.enable_x64(True):
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        limits = {"loss": float(baseline.loss + prior.penalty(scenario.system.workload)), **(limits or {})}
-        fix = [path for path in fix if path not in (vary or {})]
-        problem = formulate(scenario.with_question(minimize, limits, vary, fix), baseline)
-        if TOKENS in problem.formulation.paths:
-            raise InputError("optimize_architecture: the loss is held; minimize energy, time, money or carbon.")
-        search = ShapeSearch(problem, prior, names)
+        own_loss = {"loss": float(baseline.loss + prior.penalty(scenario.system.workload))}
+        asked = scenario.with_question(minimize, limits, vary, fix)
+        held = [path for path in HELD if path not in asked.optimize.vary]
+        problem = formulate(asked.with_question(None, {**own_loss, **asked.optimize.limits}, None, held), baseline)
+        _check(problem)
+        search = ShapeSearch.of(problem, prior, names)
         depths = search_depths(search)
         best = depths.best
         if not np.isfinite(depths.values[best]):
@@ -138,38 +146,37 @@ def optimize_architecture(
                 "optimize_architecture: no shape at any depth obeys the limits in this layout. Relax a limit (time, "
                 "memory), or start from the plan that `optimize` finds."
             )
-        system, plan, success = round_shape(search, depths)
-        near = _look_around(search, depths)
+        system, plan, success = _round_shape(search, depths, prior)
+        own_value, flatness = _look_around(search, depths, names)
         outcome = jax.tree.map(np.asarray, evaluate_once(system, plan))
         penalty = float(prior.penalty(system.workload))
         shape = depths.points[best, : len(SHAPE)]
-        low, high = search.sides()
+        low, high = (side[0, : len(SHAPE)] for side in search.problem.boxes(1))
         reached = np.minimum(shape - low, high - shape) < AT_BOUND
         return Architecture(
             scenario=scenario,
-            minimize=minimize,
+            minimize=problem.minimize,
             names=names,
             system=system,
             plan=plan,
             outcome=outcome,
-            value=float(objective_value(outcome, minimize)),
+            value=float(objective_value(outcome, problem.minimize)),
             loss=float(outcome.loss) + penalty,
             penalty=penalty,
-            baseline_value=float(objective_value(baseline, minimize)),
+            own_value=own_value,
+            baseline_value=float(objective_value(baseline, problem.minimize)),
             relaxed_value=float(np.exp(depths.values[best])),
-            relaxed={"layers": float(depths.layers[best]), **dict(zip(SHAPE, map(float, np.exp(shape)), strict=True))},
             at_bounds=tuple(name for name, at in zip(SHAPE, reached, strict=True) if at and name in names),
             depths=depths.layers,
             depth_values=np.exp(depths.values),
-            **near._asdict(),
-            prices=dict(zip(problem.formulation.rows, map(float, depths.prices[best]), strict=False)),
+            flatness=flatness,
             success=success,
             message=FOUND if success else NOT_FOUND,
         )
 
 
 def _shape_variables(scenario: Scenario, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Those that vary besides depth: the names given, or the usual ones of a dense model or a mixture of experts."""
+    """Those that vary besides depth: `names`, or the usual ones of a dense model or a mixture of experts."""
     mixture = float(scenario.system.workload.experts) > 1.0
     if names is None:
         return SHAPE[:3] + (SHAPE[4:] if mixture else ())
@@ -179,63 +186,191 @@ def _shape_variables(scenario: Scenario, names: Sequence[str] | None) -> tuple[s
     return tuple(names)
 
 
-class _Neighborhood(NamedTuple):
-    """What lies around the best shape, and the scenario's own with its best plan."""
+def _check(problem: DesignProblem) -> None:
+    """Refuse what varies in `optimize` and not beside a shape."""
+    paths = problem.formulation.paths
+    for path in paths:
+        if path.startswith("system.workload."):
+            raise InputError(f"{path}: the shape varies by `names`, and the rest of the workload stays.")
+    if TOKENS in paths:
+        raise InputError("optimize_architecture: the loss is held; minimize energy, time, money or carbon.")
+    ranges = [name for name, (low, high) in problem.layout_ranges.items() if low < high]
+    if ranges:
+        raise InputError(f"vary plan.layout.{ranges[0]}: the layout stays while the shape varies. Leave it out here.")
 
-    flatness: dict[str, tuple[float, float]]
-    curvatures: Float[np.ndarray, " names"]
-    directions: Float[np.ndarray, "names names"]
-    own_value: float
+
+@dataclasses.dataclass(frozen=True)
+class ShapeSearch:
+    """A problem with the shape added, whose lanes are depths.
+
+    All shape variables are in it; bounds are equal for those that do not vary, so that all searches share one program.
+    """
+
+    problem: DesignProblem
+
+    @classmethod
+    def of(cls, plain: DesignProblem, prior: ShapePrior, names: Sequence[str]) -> "ShapeSearch":
+        """The search of a plan's problem with some shape variables."""
+        own = {name: float(value) for name, value in proportions(plain.run.system.workload).items()}
+        fewest = {"experts": max(2.0, float(plain.run.plan.layout.expert)), "active_experts": 1.0}
+        bounds = {}
+        for name, value in own.items():
+            low, high = (value / RANGE, value * RANGE) if name in names else (value, value)
+            low = max(low, fewest.get(name, 0.0)) if name in names else low
+            bounds[MODEL + name] = (low, min(high, 1.0) if name == "kv_share" else high)
+        formulation = ShapedFormulation.of(plain.formulation, prior)
+        return cls(dataclasses.replace(plain, formulation=formulation, bounds={**bounds, **plain.bounds}))
+
+    @property
+    def workload(self) -> Transformer:
+        """The scenario's own model."""
+        return self.problem.run.system.workload
+
+    @property
+    def own(self) -> Float[np.ndarray, " shape"]:
+        """Logarithms of the shape variables of the scenario's model."""
+        return np.log([float(value) for value in proportions(self.workload).values()])
+
+    def depth(self, layers: Float[np.ndarray, " lanes"]) -> Depth:
+        """Depths with their layouts, as lanes."""
+        layout = self.problem.run.plan.layout
+        lanes = jax.tree.map(lambda leaf: np.full(len(layers), float(leaf)), layout)
+        if float(layout.virtual_stages) > 1.0:
+            stages = np.ceil(layers / depth_step(float(self.workload.layers), layout))
+            lanes = eqx.tree_at(lambda lanes: lanes.virtual_stages, lanes, stages)
+        return Depth(layers, lanes)
+
+    def start(self, layers: Float[np.ndarray, " lanes"]) -> Float[np.ndarray, "lanes n"]:
+        """The scenario's own shape and plan, as wide as makes its parameters the same at another depth."""
+        form = self.problem.formulation
+        plan = [form.coordinate(path, self.problem.start(path)) for path in form.paths[len(SHAPE) :]]
+        points = np.tile(np.concatenate([self.own, plan]), (len(layers), 1))
+        points[:, SHAPE.index("hidden")] += 0.5 * np.log(float(self.workload.layers) / layers)
+        return points
+
+    def solve(
+        self,
+        layers: Float[np.ndarray, " lanes"],
+        start: Float[np.ndarray, "lanes n"],
+        fixed: Float[np.ndarray, "lanes n"] | None = None,
+    ) -> tuple[Float[np.ndarray, " lanes"], Solution]:
+        """Optimize each lane; coordinates in `fixed` that are not NaN stay. Infinite where limits do not hold."""
+        lower, upper = self.problem.boxes(len(layers))
+        if fixed is not None:
+            lower, upper = np.where(np.isnan(fixed), lower, fixed), np.where(np.isnan(fixed), upper, fixed)
+        lanes, start = self.depth(layers), np.clip(start, lower, upper)
+        solution = solve_relaxed(self.problem, lanes, start, bounds=(lower, upper))
+        return np.where(obeys_limits(solution), solution.value, np.inf), solution
 
 
-def _look_around(search: ShapeSearch, depths: DepthSearch) -> _Neighborhood:
-    """20 % to either side of each shape variable, second differences, and the scenario's own shape: one call."""
-    names, best = search.names, depths.best
-    center = depths.points[best]
-    places = [SHAPE.index(name) for name in names]
-    free = np.full(len(center), np.nan)
-    all_held = free.copy()
-    all_held[: len(SHAPE)] = center[: len(SHAPE)]
+class DepthSearch(NamedTuple):
+    """The best shape and plan at each depth: logarithm of the objective, and point."""
 
-    def moved(base: np.ndarray, *moves: tuple[int, float]) -> np.ndarray:
-        held = base.copy()
-        for place, by in moves:
-            held[place] = center[place] + by
-        return held
+    layers: Float[np.ndarray, " depths"]
+    values: Float[np.ndarray, " depths"]
+    points: Float[np.ndarray, "depths n"]
 
+    @property
+    def best(self) -> int:
+        """Index of the best depth."""
+        return int(np.argmin(self.values))
+
+
+def search_depths(search: ShapeSearch) -> DepthSearch:
+    """All depths, or many and then the neighbors of the best."""
+
+    def solve(layers: Float[np.ndarray, " depths"]) -> DepthSearch:
+        values, solution = search.solve(layers, search.start(layers))
+        return DepthSearch(layers, values, np.asarray(solution.x))
+
+    layout, layers = search.problem.run.plan.layout, float(search.workload.layers)
+    every = depths_that_divide(layers, layout)
+    spread = np.unique(np.round(np.linspace(0, len(every) - 1, min(DEPTHS, len(every)))).astype(int))
+    first = np.union1d(every[spread], [layers])
+    coarse = solve(first)
+    near = np.searchsorted(every, first[[max(coarse.best - 1, 0), min(coarse.best + 1, len(first) - 1)]])
+    others = np.setdiff1d(every[near[0] : near[1] + 1], first)
+    if not len(others):
+        return coarse
+    joined = DepthSearch(*(np.concatenate(pair) for pair in zip(coarse, solve(others), strict=True)))
+    order = np.argsort(joined.layers)
+    return DepthSearch(*(leaf[order] for leaf in joined))
+
+
+def _round_shape(
+    search: ShapeSearch, depths: DepthSearch, prior: ShapePrior
+) -> tuple[TrainingSystem, TrainingPlan, bool]:
+    """The best realizable shape at the best depths, then whole replicas and micro-batches for it."""
+    problem = search.problem
+    run, target, form = problem.run, problem.criteria, problem.formulation
+    trials = [
+        (int(index), shape)
+        for index in np.argsort(depths.values)[:ROUNDED]
+        if np.isfinite(depths.values[index])
+        for shape in realizable_shapes(
+            search.workload, run.plan.layout, float(depths.layers[index]), depths.points[index]
+        )
+    ]
+    index = np.array([index for index, _ in trials])
+    fixed = np.full((len(trials), depths.points.shape[1]), np.nan)
+    fixed[:, : len(SHAPE)] = [shape.logarithms(search.workload) for _, shape in trials]
+    values, solution = search.solve(depths.layers[index], depths.points[index], fixed)
+    best = int(np.argmin(values))
+    if not np.isfinite(values[best]):
+        best = int(np.argmax(np.min(solution.slacks.inequalities, axis=1)))
+    shape, point = trials[best][1], np.asarray(solution.x[best])
+    lattice = search.depth(np.array([shape.layers])).layout
+    counts = nearby_counts(problem, lattice, 0, point, 1)
+    if not counts:
+        raise InputError("optimize_architecture: no whole micro-batches lie within the bounds of chips and batch.")
+    layout = run.plan.layout
+    group = float(layout.tensor * layout.pipeline * layout.context)
+    replica = float(layout.microbatch) * float(search.workload.sequence)
+    exact = np.array([(group * count.data, replica * count.data * count.microbatches) for count in counts])
+    fixed = np.tile(fixed[best], (len(counts), 1))
+    for column, path in enumerate(("plan.chips", "plan.batch")):
+        if path in form.paths:
+            fixed[:, form.paths.index(path)] = np.log(exact[:, column])
+    layers = np.full(len(counts), shape.layers)
+    values, solution = search.solve(layers, np.tile(point, (len(counts), 1)), fixed)
+    best = int(np.argmin(values))
+    depth = jax.tree.map(lambda leaf: leaf[best], search.depth(layers))
+    system, plan = jax.tree.map(np.asarray, form.at(solution.x[best], depth, target, run))
+    workload = shape.workload(search.workload)
+    goal = TargetLoss(np.asarray(target.limits["loss"] - prior.penalty(workload)))
+    chips, batch = exact[best]
+    system = eqx.tree_at(lambda system: system.workload, system, workload)
+    plan = eqx.tree_at(
+        lambda plan: (plan.goal, plan.chips, plan.batch),
+        plan,
+        (goal, np.asarray(chips), np.full(np.shape(plan.batch), batch)),
+    )
+    converged = result_is(solution.result, RESULTS.successful)[best]
+    return system, plan, bool(np.isfinite(values[best]) and converged)
+
+
+def _look_around(
+    search: ShapeSearch, depths: DepthSearch, names: Sequence[str]
+) -> tuple[float, dict[str, tuple[float, float]]]:
+    """The objective of the scenario's own shape, and the cost of 20 % to either side of each shape variable."""
+    best, center = depths.best, depths.points[depths.best]
     ends = (math.log(1.0 - FLATNESS), math.log(1.0 + FLATNESS))
-    sides = [moved(free, (place, end)) for place in places for end in ends]
-    signs = [(a, b) for a in (1, -1) for b in (1, -1)]
-    h = CURVATURE_STEP
-    pairs = [(i, j) for i in places for j in places if i < j]
-    axes = [moved(all_held, (place, sign * h)) for place in places for sign in (1, -1)]
-    corners = [moved(all_held, (i, a * h), (j, b * h)) for i, j in pairs for a, b in signs]
-    own = free.copy()
-    own[: len(SHAPE)] = search.own
-    held = np.stack([own, all_held, *sides, *axes, *corners])
-    layers = np.full(len(held), depths.layers[best])
+    fixed = np.full((1 + 2 * len(names), len(center)), np.nan)
+    fixed[0, : len(SHAPE)] = search.own
+    for row, (name, end) in enumerate(product(names, ends), 1):
+        fixed[row, SHAPE.index(name)] = center[SHAPE.index(name)] + end
+    layers = np.full(len(fixed), depths.layers[best])
     layers[0] = float(search.workload.layers)
-    values, _ = search.solve(layers, np.tile(center, (len(held), 1)), held)
+    values, _ = search.solve(layers, np.tile(center, (len(fixed), 1)), fixed)
     values = np.where(np.isfinite(values), values, np.nan)
-    count = len(names)
-    excess = np.expm1(values[2 : 2 + 2 * count] - depths.values[best]).reshape(count, 2)
+    excess = np.expm1(values[1:] - depths.values[best]).reshape(-1, 2)
     flatness = {name: (float(low), float(high)) for name, (low, high) in zip(names, excess, strict=True)}
     flatness["layers"] = (_at_depth(depths, 1.0 - FLATNESS), _at_depth(depths, 1.0 + FLATNESS))
-    along = values[2 + 2 * count : 2 + 4 * count].reshape(count, 2)
-    hessian = np.diag((along.sum(axis=1) - 2.0 * values[1]) / h**2)
-    for (i, j), four in zip(pairs, values[2 + 4 * count :].reshape(-1, 4), strict=True):
-        mixed = (four[0] - four[1] - four[2] + four[3]) / (4.0 * h**2)
-        a, b = places.index(i), places.index(j)
-        hessian[a, b] = hessian[b, a] = mixed
-    if np.isfinite(hessian).all():
-        curvatures, directions = np.linalg.eigh(hessian)
-    else:
-        curvatures, directions = np.full(count, np.nan), np.full((count, count), np.nan)
-    return _Neighborhood(flatness, curvatures, directions, float(np.exp(values[0])))
+    return float(np.exp(values[0])), flatness
 
 
 def _at_depth(depths: DepthSearch, factor: float) -> float:
-    """What a depth costs, between the nearest ones that divide."""
+    """Cost of a depth, between the nearest ones that divide."""
     wanted = depths.layers[depths.best] * factor
     finite = np.isfinite(depths.values)
     layers, values = depths.layers[finite], depths.values[finite]

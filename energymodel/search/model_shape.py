@@ -1,16 +1,14 @@
-"""What is the shape of a transformer, what does an unusual one cost in loss, and which shapes can be built?
+"""The shape of a transformer as variables of a search, its cost in loss, and the shapes that can be built.
 
-The shape as the variables of a design search: proportions, from which parameters, operations and memory follow.
+The variables are proportions, from which parameters, operations and memory follow.
 """
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -57,6 +55,7 @@ def active_feed_forward(workload: Transformer) -> Float[Array, ""]:
     return jnp.asarray(workload.active_experts + workload.shared_experts) * workload.feed_forward
 
 
+MODEL = "model."
 SHAPE = ("hidden", "feed_forward_ratio", "attention_ratio", "kv_share", "experts", "active_experts")
 """Shape variables: h, f/h of what acts on a token, a d / h, a_kv / a, and the counts of experts."""
 
@@ -102,64 +101,68 @@ def _replace_fields(workload: Transformer, fields: Mapping[str, Array | np.ndarr
 
 
 class Depth(NamedTuple):
-    """A number of layers and the layout that holds them."""
+    """A number of layers and the layout that holds them: what is discrete in a search of shapes."""
 
     layers: Any
     layout: ParallelLayout
 
+    @property
+    def tensor(self) -> Any:
+        """Tensor ranks of each lane, as of a lattice of layouts."""
+        return self.layout.tensor
+
 
 @dataclasses.dataclass(frozen=True)
-class ShapeForm:
-    """The form of the problem: logarithms of all shape variables, in the order of `SHAPE`, then those of `form`."""
+class ShapedFormulation(Formulation):
+    """A formulation with the logarithms of all shape variables before those of a plan, in the order of `SHAPE`.
 
-    form: Formulation
+    A lane has a `Depth` in place of a layout. `prior` are the numbers of a `ShapePrior`; the last row says that no more
+    experts are active than there are.
+    """
 
-    @partial(jax.jit, static_argnums=0, inline=True)  # one trace of the model serves all its derivatives
-    def __call__(
-        self,
-        point: Float[Array | np.ndarray, " n"],
-        depth: Depth,
-        target: Criteria,
-        given: TrainingRun,
-        prior: ShapePrior,
-    ) -> Values:
-        """Logarithm of the objective, and rows."""
-        target, given = self.shaped(point, depth, target, given, prior)
-        values = self.form(point[len(SHAPE) :], depth.layout, target, given)
-        workload = given.system.workload
-        choice = jnp.log(jnp.asarray(workload.active_experts) / workload.experts)  # no more than there are
+    prior: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, plain: Formulation, prior: ShapePrior) -> "ShapedFormulation":
+        """The formulation of a plan with a shape."""
+        own = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+        own |= {"paths": (*(MODEL + name for name in SHAPE), *plain.paths), "rows": (*plain.rows, "active_experts")}
+        return cls(**own, prior=(float(prior.best_ratio), float(prior.best_feed_forward), float(prior.stiffness)))
+
+    @property
+    def plain(self) -> Formulation:
+        """The formulation of the plan alone."""
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(Formulation)}
+        return Formulation(**own | {"paths": self.paths[len(SHAPE) :], "rows": self.rows[:-1]})
+
+    def values(self, point: Array, layout: Any, criteria: Criteria, run: TrainingRun) -> Values:
+        """Objective and rows of a shape and its plan at a depth."""
+        criteria, run = self._shaped(point, layout, criteria, run)
+        values = self.plain.values(point[len(SHAPE) :], layout.layout, criteria, run)
+        workload = run.system.workload
+        choice = jnp.log(jnp.asarray(workload.active_experts) / workload.experts)
         return Values(values.objective, jnp.append(values.inequalities, choice))
 
-    def shaped(
-        self,
-        point: Float[Array | np.ndarray, " n"],
-        depth: Depth,
-        target: Criteria,
-        given: TrainingRun,
-        prior: ShapePrior,
+    def at(
+        self, point: Float[Array | np.ndarray, " n"], layout: Any, criteria: Criteria, run: TrainingRun
+    ) -> tuple[TrainingSystem, TrainingPlan]:
+        """System and plan at a point, at a depth."""
+        criteria, run = self._shaped(point, layout, criteria, run)
+        return self.plain.at(point[len(SHAPE) :], layout.layout, criteria, run)
+
+    def _shaped(
+        self, point: Float[Array | np.ndarray, " n"], depth: Depth, criteria: Criteria, run: TrainingRun
     ) -> tuple[Criteria, TrainingRun]:
         """The numbers of the problem for a shape: the loss that its penalty leaves, and its workload."""
-        shape = {name: jnp.exp(point[place]) for place, name in enumerate(SHAPE)}
-        workload = shaped(given.system.workload, depth.layers, shape)
-        left = target.limits["loss"] - prior.penalty(workload)
-        target = eqx.tree_at(lambda target: target.limits["loss"], target, left)
-        return target, eqx.tree_at(lambda given: given.system.workload, given, workload)
-
-    def at(
-        self,
-        point: Float[Array | np.ndarray, " n"],
-        depth: Depth,
-        target: Criteria,
-        given: TrainingRun,
-        prior: ShapePrior,
-    ) -> tuple[TrainingSystem, TrainingPlan]:
-        """System and plan at a point."""
-        target, given = self.shaped(point, depth, target, given, prior)
-        return self.form.at(point[len(SHAPE) :], depth.layout, target, given)
+        shape = {name: jnp.exp(point[index]) for index, name in enumerate(SHAPE)}
+        workload = shaped(run.system.workload, depth.layers, shape)
+        left = criteria.limits["loss"] - ShapePrior(*self.prior).penalty(workload)
+        criteria = eqx.tree_at(lambda criteria: criteria.limits["loss"], criteria, left)
+        return criteria, eqx.tree_at(lambda run: run.system.workload, run, workload)
 
 
 def depths_that_divide(layers: float, layout: ParallelLayout) -> Float[np.ndarray, " depths"]:
-    """Depths from 0.4 to 2.5 times a given one that fill the pipeline, or leave the slots empty that it leaves.
+    """Depths from 0.4 to 2.5 times one that fill the pipeline, or leave the slots empty that it leaves.
 
     With virtual stages, the layers of a virtual stage stay as many, and the number of virtual stages changes.
     """
@@ -190,8 +193,7 @@ class ShapeCounts(NamedTuple):
 
     def logarithms(self, workload: Transformer) -> Float[np.ndarray, " shape"]:
         """Its shape variables."""
-        whole = self.workload(workload)
-        return np.log([float(value) for value in proportions(whole).values()])
+        return np.log([float(value) for value in proportions(self.workload(workload)).values()])
 
     def workload(self, workload: Transformer) -> Transformer:
         """The transformer, with vocabulary, context and kind of another."""
@@ -209,7 +211,7 @@ def realizable_shapes(
 
     All combinations of the nearest whole numbers; `point` begins with logarithms in the order of `SHAPE`.
     """
-    shape = shaped(workload, layers, {name: np.exp(point[place]) for place, name in enumerate(SHAPE)})
+    shape = shaped(workload, layers, {name: np.exp(point[index]) for index, name in enumerate(SHAPE)})
     tensor, head = round(float(layout.tensor)), round(float(workload.head_size))
     mixture = float(workload.experts) > 1.0
     share = math.exp(point[SHAPE.index("kv_share")])
@@ -232,5 +234,5 @@ def realizable_shapes(
 def around(value: float, step: int) -> list[int]:
     """Multiples of a step next to a value, at least one step [1]; one if the value is a multiple but for rounding."""
     exact = value / step
-    whole = {round(exact)} if abs(exact - round(exact)) < WHOLE * exact else {math.floor(exact), math.ceil(exact)}
-    return sorted({max(1, count) * step for count in whole})
+    counts = {round(exact)} if abs(exact - round(exact)) < WHOLE * exact else {math.floor(exact), math.ceil(exact)}
+    return sorted({max(1, count) * step for count in counts})

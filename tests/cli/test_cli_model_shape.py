@@ -11,28 +11,28 @@ TOTALS = ("parameters", "active_parameters")
 
 def test_the_shape_is_found_and_the_printed_command_evaluates_it(tmp_path):
     report = tmp_path / "report.html"
-    shown = run_json("optimize", SMALL, "--vary", "model.hidden", "--vary", "model.layers", "-o", str(report))
-    assert shown["success"]
-    assert shown["saving"] > 0.0
-    shape = shown["shape"]
+    tree = run_json("optimize", SMALL, "--vary", "model.hidden", "--vary", "model.layers", "-o", str(report))
+    assert tree["success"]
+    assert tree["saving"] > 0.0
+    shape = tree["shape"]
     # Attention stays as wide as the model, to a head.
     wider = shape["hidden"]["found"] / shape["hidden"]["own"]
     assert shape["heads"]["found"] == pytest.approx(wider * shape["heads"]["own"], abs=1.0)
     changes = [f"system.workload.{name}={both['found']}" for name, both in shape.items() if name not in TOTALS]
-    plan = [f"plan.batch={shown['plan']['batch_tokens']} token", f"plan.clock={shown['plan']['clock']}"]
-    plan.append(f"plan.goal.tokens={shown['outcome']['tokens']} token")
+    plan = [f"plan.batch={tree['plan']['batch_tokens']} token", f"plan.clock={tree['plan']['clock']}"]
+    plan.append(f"plan.goal.tokens={tree['outcome']['tokens']} token")
     options = [part for change in (*changes, *plan) for part in ("--set", change)]
     again = run_json("evaluate", SMALL, *options)
-    assert numbers(again)["energy"] == pytest.approx(shown["value"], rel=1e-9)
-    loss = numbers(again)["loss"] + shown["penalty_nat_per_token"]
-    assert loss == pytest.approx(shown["loss_nat_per_token"], rel=1e-9)
+    assert numbers(again)["energy"] == pytest.approx(tree["value"], rel=1e-9)
+    loss = numbers(again)["loss"] + tree["penalty_nat_per_token"]
+    assert loss == pytest.approx(tree["loss_nat_per_token"], rel=1e-9)
     dynamic = next(
         row["energy"]["value"] for row in again["tables"]["energy_parts"]["rows"] if row["part"] == "switching"
     )
     page = assert_sound(report.read_text(encoding="utf-8"))
     assert {"The shape beside the scenario's own", "What other shapes cost"} <= set(page.headings)
-    assert {shown["outcome"]["energy_j"]["total"], dynamic} <= (page.numbers("total") | page.numbers("switching"))
-    assert set(shown["flatness"]["layers"]) <= page.numbers("layers")
+    assert {tree["outcome"]["energy_j"]["total"], dynamic} <= (page.numbers("total") | page.numbers("switching"))
+    assert set(tree["flatness"]["layers"]) <= page.numbers("layers")
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,8 @@ def test_the_shape_is_found_and_the_printed_command_evaluates_it(tmp_path):
         (("--vary", "model.depth"), 'Shape variable "depth" is none of'),
         (("--vary", "model.*", "--tolerance", "0.1"), "a search of the model's shape has none"),
         (("--vary", "model.*", "--minimize", "loss"), "the loss is held"),
+        (("--vary", "model.*", "--vary", "plan.batch@0..1"), "only optimize lets it vary, for the model as it is"),
+        (("--vary", "model.*", "--vary", "plan.layout.tensor=1:8"), "the layout stays while the shape varies"),
     ],
 )
 def test_bad_questions_are_refused(options, message):
