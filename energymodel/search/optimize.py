@@ -96,7 +96,8 @@ def optimize(
     """
     tell = progress or (lambda sentence: None)
     scenario = scenario.with_question(minimize, limits, vary, fix, tolerance)
-    with jax.enable_x64(True), _preloaded_derivatives():
+    with jax.enable_x64(True), ThreadPoolExecutor(1) as threads:
+        threads.submit(model_expansion.preload)  # the derivatives that were used last
         tell("evaluating the scenario's own plan")
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         plain = without_refinements(scenario, baseline) if scenario.optimize.refined else scenario
@@ -290,14 +291,6 @@ def _verdict(
     if exceeded:
         return result, result.message.replace(OBEYS_EVERY_LIMIT, f"{OBEYS_LIMITS_ASKED}; {exceeded}")
     return result, result.message
-
-
-@contextmanager
-def _preloaded_derivatives() -> Iterator[None]:
-    """Load the derivatives that were used last in a thread, while something else is done."""
-    with ThreadPoolExecutor(1) as threads:
-        threads.submit(model_expansion.preload)
-        yield
 
 
 @contextmanager

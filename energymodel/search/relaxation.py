@@ -15,12 +15,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
-from energymodel.runtime.compilation import Compiled, concurrently
+from energymodel.runtime.compilation import Compiled
 from energymodel.runtime.operations import simplified
 from energymodel.runtime.work_in_progress import counted
 from energymodel.search.layouts import Lattice, candidates, chips_per_replica, take
 from energymodel.search.problem import Criteria, DesignProblem, Formulation
-from energymodel.search.training_run import TrainingRun
+from energymodel.search.training_run import TrainingRun, in_chunks
 from energymodel.solver import PerConstraint, Solution, SolverOptions, Values, minimize_many
 from energymodel.solver.model_outside import ModelOutside
 from energymodel.system.division import divide
@@ -244,26 +244,20 @@ class LaneModel(NamedTuple):
 
     def values(self, points: Float[np.ndarray, "points n"], lanes: Int[np.ndarray, " points"]) -> np.ndarray:
         """Objective and rows beside each other, at points of lanes."""
-        return self._in_chunks(model_values, CHUNK, points, lanes)[0]
+        return in_chunks(lambda index: model_values(*self._at(points, lanes, index)), len(points), CHUNK)[0]
 
     def expansion(
         self, points: Float[np.ndarray, "points n"], lanes: Int[np.ndarray, " points"]
     ) -> tuple[np.ndarray, np.ndarray]:
         """The same, and their derivatives by the coordinates."""
-        values, jacobian = self._in_chunks(model_expansion, EXPANDED, points, lanes)
+        values, jacobian = in_chunks(
+            lambda index: model_expansion(*self._at(points, lanes, index)), len(points), EXPANDED
+        )
         return values, jacobian
 
-    def _in_chunks(self, program: Compiled, size: int, points: np.ndarray, lanes: np.ndarray) -> list[np.ndarray]:
-        """Results of a program for all points, of which it evaluates so many at a time."""
-
-        def chunk(first: int) -> tuple[np.ndarray, ...]:
-            index = np.resize(np.arange(first, min(first + size, len(points))), size)
-            leaves = program(self.formulation, points[index], self.lanes.take(lanes[index]), self.run)
-            return tuple(np.asarray(leaf) for leaf in leaves)
-
-        chunks = range(0, len(points), size)
-        parts = concurrently(chunk, chunks) if len(chunks) > 1 else [chunk(first) for first in chunks]
-        return [np.concatenate(leaves)[: len(points)] for leaves in zip(*parts, strict=True)]
+    def _at(self, points: np.ndarray, lanes: np.ndarray, index: np.ndarray) -> tuple[Formulation, Any, Packed, Packed]:
+        """Arguments of a program for some points."""
+        return self.formulation, points[index], self.lanes.take(lanes[index]), self.run
 
 
 def lane_model(problem: DesignProblem, lattice: Lattice, criteria: Criteria) -> LaneModel:

@@ -154,7 +154,7 @@ def expand(
     own, vector = own_outputs(names), run.vector
     points = np.concatenate([vectors, np.tile(vector, (vector.size, 1))])
     directions = np.concatenate([np.zeros_like(vectors), np.eye(vector.size)])
-    values, slopes = _in_chunks(lambda index: _expansion(run, points[index], directions[index], own), len(points))
+    values, slopes = in_chunks(lambda index: _expansion(run, points[index], directions[index], own), len(points), CHUNK)
     columns = [(*NAMES, *(own_output.name for own_output in own)).index(name) for name in names]
     return values[: len(vectors), columns], slopes[len(vectors) :, columns].T
 
@@ -163,17 +163,17 @@ def outputs_at(run: TrainingRun, vectors: Float[np.ndarray, "k n"]) -> Mapping[s
     """All outputs of `NAMES` at many vectors of numbers, by name, in SI; one program for whichever numbers differ."""
     numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(run)]
     call, _ = _values.of_numbers(run, np.tile(run.vector, (CHUNK, 1)))
-    (columns,) = _in_chunks(lambda index: call([*numbers, vectors[index]]), len(vectors))
+    (columns,) = in_chunks(lambda index: call([*numbers, vectors[index]]), len(vectors), CHUNK)
     return dict(zip(NAMES, columns.T, strict=True))
 
 
-def _in_chunks(call: Callable[[np.ndarray], Sequence[Array]], count: int) -> list[np.ndarray]:
-    """Rows of results for the indices of so many points, in chunks of one size."""
+def in_chunks(call: Callable[[np.ndarray], Sequence[Array]], count: int, size: int) -> list[np.ndarray]:
+    """Rows of results for the indices of so many points, in chunks of one size, several at once."""
 
     def chunk(first: int) -> tuple[np.ndarray, ...]:
-        return tuple(map(np.asarray, call(np.minimum(np.arange(first, first + CHUNK), count - 1))))
+        return tuple(map(np.asarray, call(np.minimum(np.arange(first, first + size), count - 1))))
 
-    chunks = concurrently(chunk, range(0, count, CHUNK))
+    chunks = concurrently(chunk, range(0, count, size)) if count > size else [chunk(0)]
     return [np.concatenate(parts)[:count] for parts in zip(*chunks, strict=True)]
 
 
