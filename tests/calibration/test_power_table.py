@@ -1,4 +1,4 @@
-"""Are tables of times and powers read as people have them: repeats, several cards, kernels, logs of nvidia-smi?"""
+"""Tables of times and powers as people have them: repeats, several cards, kernels, logs of nvidia-smi."""
 
 import json
 
@@ -34,24 +34,26 @@ def table(tmp_path, *lines):
 
 def test_repeats_are_averaged_and_their_noise_is_known(tmp_path):
     rows = [f"V100,a,8,{limit},{time},{watt}" for limit, time, watt in ((250, 10, 200), (250, 12, 200), (150, 14, 140))]
-    found = averaged(table(tmp_path, HEADER, *rows))
-    np.testing.assert_allclose(found.table.columns["time_s"], [11.0, 14.0])
-    assert found.noise == pytest.approx(np.log(1.2) / np.sqrt(2.0))
-    assert "3 rows are 2 settings" in found.notes[0]
+    result = averaged(table(tmp_path, HEADER, *rows))
+    np.testing.assert_allclose(result.table.columns["time_s"], [11.0, 14.0])
+    assert result.noise == pytest.approx(np.log(1.2) / np.sqrt(2.0))
+    assert "3 rows are 2 settings" in result.notes[0]
     once = averaged(table(tmp_path, HEADER, *rows[1:]))
     assert once.noise is None
     assert len(once.table) == 2
 
 
 def test_ten_repeats_of_one_setting_of_a_known_card_still_give_predictions(tmp_path):
-    found = calibrate("power", written(tmp_path, HEADER, *(f"RTX 6000,a,8,260,{10 + 0.01 * k},255" for k in range(10))))
-    assert found.converged
-    assert found.rows == 0
-    assert found.best.settings[0].speed < 260
-    assert "NaN" not in json.dumps(calibration_json(found))
-    page = assert_sound(page_html(calibration_page(found, "energymodel calibrate power")))
+    result = calibrate(
+        "power", written(tmp_path, HEADER, *(f"RTX 6000,a,8,260,{10 + 0.01 * k},255" for k in range(10)))
+    )
+    assert result.converged
+    assert result.rows == 0
+    assert result.best.settings[0].speed < 260
+    assert "NaN" not in json.dumps(calibration_json(result))
+    page = assert_sound(page_html(calibration_page(result, "energymodel calibrate power")))
     assert page.headings[1:3] == ["Best settings", "Constants"]
-    assert found.best.settings[0].energy in page.numbers("lowest energy")
+    assert result.best.settings[0].energy in page.numbers("lowest energy")
 
 
 def test_one_setting_of_an_unknown_card_is_not_enough(tmp_path):
@@ -62,16 +64,16 @@ def test_one_setting_of_an_unknown_card_is_not_enough(tmp_path):
 
 
 def test_columns_of_nvidia_smi_are_read_as_they_are(tmp_path):
-    found = table(
+    result = table(
         tmp_path,
         "workload,name,power.limit [W],power.draw [W],clocks.applications.graphics [MHz],time_s",
         "a,NVIDIA A40,300.00 W,271.25 W,1740 MHz,10",
         "a,NVIDIA A40,200.00 W,199.00 W,1740 MHz,11",
     )
-    np.testing.assert_allclose(found.columns["power_limit_w"], [300.0, 200.0])
-    np.testing.assert_allclose(found.columns["power_w"], [271.25, 199.0])
-    np.testing.assert_allclose(found.columns["clock_hz"], 1.74e9)
-    assert found.columns["gpu"].tolist() == ["NVIDIA A40"] * 2
+    np.testing.assert_allclose(result.columns["power_limit_w"], [300.0, 200.0])
+    np.testing.assert_allclose(result.columns["power_w"], [271.25, 199.0])
+    np.testing.assert_allclose(result.columns["clock_hz"], 1.74e9)
+    assert result.columns["gpu"].tolist() == ["NVIDIA A40"] * 2
     unread = written(tmp_path, "name,power.limit [W],power.draw [W],time_s", "A40,300 W,[N/A],10")
     with pytest.raises(InputError, match='line 2, column "power_w": empty'):
         calibrate("power", unread)
@@ -83,10 +85,10 @@ def test_a_log_becomes_a_row_for_each_setting(tmp_path):
         for minute, watt, limit, count in ((0, 70, 72, 50), (2, 58, 60, 56))
         for second in range(count)
     ]
-    found = table(tmp_path, "timestamp, name, power.draw [W], power.limit [W]", *readings)
-    np.testing.assert_allclose(found.columns["time_s"], [50.0, 56.0])
-    np.testing.assert_allclose(found.columns["power_w"], [70.5, 58.5])
-    assert "106 readings of a log are 2 settings" in found.notes[0]
+    result = table(tmp_path, "timestamp, name, power.draw [W], power.limit [W]", *readings)
+    np.testing.assert_allclose(result.columns["time_s"], [50.0, 56.0])
+    np.testing.assert_allclose(result.columns["power_w"], [70.5, 58.5])
+    assert "106 readings of a log are 2 settings" in result.notes[0]
     with pytest.raises(InputError, match='line 2, column "timestamp": "noon" is not a time as nvidia-smi writes it'):
         table(tmp_path, "timestamp,power.draw [W],power.limit [W]", "noon,70 W,72 W")
     with pytest.raises(InputError, match="line 2: one setting of a log needs two readings or more"):
@@ -105,22 +107,22 @@ def several(tmp_path, seed=0):
 
 
 def test_cards_of_one_file_have_constants_of_their_own_and_no_common_scenario(tmp_path):
-    found = calibrate("power", several(tmp_path))
-    names = [one.name for one in found.constants]
+    result = calibrate("power", several(tmp_path))
+    names = [constant.name for constant in result.constants]
     assert len(names) == 18
     assert {"busy_power[V100]", "busy_power[A40]"} <= {*names}
-    assert {(one.device, one.workload) for one in found.best.settings} == {
+    assert {(setting.device, setting.workload) for setting in result.best.settings} == {
         (g, w) for g in ("V100", "A40") for w in "abc"
     }
-    assert [line.partition(":")[0] for line in commands(found)] == ["V100", "A40"]
+    assert [line.partition(":")[0] for line in commands(result)] == ["V100", "A40"]
     with pytest.raises(InputError, match=r"holds V100, A40; a scenario has one accelerator.*--where gpu=V100"):
-        calibration_toml(found)
+        calibration_toml(result)
     assert calibrate("power", several(tmp_path), where={"gpu": "A40"}).tables["calibration"]["power"]["gpu"] == "A40"
 
 
 def test_what_nobody_metered_is_not_written_as_measured(tmp_path):
-    found = calibrate("power", several(tmp_path), where={"gpu": "V100"})
-    chip = found.tables["system"]["accelerator"]
+    result = calibrate("power", several(tmp_path), where={"gpu": "V100"})
+    chip = result.tables["system"]["accelerator"]
     assert chip["idle_power"]["kind"] == "prior"
     assert chip["idle_power"]["value"] < 50.0  # nothing that was measured is as low: 15 % of 250 W
     assert chip["busy_power"]["kind"] in ("measured", "prior")
@@ -156,8 +158,8 @@ def test_kernels_need_no_batch(tmp_path):
     rows = [
         f"V100,real,{kernel},{clock}e6,{1.38 / clock:.5g},{0.15 * clock}" for kernel in "ab" for clock in (1380, 1000)
     ]
-    found = table(tmp_path, "gpu,suite,kernel,core_clock_hz,kernel_time_s,average_power_w", *rows)
-    case = KINDS["power"].read(found, None)
+    result = table(tmp_path, "gpu,suite,kernel,core_clock_hz,kernel_time_s,average_power_w", *rows)
+    case = KINDS["power"].read(result, None)
     assert {*case.groups.labels.tolist()} == {"real/a", "real/b"}
 
 
@@ -177,10 +179,10 @@ def kernel_rows(gpu="Quadro RTX 8000", clocks=(1700, 1300, 1000, 700)):
                 "reference_power": np.full(len(clocks), power),
                 "memory_activity": np.full(len(clocks), activity),
             }
-            found = split_power(values, Profiles(**columns))
+            result = split_power(values, Profiles(**columns))
             rows += [
                 f"{gpu},{name},k,{clock}e6,{float(time):.6g},{float(watt):.6g},{activity}"
-                for clock, time, watt in zip(clocks, found.time, found.power, strict=True)
+                for clock, time, watt in zip(clocks, result.time, result.power, strict=True)
             ]
     return rows
 
@@ -193,7 +195,7 @@ def test_kernels_with_a_counter_are_predicted_by_it_also_where_no_lower_clock_wa
     assert fitted.in_fit["energy"] < 1.0
     alone = calibrate("power", written(tmp_path, COUNTED, *(row for row in rows if "1700e6" in row)))
     assert alone.rows == 0
-    by_name = {one.workload: one for one in alone.best.settings}
+    by_name = {setting.workload: setting for setting in alone.best.settings}
     assert by_name["copy/k"].time < by_name["core/k"].time  # of the core the clock takes the time, of the memory not
     assert all(low.covariance[0, 0] < high.covariance[0, 0] for low, high in ((fitted.fit, alone.fit),))
 
@@ -217,10 +219,10 @@ def test_the_form_of_counters_needs_them(tmp_path):
 
 
 def test_a_card_with_a_preset_of_its_name_is_its_own_prior(tmp_path):
-    found = calibrate("power", written(tmp_path, HEADER, "MI300X,a,8,750,10,700", "MI300X,a,8,600,10.5,598"))
-    assert found.base == "mi300x"
-    assert any("The prior is mi300x, which the table names" in note for note in found.notes)
-    assert commands(found)[0].startswith(("rocm-smi --setpoweroverdrive 600", "No lower setting"))
+    result = calibrate("power", written(tmp_path, HEADER, "MI300X,a,8,750,10,700", "MI300X,a,8,600,10.5,598"))
+    assert result.base == "mi300x"
+    assert any("The prior is mi300x, which the table names" in note for note in result.notes)
+    assert commands(result)[0].startswith(("rocm-smi --setpoweroverdrive 600", "No lower setting"))
 
 
 def test_a_power_far_above_its_limit_is_refused(tmp_path):
@@ -230,21 +232,21 @@ def test_a_power_far_above_its_limit_is_refused(tmp_path):
 
 def test_rows_without_time_and_power_are_predicted(tmp_path):
     rows = ["A40,a,8,300,10,270", "A40,a,8,200,,", "A40,a,8,150,,", "A40,b,16,300,20,100", "A40,b,16,200,,"]
-    found = calibrate("power", written(tmp_path, HEADER, *rows))
-    assert [(one.line, one.workload, one.limit) for one in found.best.asked] == [
+    result = calibrate("power", written(tmp_path, HEADER, *rows))
+    assert [(setting.line, setting.workload, setting.limit) for setting in result.best.asked] == [
         (3, "a", 200.0),
         (4, "a", 150.0),
         (6, "b", 200.0),
     ]
-    middle, low, waiting = found.best.asked
+    middle, low, waiting = result.best.asked
     assert 10.0 < middle.time < low.time
     assert 270.0 > middle.power > low.power
     assert waiting.time == pytest.approx(20.0, rel=0.02)  # it draws less than the limit: nothing holds it back
-    for one in found.best.asked:
-        assert one.time_interval[0] < one.time < one.time_interval[1]
-        assert one.power_interval[0] < one.power < one.power_interval[1]
-    assert all(one.determined is False for one in found.constants)
-    tree = calibration_json(found)["predictions"]
+    for setting in result.best.asked:
+        assert setting.time_interval[0] < setting.time < setting.time_interval[1]
+        assert setting.power_interval[0] < setting.power < setting.power_interval[1]
+    assert all(constant.determined is False for constant in result.constants)
+    tree = calibration_json(result)["predictions"]
     assert tree[0]["energy_j"] == pytest.approx(middle.time * middle.power)
 
 
@@ -264,6 +266,6 @@ def test_rows_that_cannot_be_predicted_are_named(tmp_path, rows, pattern):
 
 def test_an_idle_power_that_the_prior_assumes_gives_way_to_the_lowest_reading(tmp_path):
     rows = ["RTX 8000,a,8,260,10,250", "RTX 8000,b,8,260,10,60", "RTX 8000,a,8,200,11,195"]
-    found = calibrate("power", written(tmp_path, HEADER, *rows))
-    assert found.base == "rtx-8000"
-    assert found.tables["system"]["accelerator"]["idle_power"]["value"] == pytest.approx(0.999 * 60.0)
+    result = calibrate("power", written(tmp_path, HEADER, *rows))
+    assert result.base == "rtx-8000"
+    assert result.tables["system"]["accelerator"]["idle_power"]["value"] == pytest.approx(0.999 * 60.0)

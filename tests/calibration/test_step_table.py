@@ -63,10 +63,10 @@ def test_marks_blanks_and_separators_do_not_matter(tmp_path, separator):
     file.write_text(
         f"﻿{header.upper().replace('_', ' ')}\n\n{row}\n{header.upper().replace('_', ' ')}\n{row}\n", "utf-8"
     )
-    found = read_step_table(file)
-    np.testing.assert_array_equal(found.layouts.columns["step_time_s"], [1.5, 1.5])
-    np.testing.assert_array_equal(found.lines, [3, 5])
-    assert any("copies of the header" in note for note in found.notes)
+    table = read_step_table(file)
+    np.testing.assert_array_equal(table.layouts.columns["step_time_s"], [1.5, 1.5])
+    np.testing.assert_array_equal(table.lines, [3, 5])
+    assert any("copies of the header" in note for note in table.notes)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_every_unknown_column_is_named_with_its_nearest(tmp_path):
     assert "unknown columns" in message
     for part in ('"virtual_stage": Did you mean "virtual_stages"?', '"peak_memory": Its unit is missing', '"zzz"'):
         assert part in message
-    found = table_of(tmp_path, header, row, ignore=("all",), rename={"virtual_stage": "virtual_stages"})
-    assert found.layouts.columns["virtual_stages"][0] == 2.0
-    assert any("peak_memory, zzz" in note for note in found.notes)
+    table = table_of(tmp_path, header, row, ignore=("all",), rename={"virtual_stage": "virtual_stages"})
+    assert table.layouts.columns["virtual_stages"][0] == 2.0
+    assert any("peak_memory, zzz" in note for note in table.notes)
     assert '"peak_memory"' in refused(tmp_path, header, row, ignore=("zzz", "virtual_stage"))
 
 
@@ -140,8 +140,8 @@ def test_choices_that_name_nothing_are_refused(tmp_path):
 
 
 def test_a_constant_column_stands_before_the_tables(tmp_path):
-    found = read(tmp_path, choices={"constants": {"vocab_size": "1000", "gated": "yes"}}).layouts.columns
-    assert (found["vocabulary"][0], found["gated"][0]) == (1000.0, 1.0)
+    table = read(tmp_path, choices={"constants": {"vocab_size": "1000", "gated": "yes"}}).layouts.columns
+    assert (table["vocabulary"][0], table["gated"][0]) == (1000.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_a_constant_column_stands_before_the_tables(tmp_path):
     ids=str,
 )
 def test_failed_runs_have_no_time(tmp_path, cells, out_of_memory):
-    found = read(tmp_path, **cells)
-    assert found.failed[0]
-    assert np.isnan(found.layouts.columns["step_time_s"][0])
-    assert (found.layouts.columns["out_of_memory"][0] == 1.0) == out_of_memory
+    table = read(tmp_path, **cells)
+    assert table.failed[0]
+    assert np.isnan(table.layouts.columns["step_time_s"][0])
+    assert (table.layouts.columns["out_of_memory"][0] == 1.0) == out_of_memory
 
 
 @pytest.mark.parametrize("word", ["", "NaN", "N/A", "-"])
@@ -206,9 +206,9 @@ def test_all_bad_rows_are_listed_and_good_ones_can_be_kept(tmp_path):
     assert lines[2].startswith("line 4: 13 cells under 12 columns")
     assert lines[3].startswith("lines 5, 6, 7")
     assert "and 18 more: 1 chips are fewer" in lines[3]
-    found = table_of(tmp_path, HEADER, *rows, skip_bad_rows=True)
-    np.testing.assert_array_equal(found.lines, [2, 35])
-    assert any("cannot be read: 32 of 34 rows. line 3" in note for note in found.notes)
+    table = table_of(tmp_path, HEADER, *rows, skip_bad_rows=True)
+    np.testing.assert_array_equal(table.lines, [2, 35])
+    assert any("cannot be read: 32 of 34 rows. line 3" in note for note in table.notes)
     assert "cannot be read, the first" in refused(tmp_path, HEADER, rows[1], skip_bad_rows=True)
 
 
@@ -234,15 +234,15 @@ def test_what_is_not_modelled_is_refused_by_name(tmp_path):
     ],
 )
 def test_chip_and_framework_stand_for_a_cluster(tmp_path, gpu, framework, cluster):
-    found = read(tmp_path, row=ROW.replace("H100-SXM5-80GB", gpu), framework=framework)
-    assert found.layouts.cluster[0] == cluster
+    table = read(tmp_path, row=ROW.replace("H100-SXM5-80GB", gpu), framework=framework)
+    assert table.layouts.cluster[0] == cluster
     by_option = read(tmp_path, framework=framework, choices={"cluster": "megatron-a100"})
     assert by_option.layouts.cluster[0] == "megatron-a100"
 
 
 def test_a_file_of_a_cluster_is_found_beside_the_table(tmp_path):
-    found = read(tmp_path, cluster="mine.toml")
-    assert found.layouts.cluster[0] == str(tmp_path / "mine.toml")
+    table = read(tmp_path, cluster="mine.toml")
+    assert table.layouts.cluster[0] == str(tmp_path / "mine.toml")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Are the steps of training told from those that warm up, evaluate, write a checkpoint or follow a restart?"""
+"""Steps of training, and those that warm up, evaluate, write a checkpoint or follow a restart."""
 
 import os
 import re
@@ -45,17 +45,17 @@ def test_evaluations_checkpoints_and_restarts_are_told_apart(tmp_path):
     run = logged_run(read_steps(write(tmp_path, *lines)))
     assert run.left_out() == {"warm-up": 1, "checkpoint": 1, "restart": 1, "lost": 2}
     assert run.median("step_time") == 2.0
-    kinds = [one.phase for one in run.segments()]
+    kinds = [segment.phase for segment in run.segments()]
     assert "checkpoint" in kinds
     assert kinds.count("restart") == 1
     total = run.segments()[-1].stop - run.segments()[0].start
-    assert sum(one.stop - one.start for one in run.segments()) == pytest.approx(total)
+    assert sum(segment.stop - segment.start for segment in run.segments()) == pytest.approx(total)
 
 
 def test_a_batch_that_grows_is_two_groups(tmp_path):
     lines = [MEGATRON.format(second=at, step=at, ms=1000.0, batch=16 if at < 4 else 32) for at in range(1, 9)]
-    found = batches(logged_run(read_steps(write(tmp_path, *lines))))
-    assert [(size, len(places)) for size, places in found] == [(16.0, 3), (32.0, 5)]
+    sizes = batches(logged_run(read_steps(write(tmp_path, *lines))))
+    assert [(size, len(indices)) for size, indices in sizes] == [(16.0, 3), (32.0, 5)]
 
 
 def test_a_log_without_steps_is_refused():
@@ -71,10 +71,10 @@ def test_medians_of_real_logs_are_those_of_a_count_by_hand():
     folder = Path(os.environ["ENERGYMODEL_USER_FILES"]) / "logs"
     texts = {name: (folder / name).read_text() for name in ("megatron_energy.log", "megatron_mixtral_16xh100.log")}
     for name, text in texts.items():
-        counted = statistics.median(float(one) for one in re.findall(r"iteration \(ms\): ([\d.]+)", text))
+        counted = statistics.median(float(number) for number in re.findall(r"iteration \(ms\): ([\d.]+)", text))
         assert logged_run(read_steps(folder / name)).median("step_time") == pytest.approx(1e-3 * counted)
     maxtext = re.findall(r"seconds: ([\d.]+)", (folder / "maxtext.log").read_text())
-    usual = [float(one) for one in maxtext[2:]]
+    usual = [float(number) for number in maxtext[2:]]
     assert logged_run(read_steps(folder / "maxtext.log")).median("step_time") == statistics.median(usual)
     titan = logged_run(read_steps(folder / "torchtitan_b200_ranks.log"))
     assert list(titan.columns["step"]) == [4.0, 5.0]
@@ -90,4 +90,4 @@ def test_stamps_of_whole_seconds_leave_no_gaps():
     (span,) = logged_run(steps).segments()
     assert (span.phase, span.stop - span.start) == ("training", pytest.approx(40.4))
     late = [LoggedStep(at, time=1e9 + int(0.4 * at) + 30 * (at > 50), step_time=0.4) for at in range(1, 101)]
-    assert [one.phase for one in logged_run(late).segments()] == ["training", "waiting", "training"]
+    assert [segment.phase for segment in logged_run(late).segments()] == ["training", "waiting", "training"]

@@ -1,4 +1,4 @@
-"""Are logs and meters joined by time, and is the energy of a phase the integral of its power?"""
+"""Logs and meters joined by time, and energy of phases."""
 
 import csv
 import math
@@ -52,25 +52,25 @@ def write_run(folder, *, shift=0.0, steps=40, devices=4):
 
 
 def test_steps_and_power_are_joined(tmp_path):
-    found = measure_logs(write_run(tmp_path))
-    (row,) = found.rows
+    logs = measure_logs(write_run(tmp_path))
+    (row,) = logs.rows
     assert (row.step_time, row.sequences, row.devices, row.how) == (STEP, 64.0, 4, "sampled")
     assert row.power == pytest.approx(TRAINS + 1.5, rel=0.01)  # devices draw 0 to 3 W more
     assert row.energy == pytest.approx(row.power * STEP)
     assert (row.clock, row.temperature) == (1.755e9, 338.15)
     assert row.loss == pytest.approx(2.62, abs=0.02)
-    energy = {one.phase: one for one in found.phases}
+    energy = {phase.phase: phase for phase in logs.phases}
     assert energy["checkpoint"].duration == pytest.approx(SAVE + STEP)
     assert energy["checkpoint"].energy == pytest.approx(4 * (SAVE * 201.5 + STEP * 501.5), rel=0.03)
     assert energy["training"].energy == pytest.approx(4 * 39 * STEP * 501.5, rel=0.01)
-    assert any("1 checkpoint step left out" in note for note in found.notes)
+    assert any("1 checkpoint step left out" in note for note in logs.notes)
 
 
 @pytest.mark.parametrize("hours", [5.5, -8.0])
 def test_clocks_of_two_zones_are_joined(tmp_path, hours):
-    found = measure_logs(write_run(tmp_path, shift=3600.0 * hours))
-    assert found.rows[0].power == pytest.approx(TRAINS + 1.5, rel=0.01)
-    assert any(f"moved by {-hours:+g} h" in note for note in found.notes)
+    logs = measure_logs(write_run(tmp_path, shift=3600.0 * hours))
+    assert logs.rows[0].power == pytest.approx(TRAINS + 1.5, rel=0.01)
+    assert any(f"moved by {-hours:+g} h" in note for note in logs.notes)
 
 
 def test_an_offset_moves_the_meters(tmp_path):
@@ -79,15 +79,15 @@ def test_an_offset_moves_the_meters(tmp_path):
 
 
 def test_readings_of_another_day_are_no_readings(tmp_path):
-    found = measure_logs(write_run(tmp_path, shift=1e6))
-    assert math.isnan(found.rows[0].power)
-    assert any("--offset" in note for note in found.notes)
+    logs = measure_logs(write_run(tmp_path, shift=1e6))
+    assert math.isnan(logs.rows[0].power)
+    assert any("--offset" in note for note in logs.notes)
 
 
 def test_short_runs_have_no_power(tmp_path):
-    found = measure_logs(write_run(tmp_path, steps=4))
-    assert math.isnan(found.rows[0].power)
-    assert any("less than 10 s" in note for note in found.notes)
+    logs = measure_logs(write_run(tmp_path, steps=4))
+    assert math.isnan(logs.rows[0].power)
+    assert any("less than 10 s" in note for note in logs.notes)
 
 
 def test_power_alone_is_divided_by_its_level(tmp_path):
@@ -95,11 +95,11 @@ def test_power_alone_is_divided_by_its_level(tmp_path):
     values = np.concatenate([np.full(int(length), watts) for length, watts in levels])
     file = tmp_path / "power.csv"
     file.write_text("\n".join(["time_s,power_w", *(f"{at},{watts}" for at, watts in enumerate(values))]))
-    found = measure_logs([file])
-    energy = {one.phase: one.energy for one in found.phases}
+    logs = measure_logs([file])
+    energy = {phase.phase: phase.energy for phase in logs.phases}
     assert set(energy) == {BUSY, WAITING, IDLE}
-    whole = float(np.sum(0.5 * (values[1:] + values[:-1])))
-    assert sum(energy.values()) == pytest.approx(whole)
+    trapezoid = float(np.sum(0.5 * (values[1:] + values[:-1])))
+    assert sum(energy.values()) == pytest.approx(trapezoid)
     assert energy[BUSY] == pytest.approx(120.0 * 650.0, rel=0.02)
 
 
@@ -117,9 +117,9 @@ def test_rows_are_those_that_predict_reads(tmp_path):
 def test_logs_are_calibrated_without_a_table(tmp_path):
     log, meter = write_run(tmp_path)
     scenario = scenario_of_pieces("test-1b", "h100-sxm", 4, "50 G").scenario
-    found = calibrate_logs("step-time", [log, meter], scenario)
-    assert (found.rows, found.source) == (1, "train.log, gpu.csv")
-    assert "tmp" not in str(found.tables)
+    result = calibrate_logs("step-time", [log, meter], scenario)
+    assert (result.rows, result.source) == (1, "train.log, gpu.csv")
+    assert "tmp" not in str(result.tables)
     with pytest.raises(InputError, match="does not say model and layout"):
         calibrate_logs("step-time", [log, meter])
 
@@ -156,9 +156,9 @@ def test_energies_are_those_of_counters_where_meters_have_them(tmp_path):
             )
         )
     )
-    found = measure_logs([file])
-    assert [(one.phase, one.energy) for one in found.phases] == [(BUSY, pytest.approx(285 * 110.0))]
-    assert [(one.device, one.how) for one in found.devices] == [("0", "counter")]
+    logs = measure_logs([file])
+    assert [(phase.phase, phase.energy) for phase in logs.phases] == [(BUSY, pytest.approx(285 * 110.0))]
+    assert [(device.device, device.how) for device in logs.devices] == [("0", "counter")]
 
 
 def test_runs_of_codecarbon_leave_the_time_between_them_out(tmp_path):
@@ -176,29 +176,29 @@ def test_runs_of_codecarbon_leave_the_time_between_them_out(tmp_path):
             ]
         )
     )
-    found = measure_logs([file])
-    assert sum(one.energy for one in found.phases) == pytest.approx(0.35 * 3.6e6)
-    assert sum(one.duration for one in found.phases) == pytest.approx(250.0, abs=1e-3)
-    assert {one.device: one.energy for one in found.devices} == {"gpu": pytest.approx(0.35 * 3.6e6)}
+    logs = measure_logs([file])
+    assert sum(phase.energy for phase in logs.phases) == pytest.approx(0.35 * 3.6e6)
+    assert sum(phase.duration for phase in logs.phases) == pytest.approx(250.0, abs=1e-3)
+    assert {device.device: device.energy for device in logs.devices} == {"gpu": pytest.approx(0.35 * 3.6e6)}
 
 
 def test_windows_of_zeus_leave_the_time_between_them_out(tmp_path):
     file = tmp_path / "zeus.csv"
     lines = [f"{START + 20 * at},step,9.0,{3000 + at},{2000 + at}" for at in range(5)]
     file.write_text("\n".join(["start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy", *lines]))
-    found = measure_logs([file])
-    assert sum(one.energy for one in found.phases) == pytest.approx(5 * 5000 + 2 * 10)
-    assert sum(one.duration for one in found.phases) == pytest.approx(45.0)
+    logs = measure_logs([file])
+    assert sum(phase.energy for phase in logs.phases) == pytest.approx(5 * 5000 + 2 * 10)
+    assert sum(phase.duration for phase in logs.phases) == pytest.approx(45.0)
 
 
 def test_a_single_scrape_tells_power_and_no_energy(tmp_path):
     file = tmp_path / "once.prom"
     file.write_text('DCGM_FI_DEV_POWER_USAGE{gpu="0"} 35.7\nDCGM_FI_DEV_SM_CLOCK{gpu="0"} 210\n')
-    found = measure_logs([file])
-    ((_, device, readings, _, energy, power, clock, *_),) = found.devices
+    logs = measure_logs([file])
+    ((_, device, readings, _, energy, power, clock, *_),) = logs.devices
     assert (device, readings, power, clock) == ("0", 1, 35.7, 210e6)
     assert math.isnan(energy)
-    assert any("read once" in note for note in found.notes)
+    assert any("read once" in note for note in logs.notes)
 
 
 def test_devices_of_all_hosts_are_added_up_and_runs_of_a_table_are_not(tmp_path):
@@ -209,7 +209,7 @@ def test_devices_of_all_hosts_are_added_up_and_runs_of_a_table_are_not(tmp_path)
     assert phase.energy == pytest.approx(29 * 4 * 100.0)
     rows = [f"{every},{at},100" for every in (1, 50) for at in range(30)]
     runs.write_text("\n".join(["checkpoint_every,second,power_w", *rows]))
-    assert [(one.group, one.energy) for one in measure_logs([runs]).phases] == [
+    assert [(phase.group, phase.energy) for phase in measure_logs([runs]).phases] == [
         ("1", pytest.approx(2900.0)),
         ("50", pytest.approx(2900.0)),
     ]
@@ -218,9 +218,9 @@ def test_devices_of_all_hosts_are_added_up_and_runs_of_a_table_are_not(tmp_path)
 def test_a_loss_alone_is_a_row_without_a_time(tmp_path):
     file = tmp_path / "run-1-tag-train_loss.csv"
     file.write_text("Wall time,Step,Value\n1770000000.5,1,0.75\n")
-    found = measure_logs([file])
-    assert (found.rows[0].loss, math.isnan(found.rows[0].step_time)) == (0.75, True)
-    assert any("no training step has a time" in note for note in found.notes)
+    logs = measure_logs([file])
+    assert (logs.rows[0].loss, math.isnan(logs.rows[0].step_time)) == (0.75, True)
+    assert any("no training step has a time" in note for note in logs.notes)
 
 
 def test_power_of_nodes_and_hosts_is_not_that_of_chips(tmp_path):
@@ -229,11 +229,11 @@ def test_power_of_nodes_and_hosts_is_not_that_of_chips(tmp_path):
     node, host = tmp_path / "node.csv", tmp_path / "host.csv"
     node.write_text("\n".join(["timestamp,power_w", *(f"{START + tick},6000" for tick in ticks)]))
     host.write_text("\n".join(["timestamp,package-0_uj", *(f"{START + tick},{1e8 * tick:.0f}" for tick in ticks)]))
-    found = measure_logs([log, meter, node, host])
-    energy = {one.group: one.energy for one in found.phases if one.phase == "checkpoint"}
+    logs = measure_logs([log, meter, node, host])
+    energy = {phase.group: phase.energy for phase in logs.phases if phase.phase == "checkpoint"}
     assert energy[f"{log} (nodes)"] == pytest.approx(6000.0 * (SAVE + STEP))
     assert energy[str(log)] == pytest.approx((4 * 201.5 + 100.0) * SAVE + (4 * 501.5 + 100.0) * STEP, rel=0.03)
-    (row,) = found.rows
+    (row,) = logs.rows
     assert (row.power, row.node_power) == (pytest.approx(TRAINS + 1.5, rel=0.01), pytest.approx(6000.0))
     (row,) = measure_logs([log, node]).rows
     assert (math.isnan(row.power), row.node_power) == (True, pytest.approx(6000.0))

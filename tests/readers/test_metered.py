@@ -61,10 +61,10 @@ def test_a_counter_that_steps_back_a_little_is_a_gap():
 
 
 def test_gaps_of_samples_are_bridged_for_a_minute_and_not_measured():
-    for pause, known in ((41, 79), (81, 38)):
+    for pause, seconds in ((41, 79), (81, 38)):
         times = [*range(20), *range(19 + pause, 39 + pause)]
-        found = Metered(samples(times, [300.0] * 40)).energy([(0, 38 + pause)])
-        assert found == pytest.approx((300.0 * known, known, 38.0))
+        energies = Metered(samples(times, [300.0] * 40)).energy([(0, 38 + pause)])
+        assert energies == pytest.approx((300.0 * seconds, seconds, 38.0))
     times = [*np.arange(0, 10, 0.1), *np.arange(14.5, 30, 0.1)]  # no gap
     assert Metered(samples(times, [300.0] * len(times))).energy([(0, 29)])[2] == pytest.approx(29.0)
 
@@ -115,7 +115,7 @@ def test_a_gap_stays_a_gap_on_the_grid():
 
 def test_a_whole_and_its_parts_are_not_added_up():
     names = ("gpu", "cpu", "node", "cores")
-    merged = merge_devices([one for name in names for one in counts(range(5), np.arange(5) * 100.0, name)])
+    merged = merge_devices([reading for name in names for reading in counts(range(5), np.arange(5) * 100.0, name)])
     assert merged.devices == ("gpu", "cpu")
     np.testing.assert_allclose(merged.total, 200.0)
 

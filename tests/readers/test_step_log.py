@@ -1,4 +1,4 @@
-"""Does a training log give its steps once each, whatever else stands in the file?"""
+"""Steps of a training log, each once, whatever else the file holds."""
 
 import contextlib
 import math
