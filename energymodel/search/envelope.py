@@ -151,9 +151,9 @@ def _lagrangian(
     chips = problem.index("plan.chips")
     if chips is not None and problem.bounds["plan.chips"][1] == problem.limits.get("chips"):
         prices["chips"] = -float(solution.multipliers.upper[0][chips])
-    for path, place in places.items():
+    for path, numbers in places.items():
         if path in free or path.startswith("plan.goal."):
-            slopes[place] = 0.0
+            slopes[numbers] = 0.0
     return slopes, prices
 
 

@@ -93,7 +93,7 @@ class RunnerUp:
 
 @dataclasses.dataclass(frozen=True)
 class NearTie:
-    """The plan with the least of something else, within a tolerance of the optimum, compared with the exact optimum.
+    """The plan of lowest energy or money within a tolerance of the optimum, compared with the exact optimum.
 
     `cost` is the excess of its objective over that of the exact optimum, `saving` what it saves of `saved` (0.02 is
     2 %); `taken` says whether it is the answer. `plan` and `outcome` are those of the exact optimum.
@@ -161,8 +161,8 @@ class Optimum(Shown):
     `gap` is the relative distance of the best realizable plan to it. Where `near_tie` is taken, another plan is the
     answer, within the tolerance of the question. `found` are the values of the variables by path, in SI; `saving` is
     what each cause saves of the objective (`energymodel.search.saving`). `prices` are empty where the limits exclude
-    each other, and where multipliers are no prices: at a kink of the model, or without room about the plan. All numbers
-    are NumPy float64.
+    each other, and where multipliers are no prices: at a kink of the model, or without a margin about the plan. All
+    numbers are NumPy float64.
     """
 
     scenario: Scenario

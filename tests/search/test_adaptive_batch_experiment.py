@@ -44,9 +44,9 @@ def test_schedule_follows_the_closed_form(fastest):
 
 @pytest.mark.slow
 def test_constant_batch_is_the_closed_form(fastest, thriftiest):
-    for one in (fastest, thriftiest):
-        assert one.constant.success
-        np.testing.assert_allclose(one.constant.plan.batch.item(), one.constant.rule.constant, rtol=1e-5)
+    for search in (fastest, thriftiest):
+        assert search.constant.success
+        np.testing.assert_allclose(search.constant.plan.batch.item(), search.constant.rule.constant, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -119,16 +119,6 @@ def test_schedule_keeps_a_time_that_no_constant_batch_keeps(scenario, fastest, t
     # The price of time turns the rule for energy into one between the two.
     assert thriftiest.schedule.rule.fixed_cost_batch < rule.fixed_cost_batch < fastest.schedule.rule.fixed_cost_batch
     np.testing.assert_allclose(hurried.schedule.plan.batch[4:], rule.batch[4:], rtol=3e-3)
-
-
-@pytest.mark.slow
-def test_rounded_schedule_has_whole_micro_batches(fastest):
-    whole = fastest.rounded_plan.batch / float(least_batch(fastest.scenario.system, fastest.rounded_plan))
-    np.testing.assert_array_equal(whole, np.round(whole))
-    assert np.all(whole >= 1)
-    # The batches are one to three times the smallest of the layout, so that rounding moves them far.
-    np.testing.assert_allclose(float(fastest.rounded_outcome.time), fastest.schedule.value, rtol=2e-3)
-    assert float(fastest.rounded_outcome.time) >= fastest.schedule.value
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,6 @@ def ended(split):
     return bool(np.all(split.result == RESULTS.successful))
 
 
-def test_devices_are_what_their_formulas_say():
-    groups = cubic_groups([4.0, 8.0], [10.0, 20.0], [64.0, 32.0])
-    clock = jnp.asarray([0.5, 0.25])
-    np.testing.assert_allclose(groups.rate(clock), [2.0, 2.0], rtol=1e-12)
-    np.testing.assert_allclose(groups.busy_power(clock), [18.0, 20.5], rtol=1e-12)
-
-
 def test_devices_with_the_cube_law_share_a_power_like_the_closed_form():
     # Rate 4 k phi and power 10 + 64 phi^3: k tokens per second for the cube root of a dynamic watt.
     k, s = np.asarray([1.0, 2.0, 4.0]), np.full(3, 10.0)
@@ -101,15 +94,6 @@ def test_groups_are_full_partly_on_and_off_by_their_energy_per_token():
     np.testing.assert_allclose(split.power, power, rtol=1e-8)
     np.testing.assert_allclose(split.energy, power * 100.0 / needed, rtol=1e-8)
     np.testing.assert_allclose(split.price, 12.0 * needed - power, rtol=1e-6)
-
-
-def test_at_fixed_clocks_the_work_follows_the_throughputs():
-    s = np.asarray([1.0, 2.0, 3.0])
-    split = least_time(cubic_groups(s, np.full(3, 10.0), np.full(3, 64.0), minimum=1.0), 100.0, 1e4, 0.0)
-    assert ended(split)
-    np.testing.assert_allclose(100.0 * split.share, proportional_split(100.0, s), rtol=1e-6)
-    np.testing.assert_allclose(split.step_time, 100.0 / s.sum(), rtol=1e-6)
-    np.testing.assert_allclose(split.price, 0.0, atol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -155,15 +139,6 @@ def test_a100_beside_h100(mixed):
     step = 1e-4
     ahead, behind = (least_energy(mixed, tokens, time * (1.0 + sign * step)).energy for sign in (1.0, -1.0))
     np.testing.assert_allclose(split.price, -(ahead - behind) / (2.0 * step * time), rtol=1e-5)
-
-
-def test_without_hurry_the_less_efficient_kind_is_switched_off(mixed):
-    tokens = 2.0**23
-    off = eqx.tree_at(lambda groups: groups.off_power, mixed, np.zeros(2))
-    split = least_energy(off, tokens, tokens / (0.5 * float(64.0 * mixed.rate(jnp.ones(2))[0])))
-    assert ended(split)
-    assert split.on[1] < 1e-6
-    assert split.share[1] < 1e-6
 
 
 @pytest.mark.slow

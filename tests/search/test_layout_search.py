@@ -113,13 +113,13 @@ def test_layouts_stay_rivals_where_the_multipliers_of_an_infeasible_lane_are_gon
     coarse = screen(problem, lattice, COARSE)
     searched = search_layouts(problem, lattice)
     assert not searched.usable.any()
-    known = lower_bounds(problem, lattice, searched, coarse)
+    bounds = lower_bounds(problem, lattice, searched, coarse)
     least = np.min(np.max(coarse.values.inequalities, axis=2), axis=1)  # what a grid can only overstate
     for gone in (0.0, -1e-3, 1e-320, np.nan):
         y = np.full_like(searched.solution.multipliers.inequalities, gone)
-        without = eqx.tree_at(lambda one: one.solution.multipliers.inequalities, searched, y)
+        without = eqx.tree_at(lambda search: search.solution.multipliers.inequalities, searched, y)
         bound = lower_bounds(problem, lattice, without, coarse)
-        assert np.all(np.isfinite(bound) == np.isfinite(known))
+        assert np.all(np.isfinite(bound) == np.isfinite(bounds))
         assert np.all(bound[np.isfinite(bound)] <= least[np.isfinite(bound)])
 
 
@@ -130,7 +130,7 @@ def test_lanes_that_all_break_their_limits_are_searched_from_elsewhere():
     found = LayoutSearch(part, solve_relaxed(problem, part, screen(problem, part, FINE).start), np.inf, 0)
     assert found.usable.all()
     gone = np.full_like(found.solution.slacks.inequalities, -1.0), np.full_like(found.solution.value, 99.0)
-    stuck = eqx.tree_at(lambda one: (one.solution.slacks.inequalities, one.solution.value), found, gone)
+    stuck = eqx.tree_at(lambda search: (search.solution.slacks.inequalities, search.solution.value), found, gone)
     assert not stuck.usable.any()
     again = layout_search._search_elsewhere(problem, stuck)
     assert again.usable.all()

@@ -26,33 +26,33 @@ def lattice_of(name, changes=(), ranges=None):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_layout_has_stages_that_run(name):
     scenario, stages = lattice_of(name)
-    assert [stage_fault(scenario.system, one) for one in stages] == [None] * len(stages)
+    assert [stage_fault(scenario.system, stage) for stage in stages] == [None] * len(stages)
     layers, spare = float(scenario.system.workload.layers), float(scenario.system.software.empty_slots)
-    for one in stages:
-        slots = one["pipeline"] * one["virtual_stages"]
+    for stage in stages:
+        slots = stage["pipeline"] * stage["virtual_stages"]
         assert np.ceil(layers / slots) * slots - layers <= spare
-    assert len({one["pipeline"] for one in stages}) > 3
+    assert len({stage["pipeline"] for stage in stages}) > 3
 
 
 def test_equal_stages_divide_the_layers():
     _, stages = lattice_of("llama-3.1-70b-b200")
-    assert all(80.0 % (one["pipeline"] * one["virtual_stages"]) == 0.0 for one in stages)
+    assert all(80.0 % (stage["pipeline"] * stage["virtual_stages"]) == 0.0 for stage in stages)
 
 
 def test_a_stated_number_of_slots_may_stay_empty():
     _, stages = lattice_of("llama-3.1-70b-b200", ["system.software.empty_slots=1"])
-    assert any(one["pipeline"] == 3.0 and one["virtual_stages"] == 27.0 for one in stages)
+    assert any(stage["pipeline"] == 3.0 and stage["virtual_stages"] == 27.0 for stage in stages)
 
 
 def test_schedules_that_vary_keep_their_virtual_stages():
     ranges = {"zero_bubble": (0.0, 1.0), "zero_bubble_v": (0.0, 1.0)}
     scenario, stages = lattice_of("llama-3.1-70b-b200", ranges=ranges)
-    assert [stage_fault(scenario.system, one) for one in stages] == [None] * len(stages)
+    assert [stage_fault(scenario.system, stage) for stage in stages] == [None] * len(stages)
     for name, chunks in (("zero_bubble", 1.0), ("zero_bubble_v", 2.0)):
-        chosen = [one for one in stages if one[name] and one["pipeline"] > 1.0]
+        chosen = [stage for stage in stages if stage[name] and stage["pipeline"] > 1.0]
         assert chosen
-        assert all(one["virtual_stages"] == chunks for one in chosen)
-    assert all(sum(one[name] for name in SCHEDULES) <= 1.0 for one in stages)
+        assert all(stage["virtual_stages"] == chunks for stage in chosen)
+    assert all(sum(stage[name] for name in SCHEDULES) <= 1.0 for stage in stages)
 
 
 def test_counts_near_an_optimum_are_those_that_the_schedule_takes():

@@ -68,9 +68,9 @@ def test_what_minimizes_an_output_keeps_its_limit(scenario, baseline):
 
 def test_a_message_names_each_limit_that_is_exceeded():
     best = optimum()
-    kept = eqx.tree_at(lambda outcome: outcome.slack.information, best.outcome, 0.1)
-    assert exceeded_limits(best.scenario, best.plan, kept) == ""
-    broken = eqx.tree_at(lambda outcome: outcome.slack.ramp, kept, -math.log(2.0))
+    unused_capacity = eqx.tree_at(lambda outcome: outcome.slack.information, best.outcome, 0.1)
+    assert exceeded_limits(best.scenario, best.plan, unused_capacity) == ""
+    broken = eqx.tree_at(lambda outcome: outcome.slack.ramp, unused_capacity, -math.log(2.0))
     assert exceeded_limits(best.scenario, best.plan, broken).startswith("ramp is ")
 
 
@@ -84,7 +84,7 @@ def test_a_ramp_limit_binds_or_is_named():
     assert "capacity_use" in best.message
     impossible = em.optimize(em.load_scenario(SMALL, {"system.facility.ramp_limit": "0.1 K/s"}))
     assert impossible.result == "infeasible"
-    assert "ramp" in {one.limit for one in impossible.conflicts}
+    assert "ramp" in {conflict.limit for conflict in impossible.conflicts}
     assert "ramp" in impossible.message
     looser = em.optimize(
         em.load_scenario(SMALL, {"system.facility.ramp_limit": "1 K/s"}), limits={"ramp": "5 K/s"}, minimize="time"

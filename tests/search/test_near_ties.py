@@ -108,6 +108,7 @@ def test_no_other_clock_and_coolant_within_the_tolerance_need_less(scenario, fas
     assert np.min(energies[obeyed & near]) >= float(fastest.outcome.energy.total) * (1 - 1e-3)
 
 
+@pytest.mark.slow
 def test_no_tolerance_is_the_exact_optimum(scenario, fastest):
     exact = em.optimize(scenario, minimize="time", tolerance=0.0)
     assert exact.near_tie is None
@@ -115,6 +116,7 @@ def test_no_tolerance_is_the_exact_optimum(scenario, fastest):
     np.testing.assert_allclose(exact.gap, fastest.gap, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_least_energy_gives_up_half_a_percent_for_much_money(scenario):
     optimum = em.optimize(scenario, limits={"time": "120 days"}, tolerance="0.5 %")
     tie = optimum.near_tie

@@ -93,9 +93,11 @@ def test_no_cap_of_a_stage_could_be_better(staged):
     for name in ("first_stage", "middle_stages", "last_stage"):
         for factor in (0.98, 1.02):
             plan = eqx.tree_at(
-                lambda one, name=name: getattr(one.power, name), staged.plan, getattr(staged.plan.power, name) * factor
+                lambda plan, name=name: getattr(plan.power, name),
+                staged.plan,
+                getattr(staged.plan.power, name) * factor,
             )
-            plan = eqx.tree_at(lambda one: one.goal, plan, TargetLoss(staged.limits["loss"]))
+            plan = eqx.tree_at(lambda plan: plan.goal, plan, TargetLoss(staged.limits["loss"]))
             moved = evaluate_once(staged.scenario.system, plan)
             late = float(moved.time) > staged.limits["time"]
             assert late or float(moved.energy.total) > staged.value * (1.0 - 2e-6)
@@ -123,7 +125,7 @@ def test_searches_that_do_not_refine_refuse_schedules_and_power_by_stage(command
 
 @pytest.mark.slow
 def test_a_plan_with_a_schedule_is_searched_too(both):
-    knots = ", ".join(f"{one} token" for one in np.asarray(both[1].plan.batch))
+    knots = ", ".join(f"{batch} token" for batch in np.asarray(both[1].plan.batch))
     own = load_scenario(SMALL, [f"plan.batch=[{knots}]"])
     with pytest.raises(InputError, match=r"plan\.batch: it has 5 knots, .*--vary plan\.batch@0\.\.1"):
         optimize(own)
