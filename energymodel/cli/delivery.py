@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from energymodel.report.answer import Answer
 
 WIDTH = 720.0  # of figures [px]
+FULL_WIDTH = 150  # of tables in full, where the output is no terminal
 _LIBRARY = (".png", ".pdf")  # figures that matplotlib paints
 
 
@@ -73,7 +74,7 @@ class Delivery:
             print(data.dumps(answer))
         else:
             process.end_if_late()
-            console(width).print(terminal.terminal(answer, full=self.full), crop=False)
+            console(FULL_WIDTH if self.full else width).print(terminal.terminal(answer, full=self.full), crop=False)
         return shell.verdict(answer.result, answer.message)
 
 

@@ -1,4 +1,4 @@
-"""`energymodel predict`: how long does a step take, and does it fit in memory: of a configuration, or of a table?"""
+"""`energymodel predict`: step time and memory of a configuration, or of a table of layouts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from energymodel.cli import completion, shell, source
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.table_options import Constant, Ignore, Rename, SkipBadRows, Where, table_choices
 from energymodel.errors import InputError
 
@@ -29,6 +30,7 @@ Columns = Annotated[bool, typer.Option("--columns", help="List the columns of th
 
 @shell.guarded
 def command(
+    show: Delivery,
     file: File = None,
     columns: Columns = False,
     rename: Rename = None,
@@ -46,9 +48,6 @@ def command(
     vocabulary: source.Vocabulary = None,
     cluster: source.Cluster = None,
     changes: source.Changes = None,
-    as_json: shell.AsJson = False,
-    output: shell.Output = None,
-    opened: shell.Open = False,
 ) -> int:
     """Predict step time, memory and cost of one configuration, or step time and memory for a table of layouts."""
     if columns:
@@ -61,7 +60,7 @@ def command(
         raise InputError(
             "give a configuration file, or a CSV file of layouts; `energymodel predict --columns` lists its columns."
         )
-    shell.check_report(output, opened=opened)
+    show.check()
     of_run = {"model": model, "accelerator": accelerator, "chips": chips, "tokens": tokens}
     of_run |= {"batch": batch, "sequence": sequence, "vocabulary": vocabulary, "microbatch": microbatch}
     if file is not None and file.endswith(TABLE):
@@ -69,7 +68,7 @@ def command(
             if value is not None:
                 raise InputError(f"--{name}: a table says it itself, row by row. Leave it out, or use --column.")
         choices = table_choices(rename, column, ignore_columns, skip_bad_rows, where, cluster)
-        return _predict_table(Path(file), choices, changes, as_json, output, opened)
+        return _predict_table(Path(file), choices, changes, show)
     of_table = {"rename": rename, "column": column, "ignore-columns": ignore_columns, "where": where}
     for name, value in {**of_table, "skip-bad-rows": skip_bad_rows or None}.items():
         if value is not None:
@@ -80,7 +79,7 @@ def command(
             raise InputError(f"{file} describes a model, and --model another one. Leave out one of them.")
         key = "model"
     given = source.Source(**{**of_run, **({key: file} if file else {})}, cluster=cluster, changes=changes)
-    return _predict_run(given, as_json, output, opened)
+    return _predict_run(given, show)
 
 
 def _is_model(path: Path) -> bool:
@@ -94,14 +93,12 @@ def _is_model(path: Path) -> bool:
     return "model_type" in table or "architectures" in table
 
 
-def _predict_run(given: source.Source, as_json: bool, output: Path | None, opened: bool) -> int:
+def _predict_run(given: source.Source, show: Delivery) -> int:
     with shell.Progress() as progress:
         progress("loading JAX ...")
         import jax
 
-        from energymodel.report.page.prediction_page import run_prediction_page
-        from energymodel.report.page.spending import OWN, time_bars
-        from energymodel.report.run_prediction_report import RunPrediction, run_prediction_json, run_prediction_report
+        from energymodel.report.answers.predict import RunPrediction, run_prediction_answer
         from energymodel.sweeps.outcome_spread import outcome_spread
         from energymodel.system.evaluate import evaluate_once
 
@@ -110,46 +107,24 @@ def _predict_run(given: source.Source, as_json: bool, output: Path | None, opene
         progress("compiling and evaluating the model ...")
         with jax.enable_x64(True):
             outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
-        found = RunPrediction(scenario, outcome, outcome_spread(scenario), made.says_tokens)
+        run = RunPrediction(scenario, outcome, outcome_spread(scenario), made.says_tokens)
+        answer = run_prediction_answer(run, made.assumed, details=show.details)
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
     for sentence in (*made.assumed, *unsaid):
         shell.note(sentence)
-    shell.deliver(
-        run_prediction_json(found),
-        run_prediction_report(found),
-        as_json=as_json,
-        output=output,
-        page=lambda: run_prediction_page(found, shell.command_line(), tuple(made.assumed)),
-        chart=lambda: time_bars({OWN: (scenario.plan, outcome)}),
-        opened=opened,
-    )
-    return shell.TRUSTED if found.fits else shell.fail(found.verdict, shell.NOT_TRUSTED, "infeasible")
+    return show.deliver(answer)
 
 
-def _predict_table(
-    table: Path, choices: "TableChoices", changes: list[str] | None, as_json: bool, output: Path | None, opened: bool
-) -> int:
+def _predict_table(table: Path, choices: "TableChoices", changes: list[str] | None, show: Delivery) -> int:
     with shell.Progress() as progress:
         progress("loading JAX ...")
         from energymodel.calibration.step_prediction import predict_table
         from energymodel.calibration.step_table import read_step_table
-        from energymodel.report.page.prediction_page import step_times_chart, table_prediction_page
-        from energymodel.report.prediction_report import prediction_csv, prediction_json, prediction_report
+        from energymodel.report.answers.predict import table_prediction_answer
 
         read = read_step_table(table, choices)
         progress(f"predicting {len(read.layouts):,} rows of {table} ...")
-        found = predict_table(read, changes or ())
+        prediction = predict_table(read, changes or ())
     for note in read.notes:
         shell.note(note)
-    content = prediction_csv(found).encode() if output is not None and output.suffix == TABLE else None
-    shell.deliver(
-        prediction_json(found),
-        prediction_report(found),
-        as_json=as_json,
-        output=output,
-        content=content,
-        page=lambda: table_prediction_page(found, table.name, shell.command_line()),
-        chart=lambda: step_times_chart(found),
-        opened=opened,
-    )
-    return shell.TRUSTED
+    return show.deliver(table_prediction_answer(prediction, table.name))

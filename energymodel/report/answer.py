@@ -33,12 +33,23 @@ CHANGE, CHANCE = "change", "chance"
 
 
 class Quantity(NamedTuple):
-    """A number in SI, its 90 % interval where it is known, and why it is assumed where it is a prior."""
+    """A number in SI, its 90 % interval where it is known, and why it is assumed where it is a prior.
+
+    - `unit`, `kind`: of the number, where the rows of a column differ in them.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
     prior: str = ""
+    unit: str = ""
+    kind: str = ""
+
+    def column(self, column: "Column") -> "Column":
+        """The column as this number reads it."""
+        if not self.unit:
+            return column
+        return dataclasses.replace(column, unit=self.unit, kind=self.kind or column.kind)
 
 
 Cell = Quantity | str | None
@@ -149,8 +160,8 @@ class Chart:
     - `x`: column of labels, or across; `y`: columns, or rows of a tall table, of amounts.
     - `series`, `label`, `hover`: columns that group, name and explain points. `lines` joins the points of a series.
     - `whole`: column of the table `outcome` that the parts of a stack add up to.
-    - `only`: names of the lines that are drawn, all by default.
-    - `limit`: an amount with its name, drawn as a line.
+    - `only`: names of the lines that are drawn, in their order; all by default.
+    - `limit`: an amount with its name, drawn as a line; `diagonal`: name of the line where both axes are equal.
     """
 
     kind: str
@@ -166,8 +177,9 @@ class Chart:
     log: Sequence[str] = ()
     whole: str = ""
     only: Sequence[str] = ()
-    limit: tuple[float, str] | None = None
+    limit: tuple[float, str] | tuple[float, str, str] | None = None
     axis: str = ""
+    diagonal: str = ""
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,10 @@ def _value(cell: Cell) -> Any:
     if not isinstance(cell, Quantity):
         return cell
     value = float(cell.value)
-    if cell.low is None and not cell.prior:
+    if cell.low is None and not cell.prior and not cell.unit:
         return value
     ends = {} if cell.low is None or cell.high is None else {"low": float(cell.low), "high": float(cell.high)}
-    return {"value": value, **ends, **({"prior": cell.prior} if cell.prior else {})}
+    return {"value": value, **ends, **{name: getattr(cell, name) for name in ("unit", "prior") if getattr(cell, name)}}
 
 
 def strict(branch: Any, path: str = "") -> tuple[Any, list[tuple[str, float]]]:
@@ -114,7 +114,10 @@ def flat_columns(table: Table) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
     for index, column in enumerate(table.columns):
         cells = [row[index] for row in table.rows]
-        unit = "" if column.kind == "words" else f" [{column.unit}]"
+        own = [cell.unit if isinstance(cell, Quantity) else "" for cell in cells]
+        unit = f" [{column.unit}]" if column.unit and column.kind != "words" and not any(own) else ""
+        if any(own):
+            columns[f"{column.name} unit"] = own
         columns[f"{column.name}{unit}"] = [cell.value if isinstance(cell, Quantity) else cell for cell in cells]
         if any(isinstance(cell, Quantity) and cell.low is not None for cell in cells):
             for end in ("low", "high"):

@@ -26,6 +26,7 @@ from energymodel.report.charts import (
 )
 from energymodel.report.number import interval, is_known, layout_of_column, sentence, text
 
+_MOST_POINTS = 500
 _LINES = 12  # of a description
 _WIDE = 3.0  # ratio of the ends of an axis beyond which it is logarithmic, where that is allowed
 
@@ -72,7 +73,8 @@ def _bars(answer: Answer, chart: Chart, table: Table) -> AbstractChart:
     if chart.series:
         names = dict(zip(_words(table, chart.x), _words(table, chart.series), strict=True))
         groups = {label: [part._replace(label=names[label]) for part in parts] for label, parts in groups.items()}
-    bars = tuple(Bar(label, tuple(parts)) for label, parts in groups.items())
+    named = {label: name for name in chart.only for label in groups if label == name} if chart.only else groups
+    bars = tuple(Bar(label, tuple(groups[label])) for label in named)
     unit = "%" if columns[0].kind in ("share", "change") else columns[0].unit
     return GroupedBars(
         sentence(chart.title),
@@ -149,8 +151,19 @@ def _plane(answer: Answer, chart: Chart, table: Table) -> AbstractChart:
         _axis(x, [cell.value for cell in xs if isinstance(cell, Quantity)], chart),
     ]
     levels = (Level(*chart.limit),) if chart.limit else ()
+    series = {name: _thinned(points) for name, points in series.items()}
     named = tuple(Series(name, tuple(points), kind) for name, points in series.items())
+    if chart.diagonal:
+        ends = [end for points in series.values() for point in points for end in (point.x, point.y)]
+        line = tuple(Point(end, end) for end in (min(ends), max(ends)))
+        named = (*named, Series(chart.diagonal, line))
     return Lines(sentence(chart.title), axes[1], axes[0], named, chart.subtitle, levels)
+
+
+def _thinned(points: list[Point]) -> list[Point]:
+    """At most so many points as a page can hold, spread along the axis."""
+    step = -(-len(points) // _MOST_POINTS)
+    return points if step == 1 else sorted(points, key=lambda point: point.x)[::step]
 
 
 def _axis(column: Column, values: Sequence[float], chart: Chart, title: str = "") -> Axis:
@@ -181,11 +194,17 @@ def _intervals(answer: Answer, chart: Chart, table: Table) -> AbstractChart:
 def _tornado(answer: Answer, chart: Chart, table: Table) -> AbstractChart:
     """Changes to both sides, in the order of the table."""
     (down, downs), (up, ups) = (table.column(name) for name in (chart.y * 2)[:2])
+    ends_of = [
+        {label: text(cell, column) for label, cell in zip(_words(table, chart.x), cells, strict=True)}
+        for column, cells in map(table.column, chart.hover)
+    ]
     swings = []
     for label, low, high in zip(_words(table, chart.x), downs, ups, strict=True):
         if isinstance(high, Quantity) and (not chart.only or label in chart.only):
             ends = low.value if isinstance(low, Quantity) and len(chart.y) > 1 else 0.0, high.value
             words = text(low, down) if ends[0] else "", text(high, up)
+            if chart.hover:
+                words = tuple(named[label] for named in ends_of)  # type: ignore[assignment]
             swings.append(Swing(label, *ends, *words))
     names = (down.title, up.title) if len(chart.y) > 1 else ("", up.title)
     unit = "%" if up.kind == "change" else up.unit

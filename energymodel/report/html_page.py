@@ -16,6 +16,8 @@ from energymodel.report.number import PRIOR_MARK, Layout, interval, layout_of_co
 from energymodel.report.terminal import INTERVALS
 
 VERSIONS = ("energymodel", "jax", "numpy", "scipy")
+ROWS = 500
+"""Rows of a table; files have all."""
 WIDTH = 860.0
 """Width of figures on a wide page [px]."""
 
@@ -103,14 +105,16 @@ def table_html(table: Table, level: int) -> str:
         columns = [table.columns[index] for index in shown]
         layouts = {index: layout_of_column([row[index] for row in table.rows], table.columns[index]) for index in shown}
         rows = [table.rows[i] for i in table.short] if table.short is not None and level < FULL else table.rows
-        for row in rows:
+        for row in rows[:ROWS]:
             cells = [_cell(row[index], table.columns[index], layouts[index], index == shown[0]) for index in shown]
             lines.append(element("tr", *cells))
         titled = any(column.title for column in columns)
         heads = [_head(column.title, f" [{column.unit}]", words=column.kind == "words") for column in columns]
         head = element("thead", element("tr", *heads)) if titled else ""
+    hidden = len(table.rows) - ROWS
+    more = element("p", f"{hidden:,} more rows: write them with -o FILE.csv", class_="em-muted") if hidden > 0 else ""
     inside = element("table", head, element("tbody", *lines), class_="em-table")
-    return element("div", inside, _reasons(table, shown), class_="em-scroll")
+    return element("div", inside, more, _reasons(table, shown), class_="em-scroll")
 
 
 def _head(title: str, unit: str, *, words: bool = False) -> str:

@@ -14,7 +14,10 @@ import numpy as np
 from energymodel.calibration.calibrate import Calibration
 from energymodel.errors import InputError
 from energymodel.report.answer import SHORT
+from energymodel.report.answers.evaluate import outcome_answer
+from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
+from energymodel.report.answers.sensitivity import sensitivity_answer
 from energymodel.report.calibration_report import constants_table
 from energymodel.report.charts import AbstractChart, chart_css, figure_html
 from energymodel.report.charts.svg import element, escape
@@ -24,16 +27,8 @@ from energymodel.report.figure import pyplot_figure
 from energymodel.report.html_page import table_html
 from energymodel.report.number import sentence
 from energymodel.report.page.calibration_page import calibration_chart
-from energymodel.report.page.evaluate_page import MAIN_OUTPUTS
 from energymodel.report.page.markup import terminal_table
-from energymodel.report.page.optimum_page import summary_figure
-from energymodel.report.page.sensitivity_page import tornado_chart
-from energymodel.report.page.spending import energy_of_outcome
-from energymodel.report.plan_report import headline, outcomes_table
 from energymodel.report.plot import draw
-from energymodel.report.sensitivity_report import headline as sensitivity_headline
-from energymodel.report.sensitivity_report import measure_table
-from energymodel.report.tables import outcome_table
 from energymodel.search.front import Front
 from energymodel.search.result import Optimum
 from energymodel.search.sensitivity import Sensitivity
@@ -139,10 +134,11 @@ def _one_row(values: dict[str, tuple[str, float]], label: str) -> Values:
 
 @view.register
 def _outcome(result: TrainingOutcome) -> View:
+    answer = outcome_answer(result)
     return View(
         "Outcome of a training run",
-        lambda: terminal_table(outcome_table(result), title=False, only=MAIN_OUTPUTS),
-        lambda: energy_of_outcome(result),
+        lambda: table_html(answer.table("outcome"), SHORT),
+        lambda: drawn(answer, answer.charts[0]),
         lambda: _one_row(_outcome_values(result), "run"),
     )
 
@@ -154,10 +150,11 @@ def _optimum(result: Optimum) -> View:
         columns = {name: (unit, [value, found[name][1]]) for name, (unit, value) in own.items()}
         return Values("plan", ["own", "found"], columns)
 
+    answer = optimize_answer(result)
     return View(
-        headline(result),
-        lambda: terminal_table(outcomes_table(result.baseline, result.outcome), title=False, only=MAIN_OUTPUTS),
-        lambda: summary_figure(result),
+        sentence(answer.sentences[0]),
+        lambda: table_html(answer.table("outcome"), SHORT),
+        lambda: drawn(answer, answer.charts[0]),
         values,
     )
 
@@ -207,10 +204,11 @@ def _sensitivity(result: Sensitivity) -> View:
             columns[f"{name}.share"] = "1", [shares.get(row.path, np.nan) for row in rows]
         return Values("number", [row.path for row in rows], columns)
 
+    answer = sensitivity_answer(result)
     return View(
-        sensitivity_headline(result),
-        lambda: terminal_table(measure_table(result, ROWS)) if result.rows else "",
-        lambda: tornado_chart(result),
+        sentence(answer.sentences[0]),
+        lambda: table_html(answer.table("measure"), SHORT) if result.rows else "",
+        lambda: drawn(answer, answer.charts[0]),
         values,
     )
 

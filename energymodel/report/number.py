@@ -21,7 +21,8 @@ _LARGE = ((1e6, "million"), (1e9, "billion"))
 _SEPARATED = 1e4  # from here on counts have a thousands separator
 _POWERS = 1e9  # from here on numbers are powers of ten
 _SHARES = ("share", "change")
-_TENTH = -1  # decimal place of a tenth
+_TENTH, _HUNDREDTH = -1, -2  # decimal places
+_NOTHING = 1e-6  # a share or a change that is none
 
 
 class Scale(NamedTuple):
@@ -110,7 +111,7 @@ def _first(number: float) -> int:
 def _place(number: float, half: float, column: Column) -> int:
     first = _first(number)
     if column.kind in _SHARES and not half:
-        return max(first - 1, _TENTH) if column.kind == "change" or column.digits == "two" else _TENTH
+        return max(first - 1, _HUNDREDTH) if column.kind == "change" or column.digits == "two" else _TENTH
     if column.kind in _SHARES:
         return min(max(_TENTH, _first(half / 2.0)), max(0, first))
     return first - 1 if column.digits == "two" and not half else decimal_place(number, half)
@@ -120,13 +121,15 @@ def text(cell: Cell, column: Column, layout: Layout | None = None) -> str:
     """A cell as a person reads it; a number with its unit, and with a mark where it is a prior."""
     if not isinstance(cell, Quantity):
         return cell or ""
+    column = cell.column(column)
     mark = f" {PRIOR_MARK}" if cell.prior else ""
     if not math.isfinite(cell.value):
         return f"{cell.value}{mark}"
     if _is_count(cell, column):
         return f"{cell.value:,.0f}{mark}"
     scale, place = layout or layout_of(cell, column)
-    number = _digits(scale.read(cell.value), place, "+" if column.kind == "change" else "")
+    value = 0.0 if column.kind in _SHARES and abs(cell.value) < _NOTHING else cell.value
+    number = _digits(scale.read(value), place, "+" if column.kind == "change" else "")
     if layout is None and not is_known(cell) and "." in number and column.kind not in _SHARES:
         number = number.rstrip("0").rstrip(".")
     return f"{number} {scale.word}".rstrip() + mark
@@ -136,6 +139,7 @@ def interval(cell: Cell, column: Column, layout: Layout | None = None) -> str:
     """The 90 % interval in the unit and digits of its number: "22 to 31"; empty where none is known."""
     if not isinstance(cell, Quantity) or not is_known(cell) or column.digits == "rows":
         return ""
+    column = cell.column(column)
     scale, place = layout or layout_of(cell, column)
     return " to ".join(_digits(scale.read(end), place) for end in (cell.low, cell.high) if end is not None)
 

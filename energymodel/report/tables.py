@@ -1,23 +1,18 @@
 """How does a person read the outcome of a run?"""
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 
-import equinox as eqx
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.report.fields import Field, outcome_fields, plan_fields, show, shown_outcomes, total
-from energymodel.report.intervals import ends, half_of_change, interval_of, percent, rounded
+from energymodel.report.fields import Field, plan_fields, show
 from energymodel.scenarios.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale
 from energymodel.scenarios.priors import SYSTEM, switched_off
 from energymodel.scenarios.priors import priors as prior_numbers
 from energymodel.scenarios.scenario import Scenario
-from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
-from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 
 PRIOR_MARK = "†"
@@ -100,76 +95,6 @@ def _name(name: str, field: Field) -> str:
         "fp32": "fp32 share",
         "loss": "target loss",
     }.get(name, field.title)
-
-
-def outcome_table(outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> Table:
-    """What comes out, with 90 % intervals where they are known."""
-    fields = list(shown_outcomes(outcome)[0].values())
-    position = next(index for index, field in enumerate(fields) if field.name == "steps") + 1
-    fields.insert(position, Field("step_time", "step_time_s", "step time", "s", total(outcome.step_time)))
-    fields.insert(position + 1, Field("energy", "energy_j", "energy", "J", total(outcome.energy)))
-    rows = [_shown(field, spread) for field in fields]
-    return pairs_table("Outcome, and its 90 % interval", rows, 3) if spread else pairs_table("Outcome", rows)
-
-
-def _shown(field: Field, spread: OutcomeSpread | None, group: str = "") -> tuple[str, ...]:
-    """Title, value and interval of an output; no interval where no spread is known."""
-    interval = interval_of(field, spread, group)
-    row = field.title, rounded(field, *interval)
-    return (*row, ends(field, *interval)) if spread else row
-
-
-def shares_table(title: str, parts: eqx.Module, spread: OutcomeSpread | None = None, group: str = "") -> Table:
-    """Parts of a whole with their intervals and shares, the largest first, and a bar.
-
-    **Arguments:**
-
-    - `group`: output whose parts they are, `energy` or `step_time`.
-    """
-    whole, fields = total(parts), outcome_fields(parts)
-    table = Table(box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    for _ in range(3 if spread else 2):
-        table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
-    for field in sorted(fields, key=lambda field: -field.value):
-        share = field.value / whole
-        if field.value:
-            half = share * half_of_change(spread, spread, f"{group}.{field.name}", group) if spread else 0.0
-            table.add_row(*map(escape, _shown(field, spread, group)), percent(share, half), _bar(share))
-    of_all = Field(group, group, "total", fields[0].unit, whole)
-    table.add_row(*_shown(of_all, spread), "100 %", "", style="bold")
-    return table
-
-
-def _bar(share: float) -> str:
-    filled = max(0.0, share) * _BAR
-    return "█" * int(filled) + ("▌" if filled - int(filled) >= 0.5 else "")
-
-
-def slack_table(plan: TrainingPlan, outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> Table:
-    """Room to each limit of the system: how far it lies above the value. What nobody limits is left out.
-
-    Room to a limit of temperature is in kelvin: a share of an absolute temperature says nothing.
-    """
-    rows = []
-    temperatures = {"temperature": float(outcome.temperature), "coolant": float(plan.coolant_temperature)}
-    for field in outcome_fields(outcome.slack):
-        if field.value > _BOUNDLESS:
-            continue
-        room = math.expm1(field.value)
-        half = math.exp(field.value) * DEVIATIONS * deviation(spread.change(f"slack.{field.name}")) if spread else 0.0
-        if kelvin := temperatures.get(field.name):
-            shown = f"{abs(room) * kelvin:.{0 if half * kelvin > 2.0 else 1}f} K"
-        else:
-            shown = percent(abs(room), half)
-        rows.append(
-            (
-                field.title,
-                shown if room >= 0 else f"exceeded by {shown}" if kelvin else f"exceeded: limit is {shown} below",
-            )
-        )
-    return pairs_table("Room to each limit, of the value", rows)
 
 
 def given_priors(scenario: Scenario) -> Mapping[str, str]:

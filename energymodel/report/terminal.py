@@ -54,9 +54,10 @@ def _table(table: Table, level: int) -> RichTable:
     if table.tall:
         rich.show_header = len(table.rows) > 1
         rich.add_column("", no_wrap=True)
-        known = [
-            any(interval(cell, column) for column, cell in _line(table, index)) for index in range(len(table.rows))
-        ]
+        lines = [_line(table, index) for index in range(len(table.rows))]
+        known = [any(interval(cell, column) for column, cell in line) for line in lines]
+        if level < FULL and len(lines) > 2:
+            known[0] = False  # no terminal has so many columns
         for index, ends in enumerate(known):
             rich.add_column(escape(table.labels[index]) if table.labels else "", justify="right", no_wrap=True)
             if ends:
@@ -64,7 +65,7 @@ def _table(table: Table, level: int) -> RichTable:
         for index in indices:
             words = []
             for row, ends in enumerate(known):
-                column, cell = _line(table, row)[index]
+                column, cell = lines[row][index]
                 words += [text(cell, column), *([interval(cell, column)] if ends else [])]
             if any(words):
                 rich.add_row(*map(escape, (table.columns[index].title, *words)))

@@ -1,11 +1,11 @@
-"""Does `predict` read public tables as they are, say what it took for granted, and list all that it cannot read?"""
+"""`predict` reads public tables as they are, says what it assumes, and lists all that it cannot read."""
 
 import csv
 from pathlib import Path
 
 import pytest
 
-from cli.shell import run, run_json
+from cli.shell import numbers, run, run_json
 from cli.test_cli_bad_input import assert_bad_input
 from report.page.read_page import assert_sound
 
@@ -32,9 +32,9 @@ def test_the_layout_of_a_public_table_changes_the_prediction(tmp_path):
     header = "num_layers,hidden_size,num_heads,vocab_size,seq_len_tokens,n_gpu,global_batch_sequences,tp,pp,gpu"
     rows = ["48,6144,64,51200,2048,8,64,8,1,A100", "48,6144,64,51200,2048,8,64,1,8,A100"]
     tree = run_json("predict", file_of(tmp_path, header, *rows))
-    tensor, pipeline = tree["rows"]
-    assert tensor["tensor_s"] > 0.0 == pipeline["tensor_s"]
-    assert pipeline["bubble_s"] > 0.0 == tensor["bubble_s"]
+    tensor, pipeline = tree["tables"]["input"]["rows"]
+    assert tensor["predicted_tensor_s"] > 0.0 == pipeline["predicted_tensor_s"]
+    assert pipeline["predicted_bubble_s"] > 0.0 == tensor["predicted_bubble_s"]
     assert any("framework is not stated: megatron" in note for note in tree["notes"])
 
 
@@ -45,8 +45,8 @@ def test_public_tables_are_read_as_they_are(table, tmp_path):
     output = tmp_path / "out.csv"
     tree = run_json("predict", str(DATA / f"{table}.csv"), "--column", "recomputation=full", "-o", str(output))
     given = list(csv.DictReader((DATA / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
-    assert len(tree["rows"]) == len(given)
-    assert tree["errors"]["step_time"]["rows"] == len(given)
+    assert len(tree["tables"]["steps"]["rows"]) == len(given)
+    assert numbers(tree, "errors")["rows"] == len(given)
     found = list(csv.DictReader(output.read_text(encoding="utf-8").splitlines()))
     for before, after in zip(given, found, strict=True):
         assert {name: after[name] for name in before} == before
@@ -57,10 +57,10 @@ def test_a_page_shows_predicted_beside_measured_times(tmp_path):
     page = tmp_path / "steps.html"
     table = str(DATA / "megatron_a100_iteration_times.csv")
     tree = run_json("predict", table, "--column", "recomputation=full", "-o", str(page))
-    read = assert_sound(page.read_text(encoding="utf-8"))
-    assert read.headings == ["Summary", "Errors", "Rows", "Notes", "Repeat it"]
-    predicted = {row["step_time_s"] for row in tree["rows"]}
-    assert predicted <= read.numbers("rows")
+    read = assert_sound(page.read_text(encoding="utf-8"), data=False)
+    assert read.headings == ["Summary", "Predicted steps", "Errors", "Notes", "Repeat it"]
+    for row, cells in enumerate(tree["tables"]["steps"]["rows"]):
+        assert numbers(tree, "steps", row)["step_time"] in read.numbers(cells["line"])
 
 
 def test_failed_runs_are_predicted_and_their_labels_counted():
@@ -69,7 +69,8 @@ def test_failed_runs_are_predicted_and_their_labels_counted():
         str(DATA / "nanotron_h100_sweep.csv"),
         *("--cluster", "nanotron-h100", "--column", "gated=1", "--where", "n_gpu=8"),
     )
-    label = tree["errors"]["out_of_memory"]
+    rows = [numbers(tree, "errors", row) for row in range(len(tree["tables"]["errors"]["rows"]))]
+    label = next(row for row in rows if row["quantity"] == "out of memory")
     assert label["failed"] > 10
     assert label["right"] > 0.9 * label["rows"]
     assert any("the batch is stated in tokens" in note for note in tree["notes"])
@@ -85,7 +86,7 @@ def test_unknown_columns_and_bad_rows_are_answered(tmp_path):
     result = run("predict", path)
     assert result.exit_code == 2
     assert [line.split(":")[0].strip() for line in result.stderr.splitlines()[1:]] == ["line 3", "line 4"]
-    assert len(run_json("predict", path, "--skip-bad-rows")["rows"]) == 1
+    assert len(run_json("predict", path, "--skip-bad-rows")["tables"]["steps"]["rows"]) == 1
 
 
 def test_a_cluster_must_be_known(tmp_path):

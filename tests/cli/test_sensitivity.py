@@ -28,7 +28,7 @@ def test_outputs_reach_the_analysis(analysis):
     tree = run_json("sensitivity", SMALL, "--of", "money", "--of", "mfu")
     assert analysis["of"] == ("money", "mfu")
     assert not analysis["optimum"]
-    assert tree["numbers"][0]["path"] == "system.accelerator.gemm_efficiency"
+    assert tree["tables"]["numbers"]["rows"][0]["path"] == "system.accelerator.gemm_efficiency"
     assert tree["scenario"]["name"] == SMALL
 
 
@@ -45,7 +45,7 @@ def test_a_question_reaches_the_search(analysis):
     assert analysis["question"].limits == {"time": 172800.0}
     assert analysis["question"].vary == {"plan.clock": (0.5, 1.0)}
     assert analysis["question"].fix == ("plan.chips",)
-    assert tree["limits"]["time"]["follows_scenario"] is True
+    assert "moves with it" in tree["tables"]["limits"]["rows"][0]["origin"]
 
 
 def test_the_table_is_printed_with_as_many_lines_as_asked(analysis):
@@ -87,15 +87,15 @@ def test_files_are_what_their_extension_says(analysis, tmp_path):
     for name in ("run.json", "run.csv", "run.svg", "run.png", "run.pdf", "run.html"):
         result = run("sensitivity", SMALL, "-o", str(tmp_path / name))
         assert result.exit_code == 0, result.stderr
-    assert json.loads((tmp_path / "run.json").read_text())["outputs"]["energy"]["value"] == 100.0
-    assert (tmp_path / "run.csv").read_text().startswith("path,value,unit,kind")
+    assert json.loads((tmp_path / "run.json").read_text())["tables"]["outputs"]["rows"][0]["value"]["value"] == 100.0
+    assert (tmp_path / "run.csv").read_text().startswith("path,kind,source")
     assert "<svg" in (tmp_path / "run.svg").read_text()
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_missing_extra_is_named_before_the_work(analysis, monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    result = run("sensitivity", SMALL, "-o", str(tmp_path / "run.svg"))
+    result = run("sensitivity", SMALL, "-o", str(tmp_path / "run.png"))
     assert result.exit_code == 2
     assert "energymodel[plot]" in result.stderr
     assert "of" not in analysis

@@ -13,16 +13,20 @@ from energymodel.report.answers.batch import batch_answer
 from energymodel.report.answers.compare import compare_answer
 from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.report.answers.frontier import frontier_answer
+from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
+from energymodel.report.answers.sensitivity import sensitivity_answer
 from energymodel.search.compare import Candidate, Comparison, Frontier, FrontierStep
 from energymodel.search.front import Front, FrontPoint
 from energymodel.search.result import SearchResult
 from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
+from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.trajectory import run_trajectory
-from report.reference_optimum import optimum
+from report.reference_optimum import infeasible, optimum
+from report.reference_sensitivity import of_optimum, sensitivity
 
 HOSTILE = '</title><script>alert("x")</script> \u202ereversed & <b>bold'
 
@@ -98,6 +102,11 @@ def _frontier() -> Answer:
     return frontier_answer(Frontier("energy", {}, steps))
 
 
+def _optimize() -> Answer:
+    found = dataclasses.replace(optimum(), saving={"clock": 2e6, "batch": 1e6})
+    return optimize_answer(found, saving_at_risk(found), details=True)
+
+
 BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate": _evaluate,
     "evaluate --trajectory": _evaluate_over_time,
@@ -106,6 +115,10 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "batch": _batch,
     "compare": _compare,
     "frontier": _frontier,
+    "optimize": _optimize,
+    "sensitivity": lambda: sensitivity_answer(sensitivity()),
+    "sensitivity --optimum": lambda: sensitivity_answer(of_optimum()),
+    "optimize, infeasible": lambda: optimize_answer(infeasible()),
 }
 
 

@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
+from energymodel.report.answers.optimize import headline
+from energymodel.report.answers.search_tables import risk_sentences
 from energymodel.report.fields import Field
 from energymodel.report.intervals import ends, percent, quantity, rounded, with_interval
-from energymodel.report.plan_report import headline, optimum_report
-from energymodel.report.saving_report import risk_lines
-from energymodel.sweeps.first_order import SavingAtRisk
+from energymodel.report.number import sentence
+from energymodel.sweeps.first_order import SavingAtRisk, saving_at_risk
 from energymodel.sweeps.outcome_spread import DEVIATIONS
 from report.reference_optimum import optimum
-from report.test_optimum import _text
 
 GWH = 3.6e12
 
@@ -88,16 +88,16 @@ def test_share_that_rests_on_priors_by_hand():
 
 def test_the_report_says_what_rests_on_numbers_that_nobody_measured():
     found = dataclasses.replace(optimum(), saving={"clock": optimum().baseline_value - optimum().value})
-    text = " ".join(_text(optimum_report(found, at_risk())).split())
-    assert "Of the saving, 33 % rests on numbers that nobody measured" in text
-    assert "They cause 64 % of the variance of the saving." in text
-    assert "system.accelerator.busy_power (50 %)" in text
+    text = " ".join(map(sentence, risk_sentences(found, at_risk())))
+    assert "33 % of that rests on numbers that nobody measured" in text
+    assert "They cause 64 % of its variance." in text
+    assert "accelerator.busy_power (50 %)" in text
     assert "46 more such numbers have no stated spread" in text
-    assert "more such numbers" not in "\n".join(risk_lines(found, at_risk(without=0)))
+    assert "more such numbers" not in " ".join(map(sentence, risk_sentences(found, at_risk(without=0))))
 
 
 def test_the_headline_has_the_interval_of_the_value_and_of_the_change():
-    line = headline(optimum(), at_risk())
+    line = sentence(headline(optimum(), saving_at_risk(optimum())))
     assert line.count("(90 %: ") == 2
     shown = line.split(": ", 1)[1].split(" ")[0]
     assert len(shown.replace(".", "").lstrip("0")) <= 3

@@ -1,5 +1,6 @@
 """The report of a search: what changed, what limits cost, in tables and in JSON."""
 
+import csv
 import dataclasses
 import json
 import math
@@ -8,58 +9,78 @@ import shlex
 import jax
 import numpy as np
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 import energymodel as em
+from cli.shell import numbers
+from energymodel.report import data, terminal
+from energymodel.report.answer import SHORT
+from energymodel.report.answers.optimize import optimize_answer
+from energymodel.report.answers.run_tables import Run, limits_table, prior_count
+from energymodel.report.answers.search_tables import (
+    binding_sentence,
+    evaluate_command,
+    failure,
+    prices_table,
+    search_sentences,
+)
 from energymodel.report.command_text import command_of
 from energymodel.report.fields import plan_fields
-from energymodel.report.json_tree import csv_row, dumps, optimum_json, plan_json
-from energymodel.report.plan_report import (
-    evaluate_command,
-    failure_line,
-    limit_lines,
-    optimum_report,
-    price_line,
-    search_lines,
-)
-from energymodel.report.tables import prior_count, slack_table
+from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.result import Optimum
 from report.reference_optimum import infeasible, optimum
+from report.stored_answers import answer
 
 
-def _text(report: RenderableType) -> str:
-    console = Console(width=120)
+def shown(result: Optimum) -> str:
+    console = Console(width=150)
     with console.capture() as capture:
-        console.print(report)
-    return capture.get()
+        console.print(terminal.terminal(optimize_answer(result), full=True))
+    return " ".join(capture.get().split())
 
 
-def test_the_report_names_both_plans():
-    text = _text(optimum_report(optimum()))
-    for words in ("own plan", "found", "clock", "0.8", "524.3 k tokens", "262.1 k tokens", "Lowest-energy plan", "kWh"):
+def test_the_answer_names_both_plans():
+    text = shown(optimum())
+    for words in (
+        "own plan",
+        "found",
+        "clock",
+        "80.0 %",
+        "524.3 k tokens",
+        "262.1 k tokens",
+        "Lowest-energy plan",
+        "kWh",
+    ):
         assert words in text
 
 
 def test_a_failure_does_not_claim_an_optimum():
-    text = _text(optimum_report(infeasible()))
+    text = shown(infeasible())
     assert "Lowest" not in text
     assert "Infeasible; energy of the nearest plan" in text
 
 
-def test_what_was_free_but_stayed_is_shown():
-    lines = _text(optimum_report(optimum())).splitlines()
-    assert [line for line in lines if line.startswith("chips") and line.split()[1:] == ["8", "8"]]
+def test_what_was_free_but_stayed_is_in_the_short_form():
+    column, cells = optimize_answer(optimum()).table("plan").column("chips")
+    assert column.level == SHORT
+    assert [cell and cell.value for cell in cells] == [8.0, 8.0, None]
 
 
 def test_prices_by_hand():
     # 1 - 1.01^-0.25 = 0.2484 %; 1 TJ (1 - (61/60)^-0.25) = 4.1237 GJ = 1.145 MWh; a day is within a tenth of 60 days.
-    line = price_line(dataclasses.replace(optimum(), value=1e12), "time")
-    assert line == "time: 1 % more saves 0.248 % energy; 1 day more saves 1.145 MWh"
-    assert "facility power" not in "\n".join(limit_lines(optimum())[1:])
+    found = dataclasses.replace(optimum(), value=1e12)
+    table = prices_table(found, None)
+    change, step, saved = (table.column(name)[1][0] for name in ("change", "step", "saved"))
+    assert change.value == pytest.approx(-0.002484, abs=1e-6)
+    assert step == "1 day more"
+    assert saved.value == pytest.approx(4.1237e9, rel=1e-4)
+    words = sentence(binding_sentence(found, table))
+    assert words == "Time binds: 1 % more saves 0.25 % energy; 1 day more saves 1.145 MWh."
 
 
-def test_search_lines():
-    lines = "\n".join(search_lines(optimum()))
+def test_search_sentences():
+    text = " ".join(map(sentence, search_sentences(optimum())))
     for words in (
         "385 compared",
         "7 fit in memory",
@@ -69,17 +90,24 @@ def test_search_lines():
         "; the others end at most 5.1 % above it.",
         "microbatch 4",
         "1.2 % more energy than the best",
-        "Rounding to whole numbers costs at most 1 %",
+        "Rounding to whole numbers costs at most 1.0 %",
     ):
-        assert words in lines
+        assert words in text, words
 
 
 def test_restarts_that_do_not_converge_are_no_worse_optima():
     found = optimum()
     astray = dataclasses.replace(found, statistics={**found.statistics, "restarts_agreeing": 27, "restarts_astray": 5})
-    assert "27 of 32 restarts of the best layout converge to the same optimum; 5 do not converge." in search_lines(
-        astray
-    )
+    text = " ".join(map(sentence, search_sentences(astray)))
+    assert "27 of 32 restarts of the best layout converge to the same optimum; 5 do not converge." in text
+
+
+def test_the_change_has_one_interval_everywhere():
+    whole = answer("optimize")
+    column, cells = whole.table("outcome").column("energy")
+    _, quantity = whole.sentences[0].numbers["change"]
+    assert quantity == pytest.approx((*cells[2][:3], ""))
+    assert column.changed.kind == "change"
 
 
 def test_the_command_gives_the_found_plan():
@@ -106,47 +134,48 @@ def test_the_command_keeps_the_cluster():
 
 
 def test_failure_is_one_line_with_limit_and_nearest_value():
-    line = failure_line(infeasible())
+    line = failure(infeasible())
     assert "\n" not in line
     assert line == "No plan obeys these limits together. time: asked 24 hours, nearest feasible 2 days."
 
 
 def test_json_of_a_search():
     asked = dataclasses.replace(optimum(), scenario=optimum().scenario.with_question(limits={"time": "60 days"}))
-    tree = json.loads(dumps(optimum_json(asked)), parse_constant=pytest.fail)
+    tree = json.loads(data.dumps(optimize_answer(asked)), parse_constant=pytest.fail)
     assert tree["scenario"]["optimize"] == {"minimize": "energy", "limits": {"time": "5184000.0 s"}}
-    assert tree["multipliers"]["time"] == {"elasticity": 0.25, "price": 1000.0, "price_unit": "J/(s)"}
-    assert tree["active"] == ["time"]
-    assert tree["layouts_considered"] == 385
-    assert tree["runner_up"]["layout"]["microbatch"] == 4
+    price = numbers(tree, "prices")
+    assert (price["name"], price["elasticity"], price["price"], price["price_unit"]) == ("time", 0.25, 1000.0, "J/(s)")
+    assert [row["name"] for row in tree["tables"]["prices"]["rows"] if row["binds"] == "yes"] == ["time"]
+    search = numbers(tree, "search")
+    assert search["layouts_considered"] == 385
+    assert numbers(tree, "runner_up")["microbatch"] == 4
     assert tree["result"] == "successful"
-    assert tree["baseline"]["energy_j"]["total"] == pytest.approx(tree["baseline_value"], rel=1e-9)
-    assert tree["plan"]["clock"] == 0.8
+    assert numbers(tree)["energy"] == pytest.approx(search["baseline_value"], rel=1e-9)
+    assert numbers(tree, "plan", 1)["clock"] == 0.8
 
 
 def test_what_is_not_finite_is_null_with_a_reason():
-    tree = json.loads(dumps(optimum_json(infeasible())), parse_constant=pytest.fail)
-    assert tree["gap"] is None
-    assert tree["runner_up"] is None
-    assert tree["warnings"] == ["gap is inf and stands as null"]
-    assert tree["conflicts"] == [{"limit": "time", "asked": 86400.0, "nearest": 172800.0, "unit": "s"}]
+    tree = json.loads(data.dumps(optimize_answer(infeasible())), parse_constant=pytest.fail)
+    assert numbers(tree, "search")["gap"] is None
+    assert "runner_up" not in tree["tables"]
+    assert "tables.search.rows[0].gap is inf and stands as null" in tree["warnings"]
+    assert [numbers(tree, "conflicts", row)["time"] for row in (0, 1)] == [86400.0, 172800.0]
 
 
-def test_csv_of_a_search():
-    header, row = csv_row(optimum_json(optimum())).splitlines()
-    columns = dict(zip(header.split(","), row.split(","), strict=True))
-    assert columns["multipliers.time.elasticity"] == "0.25"
-    assert float(columns["baseline.time_s"]) == pytest.approx(float(np.asarray(optimum().baseline.time)))
+def test_csv_of_a_search_has_a_row_for_each_plan():
+    rows = list(csv.DictReader(data.csv_text(data.main_table(optimize_answer(optimum()))).splitlines()))
+    assert [row["row"] for row in rows] == ["own plan", "found", "change"]
+    assert float(rows[0]["time [s]"]) == pytest.approx(float(np.asarray(optimum().baseline.time)))
 
 
 def test_a_changed_table_becomes_options_one_by_one():
     price = {"life": {"value": 4.0, "unit": "year", "source": "our books"}, "utilization": 0.7}
-    scenario = load_scenario("test-1b-h100", {"system.market.price": price, "plan.clock": [1.0, 0.8]})
+    scenario = load_scenario("test-1b-h100", {"system.market.price": price, "plan.clock": 0.9})
     words = command_of(scenario, scenario.plan, {})
     assert '--set "system.market.price.life=4.0 year" --set system.market.price.utilization=0.7' in words
     again = load_scenario("test-1b-h100", [word for word in shlex.split(words)[3:] if word != "--set"])
     assert jax.tree.leaves(again.system.market.price) == jax.tree.leaves(scenario.system.market.price)
-    assert plan_json(again.plan, again)["clock"] == [1.0, 0.8]
+    assert float(again.plan.clock) == 0.9
 
 
 def test_the_command_names_the_file_that_was_read(tmp_path):
@@ -155,17 +184,15 @@ def test_the_command_names_the_file_that_was_read(tmp_path):
     scenario = load_scenario(path, ["plan.clock=0.9"], cluster="nanotron-h100")
     words = shlex.split(command_of(scenario, scenario.plan, {}))
     assert words[:5] == ["energymodel", "evaluate", str(path), "--cluster", "nanotron-h100"]
-    assert shlex.quote(str(path)) in prior_count(scenario)
+    assert shlex.quote(str(path)) in sentence(prior_count(scenario))
     made = dataclasses.replace(scenario, source="--model test-1b --chips 8")
-    assert "presets show" not in prior_count(made)
-    assert "energymodel sensitivity --model test-1b --chips 8" in prior_count(made)
+    assert "presets show" not in sentence(prior_count(made))
+    assert "energymodel sensitivity --model test-1b --chips 8" in sentence(prior_count(made))
 
 
-def test_room_to_a_temperature_is_in_kelvin():
+def test_the_margin_to_a_temperature_is_in_kelvin():
     found = optimum()
-    table = slack_table(found.plan, found.outcome)
-    rooms = dict(zip(*(list(column.cells) for column in table.columns), strict=True))
-    room = float(np.asarray(found.outcome.temperature)) * math.expm1(float(np.asarray(found.outcome.slack.temperature)))
-    shown = rooms["junction temperature"]
-    assert shown.endswith(" K")
-    np.testing.assert_allclose(float(shown.removesuffix(" K")), room, atol=0.06)
+    column, cell = limits_table(Run(found.plan, found.outcome)).number("temperature")
+    temperature, slack = (float(np.asarray(part.temperature)) for part in (found.outcome, found.outcome.slack))
+    assert (column.unit, column.kind) == ("K", "difference")
+    assert cell.value == pytest.approx(temperature * math.expm1(slack))

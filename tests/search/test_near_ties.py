@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.report.plan_report import near_tie_line
+from energymodel.report.answers.search_tables import near_tie_sentence
+from energymodel.report.number import sentence
 from energymodel.runtime.compilation import compiler_options
 from energymodel.search.near_ties import saved_beside, tolerance_of
 from energymodel.search.problem import formulate, row_of_objective
@@ -77,9 +78,9 @@ def test_the_fastest_plan_does_not_cool_for_the_last_tenths(fastest):
     coldest, _ = formulate(fastest.scenario, fastest.baseline).bounds["plan.coolant_temperature"]
     assert float(tie.plan.coolant_temperature) == pytest.approx(coldest, abs=1e-3)
     assert float(fastest.plan.coolant_temperature) > coldest + 1.0
-    line = near_tie_line(fastest, tie)
+    line = sentence(near_tie_sentence(fastest, tie))
     assert re.search(
-        r"takes the least energy\. The plan of the lowest time .* saves 0\.5 % .* and takes .* % more", line
+        r"takes the lowest energy\. The plan of the lowest time .* saves 0\.5 % .* and takes .* % more", line
     )
     assert "coolant temperature" in line
 

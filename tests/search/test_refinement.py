@@ -8,7 +8,7 @@ import pytest
 
 from cli.shell import numbers, run, run_json
 from energymodel.errors import InputError
-from energymodel.report.plan_report import evaluate_command, refinement_line
+from energymodel.report.answers.search_tables import evaluate_command, refinement_sentence
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.optimize import optimize
 from energymodel.system.evaluate import evaluate_once
@@ -58,7 +58,7 @@ def test_the_printed_command_evaluates_the_plan(both):
     command = shlex.split(evaluate_command(both[1]))
     shown = run_json(*command[1:])
     assert numbers(shown)["energy"] == pytest.approx(both[1].value, rel=1e-9)
-    assert "beside the best plan with a batch of" in refinement_line(both[1], both[1].refinements[0])
+    assert "beside the best plan with a batch of" in refinement_sentence(both[1], both[1].refinements[0]).words
 
 
 @pytest.fixture(scope="module")

@@ -118,6 +118,15 @@ def evaluate_answer(
     )
 
 
+def outcome_answer(outcome: TrainingOutcome) -> Answer:
+    """An outcome in Python, of which neither plan nor uncertainty is known: its numbers have two digits."""
+    runs = {OWN: Run(None, outcome)}  # type: ignore[arg-type]
+    outputs, energy = outcome_table(runs), parts_table("energy", "Energy", runs)
+    charts = [parts_chart(energy, "energy", "Energy of the run")]
+    title = "Outcome of a training run"
+    return Answer("outcome", title, Sentence("How sure it is, is unknown"), [], [outputs, energy], charts)
+
+
 def joined(*sentences: Sentence) -> Sentence:
     """Sentences as one paragraph; their numbers keep apart."""
     words, numbers = [], {}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -127,8 +127,8 @@ def outcome_table(runs: Runs) -> Table:
     return Table("outcome", title, columns, rows, tall=True, labels=(*runs, CHANGED), kinds=("", "", CHANGE))
 
 
-def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan]) -> Table:
-    """What is decided; numbers that are priors are marked."""
+def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan], varied: Collection[str] = ()) -> Table:
+    """What is decided; numbers that are priors are marked. Of two plans, what differs or was `varied`."""
     reasons = plan_priors(scenario)
     fields = [{field.name: field for field in plan_fields(plan)} for plan in plans.values()]
     columns: list[Column] = []
@@ -139,6 +139,11 @@ def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan]) -> Table:
         for row, cell in zip(rows, cells, strict=True):
             row.append(cell)
 
+    def level_of(path: str, usual: bool, differs: bool) -> int:
+        if len(plans) > 1:
+            return SHORT if differs or path.split("[")[0] in varied else FULL
+        return FULL if path.rpartition(".")[2] in _SWITCHES or usual else SHORT
+
     def number(field: Field | None) -> Cell:
         return None if field is None else Quantity(field.value, prior=reasons.get(field.name.split("[")[0], ""))
 
@@ -148,21 +153,37 @@ def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan]) -> Table:
         name = path.rpartition(".")[2]
         same = len({one.value if one else None for one in own}) == 1
         usual = field.value == _USUAL.get(path) and same and path not in _ALWAYS
-        level = FULL if name in _SWITCHES or usual else SHORT
+        level = level_of(path, usual, not same)
         title = _TITLES.get(name, field.title)
         add(Column(path.removeprefix("plan."), title, field.unit, kind_of(field), level=level), [*map(number, own)])
         if path == "plan.layout.pipeline":
-            add(Column("layout.data", "data"), [Quantity(data_parallel(plan)) for plan in plans.values()])
+            replicas = [data_parallel(plan) for plan in plans.values()]
+            level = level_of("layout.data", usual=False, differs=len(set(replicas)) > 1)
+            add(Column("layout.data", "data", level=level), [*map(Quantity, replicas)])
     reference = float(scenario.system.accelerator.reference_clock)
     origin = scenario.provenance[REFERENCE_CLOCK]
     prior = f"reference clock: {origin.source}" if origin.is_prior else ""
-    clocks = [Quantity(float(plan.clock) * reference, prior=prior) for plan in plans.values()]
-    add(Column("clock_frequency", "clock frequency", "Hz"), clocks)
+    frequencies = [Quantity(float(plan.clock) * reference, prior=prior) for plan in plans.values()]
+    level = SHORT if len(plans) == 1 else FULL
+    add(Column("clock_frequency", "clock frequency", "Hz", level=level), frequencies)
     stages = [Quantity(sum(float(getattr(plan.layout, name)) for name in _ZERO)) for plan in plans.values()]
-    add(Column("zero_stage", "ZeRO stage"), stages)
-    add(Column("recomputation", "recomputation", kind="words"), [_recomputation(plan) for plan in plans.values()])
-    labels = tuple(plans) if len(plans) > 1 else ()
-    return Table("plan", "Plan", columns, rows, tall=True, labels=labels)
+    add(Column("zero_stage", "ZeRO stage", level=level_of("zero_stage", False, len({*stages}) > 1)), stages)
+    words = [_recomputation(plan) for plan in plans.values()]
+    level = level_of("recomputation", False, len({*words}) > 1)
+    add(Column("recomputation", "recomputation", kind="words", level=level), words)
+    if len(plans) == 1:
+        return Table("plan", "Plan", columns, rows, tall=True)
+    rows.append([_changed(column, *cells) for column, *cells in zip(columns, *rows, strict=True)])
+    return Table("plan", "Plan", columns, rows, tall=True, labels=(*plans, CHANGED), kinds=("", "", CHANGE))
+
+
+def _changed(column: Column, before: Cell, after: Cell) -> Cell:
+    """Change of a number that is known exactly; nothing where it stays, or where one of them is missing."""
+    if not isinstance(before, Quantity) or not isinstance(after, Quantity) or before.value == after.value:
+        return None
+    if column.kind == "temperature":
+        return Quantity(after.value - before.value)
+    return Quantity(after.value / before.value - 1.0) if before.value and after.value else None
 
 
 _ZERO = ("shard_optimizer", "shard_gradients", "shard_parameters")
@@ -189,12 +210,14 @@ def parts_table(name: str, title: str, runs: Runs, level: int = SHORT) -> Table:
     columns += [
         Column(name if alone else label, name.replace("_", " ") if alone else label, fields[0].unit) for label in runs
     ]
-    columns.append(Column("share", "share", kind="share"))
+    columns += [Column("change", "change", kind="change")] if len(runs) == 2 else []
+    columns.append(Column("share", "share" if alone else f"share of {list(runs)[-1]}", kind="share"))
     rows = []
     for field in fields:
         parts = [run.quantity(f"{name}.{field.name}") for run in runs.values()]
         if any(part.value for part in parts):
-            rows.append([field.title, *parts, _share(last, name, field)])
+            moved = [change(*runs.values(), f"{name}.{field.name}", columns[1])] if len(runs) == 2 else []
+            rows.append([field.title, *parts, *moved, _share(last, name, field)])
     return Table(f"{name}_parts", title, columns, rows, short=range(min(5, len(rows))), bars="share", level=level)
 
 

@@ -16,7 +16,7 @@ _SMALLEST = 1e-9  # of the whole: what is less is rounding
 
 def parts_chart(table: Table, whole: str, subtitle: str) -> Chart:
     """Bars of the parts of a whole, one for each run."""
-    amounts = [column.name for column in table.columns if column.kind not in ("words", "share")]
+    amounts = [column.name for column in table.columns if column.kind not in ("words", "share", "change")]
     title = largest_parts(table, whole.replace("_", " "))
     return Chart(
         "stack", title, table.name, "part", amounts, subtitle, label="share", whole=whole, axis=whole.replace("_", " ")
