@@ -1,4 +1,4 @@
-"""Does the curve over batches agree with `evaluate` and `optimize`, and with the closed form of its optimum?"""
+"""The curve over batches beside `evaluate`, `optimize` and the closed form of its optimum."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Is the uncertainty of a saving that of its slopes, and is what rests on priors told apart?"""
+"""Uncertainty of a saving by its slopes, and the part of it that rests on priors."""
 
 import dataclasses
 import math

@@ -26,15 +26,15 @@ def flushed(x):
 def largest_error(name, *arguments):
     """Largest error in ulp over arguments; infinite where a value that is no normal number is not the right one."""
     own, reference = CASES[name]
-    found = np.asarray(jax.jit(own)(*arguments))
+    values = np.asarray(jax.jit(own)(*arguments))
     with np.errstate(all="ignore"):
         exact = reference(*map(flushed, arguments))
         rounded = exact.astype(np.float32)
         spacing = np.spacing(np.maximum(np.abs(rounded), np.float32(SMALLEST)))
-        near = np.abs(found - exact) / spacing
+        near = np.abs(values - exact) / spacing
         # A result between 2^-126 and the number below may be rounded to either zero or the smallest normal number.
-        special = np.where(np.abs(exact) < SMALLEST, (found == 0.0) | (np.abs(found) == SMALLEST), found == rounded)
-        special = special | (np.isnan(found) & np.isnan(rounded))
+        special = np.where(np.abs(exact) < SMALLEST, (values == 0.0) | (np.abs(values) == SMALLEST), values == rounded)
+        special = special | (np.isnan(values) & np.isnan(rounded))
     normal = (np.abs(exact) >= SMALLEST) & np.isfinite(rounded)
     return float(np.max(np.where(normal, near, np.where(special, 0.0, np.inf))))
 
@@ -71,17 +71,17 @@ def test_errors_of_powers_below_two_ulp():
 
 def test_powers_of_special_numbers_are_those_of_c():
     special = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 1e30, 2.0**24 + 2.0, 2.0**23 + 1.0, np.inf, np.finfo(np.float32).max]
-    special = np.array([sign * one for one in special for sign in (1.0, -1.0)] + [np.nan, 1.0000001], np.float32)
+    special = np.array([sign * number for number in special for sign in (1.0, -1.0)] + [np.nan, 1.0000001], np.float32)
     bases, exponents = map(np.ravel, np.meshgrid(special, special))
     assert largest_error("pow", bases, exponents) < LARGEST_ERROR
 
 
 def test_special_values_by_definition():
     inf, nan = np.inf, np.nan
-    given = jnp.array([0.0, -0.0, inf, -inf, nan, 88.8, -87.4, 1e-40], jnp.float32)
-    np.testing.assert_array_equal(exp32(given), np.array([1.0, 1.0, inf, 0.0, nan, inf, 0.0, 1.0], np.float32))
-    given = jnp.array([0.0, -0.0, inf, -inf, nan, 1.0, -1.0, 1e-40], jnp.float32)
-    np.testing.assert_array_equal(log32(given), np.array([-inf, -inf, inf, nan, nan, 0.0, nan, -inf], np.float32))
+    x = jnp.array([0.0, -0.0, inf, -inf, nan, 88.8, -87.4, 1e-40], jnp.float32)
+    np.testing.assert_array_equal(exp32(x), np.array([1.0, 1.0, inf, 0.0, nan, inf, 0.0, 1.0], np.float32))
+    x = jnp.array([0.0, -0.0, inf, -inf, nan, 1.0, -1.0, 1e-40], jnp.float32)
+    np.testing.assert_array_equal(log32(x), np.array([-inf, -inf, inf, nan, nan, 0.0, nan, -inf], np.float32))
 
 
 def test_gradients():

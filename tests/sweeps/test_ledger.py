@@ -53,7 +53,9 @@ def sweep(folder, **changes):
     return em.sweep(sweep_model, axes(7, 5, 9, 6), "top:3", **arguments)
 
 
-def assert_kills_change_no_bit(tmp_path, kills):
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, 20])
+def test_kills_change_no_bit(tmp_path, kills):
     finish(start("-", tmp_path / "whole"))
     folder, chance = tmp_path / "run", random.Random(1)
     for _ in range(kills):
@@ -69,22 +71,11 @@ def assert_kills_change_no_bit(tmp_path, kills):
     assert len((tmp_path / "whole").read_bytes()) > 0
 
 
-@pytest.mark.slow
-def test_kill_and_resume_give_the_same_bits(tmp_path):
-    assert_kills_change_no_bit(tmp_path, 2)
-
-
-@pytest.mark.slow
-def test_twenty_kills_and_resume_give_the_same_bits(tmp_path):
-    assert_kills_change_no_bit(tmp_path, 20)
-
-
 def tiles_of(folder):
     return sorted((folder / "tiles").glob("*.tile"))
 
 
 def test_damaged_tiles_are_computed_again(tmp_path):
-    whole = sweep(None)
     first = sweep(tmp_path / "run")
     files = tiles_of(tmp_path / "run")
     intact = [path.read_bytes() for path in files]
@@ -100,7 +91,7 @@ def test_damaged_tiles_are_computed_again(tmp_path):
     assert any(f"{len(files) - 4} of {len(files)} tiles are finished" in sentence for sentence in told)
     assert [path.read_bytes() for path in files] == intact
     assert not list((tmp_path / "run").rglob("*.part"))
-    assert whole.winners == first.winners == again.winners
+    assert sweep(None).winners == first.winners == again.winners
 
 
 def test_tiles_of_another_sweep_are_foreign(tmp_path):
@@ -162,24 +153,24 @@ def test_functions_differ_by_what_they_hold():
         (Line(1.0, 0.0).__call__, Line(2.0, 0.0).__call__),
         ((scaled(1.0), {"a": scaled(1.0)}), (scaled(1.0), {"a": scaled(2.0)})),
     ]
-    for one, other in pairs:
-        assert describe(one) != describe(other)
-        assert "0x" not in describe(one)
+    for first, second in pairs:
+        assert describe(first) != describe(second)
+        assert "0x" not in describe(first)
     assert describe(scaled(3.0)) == describe(scaled(3.0))
 
 
 def test_changed_scenario_is_refused(tmp_path):
     scenario = em.load_scenario("test-1b-h100")
     other = em.load_scenario("test-1b-h100", ["plan.power_cap=600 W"])
-    one, two = (
+    first, second = (
         prepare_sweep(each, {"plan.clock": "0.5:1:3"}, "best", "energy", {}, order=["plan.clock"])
         for each in (scenario, other)
     )
-    with Ledger(tmp_path, fingerprint(one.program, one.tables), one.program.state_shapes()):
+    with Ledger(tmp_path, fingerprint(first.program, first.tables), first.program.state_shapes()):
         pass
     with (
         pytest.raises(InputError, match=r"holds another sweep: scenario\.plan\.power_cap was .*, is '600 W'"),
-        Ledger(tmp_path, fingerprint(two.program, two.tables), two.program.state_shapes()),
+        Ledger(tmp_path, fingerprint(second.program, second.tables), second.program.state_shapes()),
     ):
         pass
 

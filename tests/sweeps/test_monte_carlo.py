@@ -18,7 +18,7 @@ from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.scenarios.distributions import parse_distribution, read_joint
 from energymodel.sweeps.draws import UncertainNumber, number_sampler, parse_numbers, uniform
-from energymodel.sweeps.monte_carlo import MonteCarlo, prepare_monte_carlo, sample_axes, scenario_numbers
+from energymodel.sweeps.monte_carlo import prepare_monte_carlo, sample_axes, scenario_numbers
 from energymodel.sweeps.sample_statistics import chance
 
 PI = float(np.pi)
@@ -30,7 +30,7 @@ def ishigami(x, y, z):
     return {"f": jnp.sin(x) + 7.0 * jnp.sin(y) ** 2 + 0.1 * z**4 * jnp.sin(x)}
 
 
-def known(text, value, path="x", unit="1"):
+def uncertain(text, value, path="x", unit="1"):
     return UncertainNumber(path, value, unit, parse_distribution(text, path, unit, value))
 
 
@@ -39,22 +39,21 @@ def known(text, value, path="x", unit="1"):
     [("lognormal 0.3", 5.0), ("normal 0.5", -2.0), ("uniform -1 4", 3.0), ("beta 8 2", 0.8), ("beta 0.7 2", 0.3)],
 )
 def test_draws_follow_the_quantiles_of_each_family(text, value):
-    one = known(text, value)
+    number = uncertain(text, value)
     shares = np.linspace(0.001, 0.999, 37)
-    drawn = number_sampler([one])
-    found = [float(drawn(jnp.array([share]))[0]) for share in shares]
-    np.testing.assert_allclose(found, one.distribution.quantiles(value, shares), rtol=2e-4, atol=1e-6)
+    drawn = jax.vmap(number_sampler([number]))(shares[:, None])[:, 0]
+    np.testing.assert_allclose(drawn, number.distribution.quantiles(value, shares), rtol=2e-4, atol=1e-6)
 
 
 def test_numbers_stay_within_their_range():
     # P(x < 1) = Phi(ln(1 / 0.9) / 0.2) = Phi(0.5268) = 0.7008: the median of what remains is the quantile at 0.3504.
-    share = number_sampler([dataclasses.replace(known("lognormal 0.2", 0.9), ends=(0.0, 1.0))])
+    share = number_sampler([dataclasses.replace(uncertain("lognormal 0.2", 0.9), ends=(0.0, 1.0))])
     np.testing.assert_allclose(float(share(jnp.array([0.5]))[0]), 0.9 * np.exp(0.2 * norm.ppf(0.3504)), rtol=1e-4)
     assert float(share(jnp.array([1.0]))[0]) <= 1.0 + 1e-6
     # Of U(0, 4) within 1 to 3, the quarters are 1.5 and 2.5; beta 1 1 is U(0, 1).
-    flat = number_sampler([dataclasses.replace(known("uniform 0 4", 2.0), ends=(1.0, 3.0))])
+    flat = number_sampler([dataclasses.replace(uncertain("uniform 0 4", 2.0), ends=(1.0, 3.0))])
     np.testing.assert_allclose([float(flat(jnp.array([u]))[0]) for u in (0.25, 0.75)], [1.5, 2.5], rtol=1e-6)
-    beta = number_sampler([dataclasses.replace(known("beta 1 1", 0.5), ends=(0.2, 0.6))])
+    beta = number_sampler([dataclasses.replace(uncertain("beta 1 1", 0.5), ends=(0.2, 0.6))])
     np.testing.assert_allclose([float(beta(jnp.array([u]))[0]) for u in (0.0, 0.5, 1.0)], [0.2, 0.4, 0.6], atol=1e-4)
 
 
@@ -62,48 +61,53 @@ def test_a_function_has_no_ranges_but_the_sign_of_its_numbers():
     positive, negative = parse_numbers({"x": (0.5, "normal 1"), "y": (-0.5, "normal 1")})
     assert abs(float(number_sampler([positive])(jnp.array([0.0]))[0])) < 1e-3
     assert float(number_sampler([negative])(jnp.array([0.0]))[0]) < -4.0
-    kept = number_sampler(parse_numbers({"x": (0.0, "lognormal 1"), "y": (-2.0, "lognormal 1")}))
-    assert [float(one) for one in kept(jnp.array([0.9, 0.5]))] == pytest.approx([0.0, -2.0])
+    signs = number_sampler(parse_numbers({"x": (0.0, "lognormal 1"), "y": (-2.0, "lognormal 1")}))
+    np.testing.assert_allclose(signs(jnp.array([0.9, 0.5])), [0.0, -2.0])
 
 
 def test_numbers_of_a_scenario_are_drawn_as_their_fields_allow():
     # A knee of 0.73 +- 0.1 beyond a clock of 1 would have the voltage fall towards the reference clock.
     numbers = scenario_numbers(em.load_scenario("llama-3.1-405b-h100"), {})
-    ends = {one.path: one.ends for one in numbers}
+    ends = {number.path: number.ends for number in numbers}
     assert ends["system.accelerator.voltage.knee"] == (0.0, 0.99)
     assert ends["system.network.link.efficiency"][1] == 1.0
     drawn = number_sampler(numbers)
     lowest, highest = (np.array(drawn(jnp.full(len(drawn.factors), share))) for share in (1e-6, 1.0 - 1e-6))
-    for place in range(len(drawn.kinds)):
-        low, high = ends[drawn.paths[place]]
-        assert low <= lowest[place] < highest[place] <= high * (1.0 + 1e-6), drawn.paths[place]
+    independent = drawn.paths[: len(drawn.kinds)]
+    for path, first, last in zip(independent, lowest, highest, strict=False):
+        low, high = ends[path]
+        assert low <= first < last <= high * (1.0 + 1e-6), path
 
 
 def test_joint_numbers_are_drawn_together():
     values = dict(zip(FIELDS, (1.69, 406.4, 0.34, 410.7, 0.28), strict=True))
-    numbers = [known("joint chinchilla", value, f"law.{name}") for name, value in values.items()]
-    drawn = number_sampler([known("normal 1", 3.0), *numbers])
+    numbers = [uncertain("joint chinchilla", value, f"law.{name}") for name, value in values.items()]
+    drawn = number_sampler([uncertain("normal 1", 3.0), *numbers])
     assert drawn.factors == ("x", "joint chinchilla")
-    rows = np.array([drawn(jnp.array([0.5, (draw + 0.5) / 1000.0])) for draw in range(0, 1000, 4)])
+    shares = (np.arange(0, 1000, 4) + 0.5) / 1000.0
+    rows = np.asarray(jax.vmap(drawn)(np.stack([np.full(250, 0.5), shares], axis=1)))
     floor, a, alpha, b, beta = rows[:, 1:].T
     # Besiroglu et al. 2024: standard errors 0.02566 (E), 0.0154 (alpha), 0.0206 (beta).
     np.testing.assert_allclose([floor.std(), alpha.std(), beta.std()], [0.02566, 0.0154, 0.0206], rtol=0.15)
     assert np.corrcoef(np.log(a), alpha)[0, 1] > 0.99
     assert np.corrcoef(np.log(b), beta)[0, 1] > 0.99
     terms = a * 1e9**-alpha, b * 2e10**-beta  # where the points are, the terms are known far better than a and b
-    assert all(np.log(term).std() < 0.25 * np.log(one).std() for term, one in zip(terms, (a, b), strict=True))
+    assert all(np.log(term).std() < 0.25 * np.log(factor).std() for term, factor in zip(terms, (a, b), strict=True))
 
 
 def test_samples_fill_every_block_evenly_and_differ_between_blocks_and_seeds():
     blocks, lanes = sample_axes(2**14, 3, 5)
     assert len(blocks) * len(lanes) == 2**14
-    one, two = (np.array(jax.vmap(lambda lane, k=k: uniform(5, k, lane))(lanes.values)) for k in (0, 1))
-    for column in (*one.T, *two.T):  # a Sobol set has one point in each of as many equal intervals as it has points
+    first, second = (np.array(jax.vmap(lambda lane, k=k: uniform(5, k, lane))(lanes.values)) for k in (0, 1))
+    for column in (
+        *first.T,
+        *second.T,
+    ):  # a Sobol set has one point in each of as many equal intervals as it has points
         np.testing.assert_array_equal(np.sort(np.floor(column * len(lanes))), np.arange(len(lanes)))
-    assert not np.any(one == two)
-    assert not np.any(one == np.array(jax.vmap(lambda lane: uniform(6, 0, lane))(lanes.values)))
+    assert not np.any(first == second)
+    assert not np.any(first == np.array(jax.vmap(lambda lane: uniform(6, 0, lane))(lanes.values)))
     with jax.enable_x64(False):
-        np.testing.assert_array_equal(one, np.array(jax.vmap(lambda lane: uniform(5, 0, lane))(lanes.values)))
+        np.testing.assert_array_equal(first, np.array(jax.vmap(lambda lane: uniform(5, 0, lane))(lanes.values)))
 
 
 def test_distributions_equal_a_loop_in_numpy():
@@ -128,8 +132,7 @@ def test_distributions_equal_a_loop_in_numpy():
 
 def test_chance_by_hand():
     # Wilson at 100 of 100: n / (n + z^2) = 100 / 103.8415 = 0.96301.
-    found = chance(100, 100)
-    np.testing.assert_allclose([found.share, found.low, found.high], [1.0, 0.96301, 1.0], atol=1e-5)
+    np.testing.assert_allclose(dataclasses.astuple(chance(100, 100)), [1.0, 0.96301, 1.0], atol=1e-5)
     assert chance(0, 100).low == 0.0
 
 
@@ -147,55 +150,43 @@ def test_indices_of_the_ishigami_function_are_exact_within_their_intervals(ishig
     assert abs(spread.mean - 3.5) < 4.0 * spread.error
     assert spread.error < 0.01
     np.testing.assert_allclose(spread.deviation**2, variance, rtol=0.01)
-    for one, alone, total in zip(ishigamis.indices["f"], first, [first[0] + both, first[1], both], strict=True):
-        assert abs(one.first - alone) < 1.5 * one.first_half < 0.1
-        assert abs(one.total - total) < 1.5 * one.total_half < 0.1
+    for index, alone, total in zip(ishigamis.indices["f"], first, [first[0] + both, first[1], both], strict=True):
+        assert abs(index.first - alone) < 1.5 * index.first_half < 0.1
+        assert abs(index.total - total) < 1.5 * index.total_half < 0.1
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_indices_agree_with_salib(ishigamis):
     pytest.importorskip("SALib", reason="the extra oracles is not installed")
-    analyze, sobol = salib()
+    from SALib.analyze import sobol as analyze
+    from SALib.sample import sobol
+
     problem: Any = {"num_vars": 3, "names": ["x", "y", "z"], "bounds": [[-PI, PI]] * 3}
     points = sobol.sample(problem, 2048, calc_second_order=False, seed=1)
     theirs = analyze.analyze(problem, np.asarray(ishigami(*points.T)["f"]), calc_second_order=False, seed=1)
-    assert_agree(ishigamis.indices["f"], theirs)
+    for row, index in enumerate(ishigamis.indices["f"]):
+        for own, half, key in ((index.first, index.first_half, "S1"), (index.total, index.total_half, "ST")):
+            width = np.hypot(half, theirs[f"{key}_conf"][row])
+            assert abs(own - theirs[key][row]) <= 1.6 * width + 1e-3, (index.factor, key)
 
 
-def salib():
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from SALib.analyze import sobol as analyze
-        from SALib.sample import sobol
-    return analyze, sobol
-
-
-def assert_agree(ours, theirs):
-    """Indices within the root of the sum of squares of both half-intervals, with some air for many comparisons."""
-    for place, one in enumerate(ours):
-        for own, half, key in ((one.first, one.first_half, "S1"), (one.total, one.total_half, "ST")):
-            width = np.hypot(half, theirs[f"{key}_conf"][place])
-            assert abs(own - theirs[key][place]) <= 1.6 * width + 1e-3, (one.factor, key)
-
-
-def test_undefined_outputs_are_counted_and_said():
-    found = em.monte_carlo(
+def test_undefined_outputs_are_counted_and_reported():
+    drawn = em.monte_carlo(
         lambda x: {"y": jnp.where(x < 0.25, jnp.nan, x), "z": x}, 2**12, numbers={"x": "uniform 0 1"}, of=["y", "z"]
     )
-    assert found.spreads["y"].undefined == pytest.approx(0.25, abs=0.01)
-    assert found.spreads["y"].mean == pytest.approx(0.625, abs=0.01)
-    assert "y is not finite in 25 % of the samples" in found.message
-    assert found.spreads["z"].undefined == 0.0
+    assert drawn.spreads["y"].undefined == pytest.approx(0.25, abs=0.01)
+    assert drawn.spreads["y"].mean == pytest.approx(0.625, abs=0.01)
+    assert "y is not finite in 25 % of the samples" in drawn.message
+    assert drawn.spreads["z"].undefined == 0.0
 
 
 def test_what_does_not_vary_has_no_indices():
-    found = em.monte_carlo(
+    drawn = em.monte_carlo(
         lambda x, y: {"c": 3.0 + 0.0 * x, "x": x}, 256, numbers={"x": "uniform 0 1", "y": "uniform 0 1"}, of=["c", "x"]
     )
-    assert all(one.total == one.first == 0.0 for one in found.indices["c"])
-    assert [one.factor for one in found.by_total("x")] == ["x", "y"]
-    np.testing.assert_allclose([one.total for one in found.by_total("x")], [1.0, 0.0], atol=0.15)
+    assert all(index.total == index.first == 0.0 for index in drawn.indices["c"])
+    assert [index.factor for index in drawn.by_total("x")] == ["x", "y"]
+    np.testing.assert_allclose([index.total for index in drawn.by_total("x")], [1.0, 0.0], atol=0.15)
 
 
 def test_samples_resume_and_refuse_another_seed(tmp_path):
@@ -261,8 +252,8 @@ def test_command_draws_samples(tmp_path):
     assert loss["quantiles"]["0.05"] < loss["quantiles"]["0.5"] < loss["quantiles"]["0.95"]
     assert loss["undefined"] == 0.0
     assert tree["chances"]["time"]["share"] == 1.0
-    assert tree["chances"]["all"]["share"] <= min(one["share"] for one in tree["chances"].values())
-    moving = {one["factor"] for one in tree["indices"]["loss"] if one["total"] > 1e-3}
+    assert tree["chances"]["all"]["share"] <= min(row["share"] for row in tree["chances"].values())
+    moving = {index["factor"] for index in tree["indices"]["loss"] if index["total"] > 1e-3}
     # The plan gives the tokens: only the law and the penalty of the batch move the loss.
     assert "joint chinchilla" in moving
     assert all(factor.startswith(("joint", "system.learning", "system.mixture")) for factor in moving)
@@ -285,37 +276,6 @@ def test_command_names_bad_samples(options, words):
     assert words in done.stderr
 
 
-@pytest.mark.slow
-def test_a_large_scenario_agrees_with_salib_and_with_a_loop():
-    pytest.importorskip("SALib", reason="the extra oracles is not installed")
-    analyze, sobol = salib()
-    scenario = em.load_scenario("llama-3.1-405b-h100")
-    prepared = prepare_monte_carlo(scenario, 2**14, of=["energy", "time", "loss"], indices=1024, precision=64)
-    found = prepared.run()
-    assert isinstance(found, MonteCarlo)
-    function = prepared.distributions.program.function
-    model = jax.jit(jax.vmap(lambda shares: model_of(function, shares)))
-    problem: Any = {"num_vars": len(found.factors), "names": list(found.factors)}
-    problem["bounds"] = [[0.0, 1.0]] * problem["num_vars"]
-    shares = sobol.sample(problem, 512, calc_second_order=False, seed=2)
-    theirs = [np.asarray(part) for part in zip(*(model(part).T for part in np.array_split(shares, 64)), strict=True)]
-    for name, column in zip(found.of, (np.concatenate(part) for part in theirs), strict=True):
-        assert_agree(found.indices[name], analyze.analyze(problem, column, calc_second_order=False, seed=2))
-    lanes = prepared.distributions.axes[1].values
-    loop = []
-    for block in range(len(prepared.distributions.axes[0])):
-        rows = np.array([uniform(0, block, lane) for lane in lanes[:2]])
-        loop.append(np.asarray(model(rows)))
-    whole = np.concatenate(loop)
-    spread = found.spreads["energy"]
-    assert abs(whole[:, 0].mean() - spread.mean) < 4.0 * spread.deviation / np.sqrt(len(whole))
-
-
-def model_of(function, shares):
-    outputs = function.model(**function.sampler.named(function.sampler(shares)))
-    return jnp.stack([outputs[name] for name in ("energy", "time", "loss")])
-
-
 def test_numbers_of_the_critical_batch_are_drawn_together_and_hardly_correlated():
     scenario = em.load_scenario("llama-3.1-405b-h100")
     path = "system.learning.critical_batch."
@@ -329,7 +289,7 @@ def test_numbers_of_the_critical_batch_are_drawn_together_and_hardly_correlated(
     assert isinstance(learning, CriticalBatchLearning)
     law = learning.critical_batch
     assert isinstance(law, PowerCriticalBatch)
-    one = parse_distribution(texts["at_pivot"], path + "at_pivot", "token", float(law.at_pivot))
-    low, middle, high = one.quantiles(float(law.at_pivot), [0.05, 0.5, 0.95])
+    pivot = parse_distribution(texts["at_pivot"], path + "at_pivot", "token", float(law.at_pivot))
+    low, middle, high = pivot.quantiles(float(law.at_pivot), [0.05, 0.5, 0.95])
     assert low < 0.98 * middle < float(law.at_pivot) < 1.02 * middle < high
     assert not parse_distribution("joint chinchilla", "law.data_exponent", "1", 0.37).has_quantiles

@@ -1,4 +1,4 @@
-"""Does every output have the spread that the uncertain numbers of its system give it?"""
+"""Spread of every output by the uncertain numbers of its system."""
 
 import dataclasses
 import math

@@ -121,8 +121,8 @@ def sweep(folder, **changes):
 
 
 def test_a_folder_knows_who_evaluated_it(tmp_path):
-    whole = sweep(tmp_path, kernel=OtherProgram.offer)
-    assert whole.choice.program == "other"
+    first = sweep(tmp_path, kernel=OtherProgram.offer)
+    assert first.choice.program == "other"
     tiles = sorted((tmp_path / "tiles").glob("*.tile"))
     intact = [path.read_bytes() for path in tiles]
     tiles[1].unlink()
@@ -131,8 +131,8 @@ def test_a_folder_knows_who_evaluated_it(tmp_path):
     again = sweep(tmp_path, kernel=OtherProgram.offer)
     assert again.choice.sentence() == "Evaluated by other: so were the tiles that are finished."
     assert [path.read_bytes() for path in tiles] == intact
-    assert again.winners == whole.winners
-    # Without the name, the tiles are nobody's, and are computed again.
+    assert again.winners == first.winners
+    # Without the name, the tiles belong to no program, and are computed again.
     (tmp_path / "program").unlink()
     told = []
     assert sweep(tmp_path, progress=told.append).choice.program == "XLA"

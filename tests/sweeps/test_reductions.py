@@ -1,4 +1,4 @@
-"""Every reduction against NumPy on the whole grid, in any chunks and tiles."""
+"""Every reduction against NumPy on the whole grid, whatever chunks, tiles, padding and hints."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,11 +6,14 @@ import pytest
 
 import energymodel as em
 from energymodel.errors import InputError
+from energymodel.sweeps import tile_program
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.full_array import FullArray
-from energymodel.sweeps.histogram import Histogram, quantiles
-from energymodel.sweeps.pareto import Pareto, ParetoBins, efficient
-from energymodel.sweeps.reductions import AbstractReduction
+from energymodel.sweeps.histogram import Count, Histogram, quantiles
+from energymodel.sweeps.pareto import FrontState, Pareto, ParetoBins, efficient
+from energymodel.sweeps.prepared_sweep import OrderedMerge
+from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
+from energymodel.sweeps.sweep import prepare_sweep
+from energymodel.sweeps.tile_program import TileProgram, wide_vectors
 from sweeps.sweep_models import LIMITS, axes, everywhere, sweep_model
 
 SIZES = (7, 5, 9, 6)
@@ -23,75 +26,72 @@ def truth():
     return everywhere(axes(*SIZES))
 
 
-@pytest.mark.parametrize(("chunk", "tile"), CUTS)
+def swept(keep, chunk=31, tile: int | None = 200, **options):
+    options = {"minimize": "energy", "limits": LIMITS, "chunk": chunk, "tile": tile, **options}
+    return em.sweep(sweep_model, axes(*SIZES), keep, **options)
+
+
 @pytest.mark.parametrize("along", [("voltage", "clock"), ("batch",), ("batch", "clock", "nodes", "voltage")])
-def test_best_along_axes(truth, along, chunk, tile):
+def test_best_along_axes(truth, along):
     outputs, feasible = truth
-    keep = "along:" + ",".join(along)
-    swept = em.sweep(sweep_model, axes(*SIZES), keep, minimize="energy", limits=LIMITS, chunk=chunk, tile=tile)
-    names = [axis.name for axis in swept.axes]
-    places = tuple(names.index(name) for name in along)
-    best = np.min(np.where(feasible, outputs["energy"], np.inf), axis=places)
-    kept = [place for place in range(4) if place not in places]
-    found = np.full(best.shape, np.inf)
-    for winner in swept.winners:
-        found[tuple(winner.index[place] for place in kept)] = winner.value
-    np.testing.assert_allclose(found, best, rtol=1e-10)
-    assert np.sort(np.ravel(swept.result))[0] == pytest.approx(best.min(), rel=1e-5)
+    result = swept("along:" + ",".join(along))
+    names = [axis.name for axis in result.axes]
+    others = [number for number, name in enumerate(names) if name not in along]
+    best = np.min(np.where(feasible, outputs["energy"], np.inf), axis=tuple(map(names.index, along)))
+    values = np.full(best.shape, np.inf)
+    for winner in result.winners:
+        values[tuple(winner.index[number] for number in others)] = winner.value
+    np.testing.assert_allclose(values, best, rtol=1e-10)
+    assert np.sort(np.ravel(result.result))[0] == pytest.approx(best.min(), rel=1e-5)
 
 
 @pytest.mark.parametrize(("chunk", "tile"), CUTS)
 @pytest.mark.parametrize("objectives", [("energy", "time"), ("energy", "time", "power")])
 def test_pareto_front_is_exact(truth, objectives, chunk, tile):
     outputs, feasible = truth
-    swept = em.sweep(
-        sweep_model, axes(*SIZES), Pareto(objectives, RANGES), limits=LIMITS, chunk=chunk, tile=tile, precision=64
-    )
-    places = np.flatnonzero(feasible)
-    front = efficient([np.ravel(outputs[name])[places] for name in objectives])
-    expected = {tuple(int(one) for one in np.unravel_index(places[place], SIZES)) for place in front}
-    assert {winner.index for winner in swept.winners} == expected
-    assert not swept.message
+    result = swept(Pareto(objectives, RANGES), chunk, tile, precision=64)
+    points = np.flatnonzero(feasible)
+    front = points[efficient([np.ravel(outputs[name])[points] for name in objectives])]
+    indices = np.stack(np.unravel_index(front, SIZES), axis=1)
+    assert {winner.index for winner in result.winners} == set(map(tuple, indices.tolist()))
+    assert not result.message
 
 
-def test_full_front_says_so():
-    swept = em.sweep(lambda x: {"a": x, "b": -x}, {"x": "0:1:300"}, Pareto(("a", "b"), capacity=100))
-    assert "more than 100 points; 200 were lost" in swept.message
+def test_a_front_that_is_too_large_is_reported():
+    result = em.sweep(lambda x: {"a": x, "b": -x}, {"x": "0:1:300"}, Pareto(("a", "b"), capacity=100))
+    assert "more than 100 points; 200 were lost" in result.message
 
 
 def test_efficient_points_by_hand():
     # (1, 3), (2, 2) and (3, 1) are efficient; (2, 3) is beaten by (2, 2); the second (1, 3) is a twin.
-    assert efficient([np.array([2.0, 1.0, 3.0, 2.0, 1.0]), np.array([2.0, 3.0, 1.0, 3.0, 3.0])]) == [1, 0, 2]
+    columns = [np.array([2.0, 1.0, 3.0, 2.0, 1.0]), np.array([2.0, 3.0, 1.0, 3.0, 3.0])]
+    assert efficient(columns) == efficient([*columns, np.zeros(5)]) == [1, 0, 2]
 
 
 @pytest.mark.parametrize(("chunk", "tile"), CUTS)
-def test_pareto_bins_hold_the_least_of_each_bin(truth, chunk, tile):
+def test_pareto_bins_hold_the_lowest_of_each_bin(truth, chunk, tile):
     outputs, feasible = truth
-    bins = ParetoBins(("energy", "time"), RANGES, capacity=20)
-    swept = em.sweep(sweep_model, axes(*SIZES), bins, limits=LIMITS, chunk=chunk, tile=tile, precision=64)
-    keep = swept.keep
-    assert isinstance(keep, ParetoBins)
+    result = swept(ParetoBins(("energy", "time"), RANGES, capacity=20), chunk, tile, precision=64)
+    assert isinstance(result.keep, ParetoBins)
     energy, time = outputs["energy"][feasible], outputs["time"][feasible]
-    number = np.asarray(keep.bin_of(energy))
-    least = np.array([time[number == one].min(initial=np.inf) for one in range(20)])
-    steps = least < np.concatenate([[np.inf], np.minimum.accumulate(least)[:-1]])
-    np.testing.assert_allclose(
-        sorted(winner.outputs["time"] for winner in swept.winners), np.sort(least[steps]), rtol=2e-4
-    )
+    number = np.asarray(result.keep.bin_of(energy))
+    lowest = np.array([time[number == step].min(initial=np.inf) for step in range(20)])
+    steps = lowest < np.concatenate([[np.inf], np.minimum.accumulate(lowest)[:-1]])
+    times = sorted(winner.outputs["time"] for winner in result.winners)
+    np.testing.assert_allclose(times, np.sort(lowest[steps]), rtol=2e-4)
 
 
-@pytest.mark.parametrize(("chunk", "tile"), CUTS)
-def test_histogram_counts_every_feasible_point(truth, chunk, tile):
+def test_histogram_counts_every_feasible_point(truth):
     outputs, feasible = truth
     spans = {"energy": (2e10, 2e12), "temperature": (40.0, 60.0)}
-    keep = Histogram(tuple(spans), RANGES, bins=16, spans=spans)
-    result = em.sweep(sweep_model, axes(*SIZES), keep, chunk=chunk, tile=tile, precision=64).result
+    counts = swept(Histogram(tuple(spans), RANGES, bins=16, spans=spans), precision=64).result
     for name, (low, high) in spans.items():
         values = outputs[name][feasible]
         edges = np.geomspace(low, high, 17)
-        np.testing.assert_allclose(result[name].edges, edges)
-        np.testing.assert_array_equal(result[name].counts, np.histogram(values, edges)[0])
-        assert (result[name].below, result[name].above) == ((values < low).sum(), (values >= high).sum())
+        np.testing.assert_allclose(counts[name].edges, edges)
+        np.testing.assert_array_equal(counts[name].counts, np.histogram(values, edges)[0])
+        assert (counts[name].below, counts[name].above) == ((values < low).sum(), (values >= high).sum())
+    assert swept(Count(RANGES)).result == feasible.sum()
 
 
 def test_quantiles_lie_within_a_bin(truth):
@@ -108,13 +108,12 @@ def test_quantiles_of_the_uniform_distribution():
         assert value == pytest.approx(2.0 * share - 1.0, abs=0.01)
 
 
-@pytest.mark.parametrize(("chunk", "tile"), CUTS)
-def test_full_array(truth, chunk, tile):
+def test_full_array(truth):
     outputs, _ = truth
-    swept = em.sweep(sweep_model, axes(*SIZES), FullArray(("energy", "time")), chunk=chunk, tile=tile)
-    order = [[axis.name for axis in swept.axes].index(axis.name) for axis in swept.grid.axes]
+    result = swept("full:energy,time")
+    order = [[axis.name for axis in result.axes].index(axis.name) for axis in result.grid.axes]
     for name in ("energy", "time"):
-        np.testing.assert_allclose(swept.result[name], np.transpose(outputs[name], order), rtol=3e-5)
+        np.testing.assert_allclose(result.result[name], np.transpose(outputs[name], order), rtol=3e-5)
 
 
 class Sum(AbstractReduction):
@@ -139,15 +138,15 @@ class Sum(AbstractReduction):
 def test_custom_reduction():
     # The sum of x y over 0..9 and 0..4 is 45 x 10.
     for chunk in (2**18, 7):
-        swept = em.sweep(lambda x, y: {"y": x * y}, {"x": "0:9:10", "y": "0:4:5"}, Sum(), chunk=chunk, tile=chunk)
-        assert swept.result == 450.0
+        result = em.sweep(lambda x, y: {"y": x * y}, {"x": "0:9:10", "y": "0:4:5"}, Sum(), chunk=chunk, tile=chunk)
+        assert result.result == 450.0
 
 
 def test_nothing_feasible_in_any_reduction():
     for keep in ("pareto:y,z", "bins:y,z", "along:x", "top:3"):
-        swept = em.sweep(lambda x: {"y": x, "z": 1.0 / x}, {"x": "1:2:5"}, keep, minimize="y", limits={"y": 0.5})
-        assert swept.winners == ()
-        assert "No point obeys" in swept.message
+        result = em.sweep(lambda x: {"y": x, "z": 1.0 / x}, {"x": "1:2:5"}, keep, minimize="y", limits={"y": 0.5})
+        assert result.winners == ()
+        assert "No point obeys" in result.message
     assert em.sweep(lambda x: {"y": x}, {"x": "1:2:5"}, "count", limits={"y": 0.5}).result == 0
 
 
@@ -168,3 +167,80 @@ def test_bad_reductions_are_named(keep, words):
 
     with pytest.raises(InputError, match=words):
         em.sweep(model, [Axis.linear("x", 1.0, 2.0, 5)], keep, minimize="y")
+
+
+def front(monkeypatch, model, grid_axes, keep, *, hints, **options):
+    """Indices of the points that the scan keeps, with or without what tiles know of a sample of the grid."""
+    with monkeypatch.context() as patch:
+        if not hints:
+            patch.setattr(TileProgram, "hint", TileProgram.no_hint)
+        program = prepare_sweep(model, grid_axes, keep, **options, chunk=60, tile=240).program
+        merged = OrderedMerge(program.reduction)
+        for number in range(program.grid.tiles):
+            merged.add(number, program.run(number))
+        if hints:
+            assert np.any(np.asarray(program.hint()) != np.asarray(program.no_hint()))
+        assert isinstance(program.reduction, AbstractPointReduction)
+        return sorted(program.reduction.kept_points(merged.finish(), program.grid).indices)
+
+
+@pytest.mark.parametrize("keep", ["bins:energy,time", "pareto:energy,time", "pareto:energy,time,power"])
+def test_hints_change_no_point(monkeypatch, keep):
+    # Sizes that divide neither chunks nor tiles leave padding.
+    grid_axes = axes(13, 9, 11, 10)
+    fronts = [front(monkeypatch, sweep_model, grid_axes, keep, hints=hints, limits=LIMITS) for hints in (True, False)]
+    assert len(fronts[0]) > 5
+    assert fronts[0] == fronts[1]
+
+
+def test_of_equal_points_the_first_stays(monkeypatch):
+    # Whole numbers, each on many points of the grid.
+    def model(x, y, z):
+        return {"a": jnp.floor(x / 3.0) + jnp.floor(z / 5.0), "b": 9.0 - jnp.floor(x / 3.0) + jnp.floor(y / 4.0)}
+
+    sizes = (30, 24, 25)
+    grid_axes = [Axis.of(name, range(size)) for name, size in zip("xyz", sizes, strict=True)]
+    x, y, z = np.meshgrid(*map(np.arange, sizes), indexing="ij")
+    points = efficient([(x // 3 + z // 5).ravel(), (9 - x // 3 + y // 4).ravel()])
+    expected = sorted(zip(*(column.tolist() for column in np.unravel_index(points, sizes)), strict=True))
+    for hints in (True, False):
+        assert front(monkeypatch, model, grid_axes, "pareto:a,b", hints=hints, order="xyz") == expected
+
+
+def test_merged_fronts_are_the_front_of_all():
+    outputs, feasible = everywhere(axes(9, 7, 8, 6))
+    columns = np.stack([outputs[name][feasible].astype(np.float32) for name in ("energy", "time")])
+    half = columns.shape[1] // 2
+
+    def state(rows):
+        values, numbers = np.full((2, 600), np.inf, np.float32), np.zeros(600, np.int32)
+        values[:, : len(rows)], numbers[: len(rows)] = columns[:, rows], rows
+        return FrontState(values, np.zeros(600, np.int32), numbers, np.int32(0))
+
+    parts = [state(efficient(columns[:, :half])), state(half + np.array(efficient(columns[:, half:])))]
+    joined = Pareto(("energy", "time"), capacity=600).merge(*parts)
+    assert joined.place[np.isfinite(joined.values[0])].tolist() == efficient(columns)
+    assert joined.lost == 0
+    few = Pareto(("energy", "time"), capacity=3).merge(*parts)
+    assert few.values.shape == (2, 3)
+    assert few.lost == len(efficient(columns)) - 3
+
+
+@pytest.mark.parametrize("keep", ["top:40", "bins:energy,time", "pareto:energy,time"])
+def test_padded_rows_change_no_result(monkeypatch, keep):
+    order, rows, indices = ("batch", "clock", "nodes", "voltage"), [], []
+    for wide in (True, False):
+        monkeypatch.setattr(tile_program, "wide_vectors", lambda wide=wide: wide)
+        # Blocks of 4 of 7 clocks: the axis that is cut is padded as well.
+        options = {"limits": LIMITS, "order": order, "chunk": 4 * 6 * 13, "tile": 1}
+        prepared = prepare_sweep(sweep_model, axes(5, 7, 6, 13), keep, "energy", **options)
+        rows.append(prepared.program._row())
+        indices.append([winner.index for winner in prepared.run().winners])
+    assert rows == [13, 16]  # voltages, whole vector registers
+    assert indices[0] == indices[1] != []
+
+
+@pytest.mark.parametrize("flag", ["--xla_cpu_max_isa=AVX2", "--xla_cpu_max_isa=SSE4_2"])
+def test_vectors_are_as_narrow_as_xla_was_told(monkeypatch, flag):
+    monkeypatch.setenv("XLA_FLAGS", flag)
+    assert not wide_vectors()

@@ -33,7 +33,7 @@ def test_sweep_of_a_scenario_equals_evaluating_each_point(scenario, swept):
     model = jax.jit(ScenarioModel(scenario.system, scenario.plan).__call__)
     expected = {}
     for index in itertools.product(*(range(len(axis)) for axis in axes)):
-        outputs = model(**{axis.name: axis.at(one) for axis, one in zip(axes, index, strict=True)})
+        outputs = model(**{axis.name: axis.at(number) for axis, number in zip(axes, index, strict=True)})
         holds = all(low <= float(outputs[name]) <= high for name, (low, high) in HARD_LIMITS.items())
         if holds and float(outputs["time"]) <= 100 * 86400.0:
             expected[index] = float(outputs["energy"])

@@ -40,19 +40,19 @@ def test_many_points_are_those_of_the_model(scenario, model):
     parsed = [scenario_axis(scenario, path, values) for path, values in AXES.items()]
     rng = np.random.default_rng(0)
     indices = [[int(rng.integers(len(axis))) for axis in parsed] for _ in range(5)]
-    found = evaluate_points(model, parsed, indices)
-    assert set(found) == set(UNITS)
+    outputs = evaluate_points(model, parsed, indices)
+    assert set(outputs) == set(UNITS)
     for row, index in enumerate(indices):
-        expected = model(**{axis.name: axis.at(place) for axis, place in zip(parsed, index, strict=True)})
-        assert set(expected) == set(found)
+        expected = model(**{axis.name: axis.at(number) for axis, number in zip(parsed, index, strict=True)})
+        assert set(expected) == set(outputs)
         for name, value in expected.items():
-            np.testing.assert_allclose(found[name][row], value, rtol=1e-9, atol=1e-9, err_msg=name)
+            np.testing.assert_allclose(outputs[name][row], value, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 def test_outputs_that_are_known_in_a_traced_model_are_outputs_too(model):
-    """A run that serves nobody knows so before it is traced."""
-    found = jax.eval_shape(lambda clock: named_outputs(model(**{"plan.clock": clock})), 0.8)
-    assert set(found) == set(UNITS)
+    """Those of a run that serves no users are numbers before it is traced."""
+    shapes = jax.eval_shape(lambda clock: named_outputs(model(**{"plan.clock": clock})), 0.8)
+    assert set(shapes) == set(UNITS)
 
 
 SLOW = [pytest.param(keep, marks=pytest.mark.slow) for keep in ("along:plan.clock", "count", "top:3")]
@@ -61,13 +61,13 @@ SLOW = [pytest.param(keep, marks=pytest.mark.slow) for keep in ("along:plan.cloc
 @pytest.mark.parametrize("keep", ["pareto:energy,time", "full:energy", *SLOW])
 def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
     arguments = {"limits": {"time": "19 h"}, "chunk": 10, "tile": 20, "precision": 64}
-    given = scenario, {"plan.clock": "0.6:1:4", "plan.batch": "0.25..1 Mi token log 9"}, keep
-    swept = em.sweep(*given, **arguments)
+    question = scenario, {"plan.clock": "0.6:1:4", "plan.batch": "0.25..1 Mi token log 9"}, keep
+    swept = em.sweep(*question, **arguments)
     assert (
         swept.choice.sentence() == "Evaluated by the model in float64: a grid of 36 points needs no program of its own."
     )
     monkeypatch.setattr(tile_program, "SMALL", 0)
-    own = em.sweep(*given, order=list(given[1]), **arguments)
+    own = em.sweep(*question, order=list(question[1]), **arguments)
     assert own.choice.program == "XLA"
     assert own.grid.tiles == swept.grid.tiles > 1
     assert [winner.index for winner in swept.winners] == [winner.index for winner in own.winners]
@@ -89,14 +89,14 @@ def test_a_kernel_that_is_asked_for_and_a_large_grid_have_their_own_program(mode
 
 
 def test_a_resumed_sweep_evaluates_nothing(scenario, tmp_path, monkeypatch):
-    given = scenario, {"plan.clock": "0.6:1:4"}, "top:2"
-    first = em.sweep(*given, resume=tmp_path)
+    question = scenario, {"plan.clock": "0.6:1:4"}, "top:2"
+    first = em.sweep(*question, resume=tmp_path)
 
     def fail(*arguments):
         raise AssertionError(arguments)
 
     monkeypatch.setattr(SmallGrid, "_outputs", fail)
-    again = em.sweep(*given, resume=tmp_path)
+    again = em.sweep(*question, resume=tmp_path)
     assert again.winners == first.winners
     assert again.choice.sentence().endswith("a grid of 4 points needs no program of its own.")
 
