@@ -155,6 +155,13 @@ def rough_log2(x: Float32) -> Float32:
     return n + m * (np.float32(1.3465) - np.float32(0.3465) * m)
 
 
+def inverse_rough_log2(value: Any) -> Any:
+    """The number whose rough logarithm has this value, in float64."""
+    n = np.floor(value)
+    root = np.sqrt(1.3465**2 - 4.0 * 0.3465 * (value - n))
+    return np.exp2(n) * (1.0 + (1.3465 - root) / (2.0 * 0.3465))
+
+
 def in_order(bits: Any) -> Any:
     """Integers that order like the float32 numbers with these bits."""
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers order the other way

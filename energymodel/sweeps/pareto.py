@@ -17,20 +17,22 @@ from energymodel.errors import InputError
 from energymodel.search import front
 from energymodel.sweeps.best_points import Points
 from energymodel.sweeps.feasibility import Range, feasible_values
-from energymodel.sweeps.float32_functions import in_order, ordered_bits, rough_log2
+from energymodel.sweeps.float32_functions import in_order, inverse_rough_log2, ordered_bits, rough_log2
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.grid_sample import GridSample
 from energymodel.sweeps.reductions import AbstractPointReduction, Chunk, PointIndices, float_dtype
 
 CAPACITY = 1024
 STEPS = 512  # of the coarse look at a front of two objectives
-SENTRIES = 16
+SENTRIES, BIN_SENTRIES = 16, 8
 """Points of a front that every point is compared with first; only those that pass are compared with all."""
 GUARDS = 64
 """Points of the front of a sample of the grid, which every tile knows."""
 BINS = 256
 DROPPED_BITS = 9
 """Last bits of the second objective that bins ignore: 14 bits of the mantissa stay."""
+ROUNDING = 1e-4
+"""Bound on the rounding of `rough_log2`."""
 ROW, GROUP = 128, 32
 """Points in a row, and rows that are looked at together."""
 MANY = 64
@@ -59,6 +61,7 @@ class Pareto(AbstractPointReduction):
     capacity: int = CAPACITY
     span: Range | None = None
     takes_padding: ClassVar[bool] = True
+    sentries: ClassVar[int] = SENTRIES
 
     def scaled_to(self, sample: GridSample) -> "Pareto":
         """With the range of the first of two objectives."""
@@ -75,6 +78,14 @@ class Pareto(AbstractPointReduction):
         none = jnp.zeros(self.capacity, jnp.int32)
         values = jnp.full((len(self.objectives), self.capacity), jnp.inf, float_dtype())
         return FrontState(values, none, none, jnp.zeros((), jnp.int32))
+
+    def rounded(self, columns: Sequence[Any]) -> Sequence[Any]:
+        """The objectives as they are compared, at the points that pass a first look."""
+        return columns
+
+    def starts(self, x: Any) -> Any:
+        """Values of the first of two objectives beyond which all are at least the rounded ones."""
+        return x
 
     def step_of(self, x: Any) -> Any:
         """Step of a value of the first of two objectives; never lower for a higher value, to the last bit.
@@ -106,14 +117,15 @@ class Pareto(AbstractPointReduction):
     def first_look(self, state: FrontState, guards: Any, columns: Sequence[Any]) -> Any:
         """The first objective, infinite where one of a few sentries dominates the point, or where it is infinite."""
         if len(columns) > 2:
-            few = jnp.concatenate([spread(guards, SENTRIES), spread(state.values, SENTRIES)], axis=1)
+            few = jnp.concatenate([spread(guards, self.sentries), spread(state.values, self.sentries)], axis=1)
             return jnp.where(below(columns, few), columns[0], jnp.inf)
         points = jnp.concatenate([guards, state.values], axis=1)
-        starts = jnp.where(guards[0, 0] < jnp.inf, spread(guards, SENTRIES)[0], spread(state.values, SENTRIES)[0])
+        some = [spread(front, self.sentries)[0] for front in (guards, state.values)]
+        starts = jnp.where(guards[0, 0] < jnp.inf, *some)
         heights = jnp.min(jnp.where(points[0] <= starts[:, None], points[1], jnp.inf), axis=1)
-        starts, heights = jax.lax.optimization_barrier((starts, heights))
+        starts, heights = jax.lax.optimization_barrier((self.starts(starts), heights))
         height = jnp.asarray(jnp.inf, columns[1].dtype)
-        for sentry in range(SENTRIES):
+        for sentry in range(self.sentries):
             height = jnp.where(columns[0] > starts[sentry], heights[sentry], height)
         return jnp.where(columns[1] < height, columns[0], jnp.inf)
 
@@ -125,8 +137,8 @@ class Pareto(AbstractPointReduction):
 
             def lowest_of_steps() -> Any:
                 points = jnp.concatenate([chunk.hint, state.values], axis=1)
-                second = jnp.where(first < jnp.inf, packed[0].imag, jnp.inf)
-                return jnp.where(self.below_steps(points, [first, second], own=True), first, jnp.inf)
+                columns = self.rounded([first, jnp.where(first < jnp.inf, packed[0].imag, jnp.inf)])
+                return jnp.where(self.below_steps(points, columns, own=True), first, jnp.inf)
 
             return over_rows([first, *packed], sort, state, lowest_of_steps if len(picked) == 2 else None)
 
@@ -135,7 +147,7 @@ class Pareto(AbstractPointReduction):
             columns = [
                 part for pair in packed for part in ((pair.real, pair.imag) if jnp.iscomplexobj(pair) else (pair,))
             ]
-            columns = [first, *(jnp.where(first < jnp.inf, column, jnp.inf) for column in columns[1:])]
+            columns = self.rounded([first, *(jnp.where(first < jnp.inf, column, jnp.inf) for column in columns[1:])])
             numbers = chunk.places(numbers)
 
             def insert(carry: tuple[FrontState, Any]) -> tuple[FrontState, Any]:
@@ -194,6 +206,7 @@ class ParetoBins(Pareto):
     """
 
     capacity: int = BINS
+    sentries: ClassVar[int] = BIN_SENTRIES
 
     def scaled_to(self, sample: GridSample) -> "ParetoBins":
         """With the range of the first objective.
@@ -210,18 +223,41 @@ class ParetoBins(Pareto):
             )
         return dataclasses.replace(self, span=(low, high))
 
-    def pick(self, outputs: Any) -> Any:
-        """Number of the bin, and the second objective without its last bits; infinite where a limit is broken."""
-        x, y = feasible_values(outputs, self.objectives, self.limits)
-        level = (ordered_bits(y) >> DROPPED_BITS).astype(float_dtype())
-        return jnp.where(x < jnp.inf, self.bin_of(x), jnp.inf), jnp.where(x < jnp.inf, level, jnp.inf)
+    def rounded(self, columns: Sequence[Any]) -> Sequence[Any]:
+        """Number of the bin, and the second objective without its last bits; infinite where the first is."""
+        x, y = columns
+        level = jax.lax.bitcast_convert_type(in_order(ordered_bits(y) & -(2**DROPPED_BITS)), jnp.float32)
+        level = jnp.where(x < jnp.inf, level.astype(float_dtype()), jnp.inf)
+        # Without a barrier both are computed in the loops that read them, point by point.
+        return jax.lax.optimization_barrier((jnp.where(x < jnp.inf, self.bin_of(x), jnp.inf), level))
+
+    def _scale(self) -> tuple[Any, Any]:
+        """Rough logarithm of the lowest value, and bins per unit of it."""
+        assert self.span is not None
+        low, high = map(rough_log2, map(np.float32, self.span))
+        return low, self.capacity / (high - low)
 
     def bin_of(self, x: Any) -> Any:
         """Number of the bin of a value of the first objective."""
-        assert self.span is not None
-        low, high = map(rough_log2, map(np.float32, self.span))
-        step = (rough_log2(jnp.asarray(x, jnp.float32)) - low) * (self.capacity / (high - low))
+        low, rate = self._scale()
+        step = (rough_log2(jnp.asarray(x, jnp.float32)) - low) * rate
         return jnp.floor(jnp.clip(step, 0.0, self.capacity - 1.0)).astype(float_dtype())
+
+    def starts(self, x: Any) -> Any:
+        """Values of the first objective from which on no point lies in a lower bin than x, whatever the rounding."""
+        with jax.ensure_compile_time_eval():
+            low, rate = map(np.float64, self._scale())
+        edges = inverse_rough_log2(low + np.arange(self.capacity) / rate + ROUNDING)
+        edges = np.concatenate([[-np.inf], edges[1:]]).astype(float_dtype())
+        return jnp.where(x < jnp.inf, jnp.asarray(edges)[self.step_of(x)], jnp.inf)
+
+    def hint(self, state: FrontState) -> np.ndarray:
+        """Points of the front one level worse: a point of the same bin and level may be the first of the grid."""
+        values = np.array(state.values)
+        filled = values[0] < np.inf
+        bits = in_order(values[1, filled].astype(np.float32).view(np.int32)) + np.int32(2**DROPPED_BITS)
+        values[1, filled] = in_order(bits).view(np.float32)
+        return values
 
     def step_of(self, x: Any) -> Any:
         """The bin itself."""
