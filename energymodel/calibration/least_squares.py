@@ -22,7 +22,7 @@ from energymodel.calibration.constant_priors import (
     joint_prior,
     values_of,
 )
-from energymodel.calibration.robust_loss import Loss, estimate_noise, information, robust_error
+from energymodel.calibration.robust_loss import FitOptions, Loss, estimate_noise, information, robust_error
 from energymodel.runtime.compilation import compiler_options
 
 ErrorFunction = Callable[[Values, Any], Float[Array, "rows outputs"]]
@@ -33,32 +33,6 @@ FEWEST_ROWS = 64  # of a compiled program; tables are padded to a power of two
 ROUNDS = 3  # of fit and estimate of the noise
 LEFT = 1e-6  # of the objective that a converged search may leave to gain
 FIRST_DAMPING, LESS, MORE, HIGHEST_DAMPING = 1e-3, 0.2, 5.0, 1e12
-
-
-class FitOptions(NamedTuple):
-    """How errors are weighed and how long the search lasts.
-
-    - `loss`: how errors far above the noise count: linearly ("huber", and smoothly so "pseudo-huber"), by their
-      logarithm ("cauchy") or in full ("squares").
-    - `threshold`: where that begins [noise].
-    - `estimate_noise`: find the noise of each output from the errors; else keep what was given.
-    - `noise_counts`: measurements as which the given noise counts beside the errors, where it is estimated.
-    - `noise_freedom`: degrees of freedom that it adds to those of the errors, where it is known from other data.
-    - `starts`: points from which the search begins, the first is the prior's median.
-    - `steps`: at most, of a search.
-    - `tolerance`: share of the objective that a search may leave to gain.
-    - `seed`: of starts and resamples.
-    """
-
-    loss: Loss = "pseudo-huber"
-    threshold: float = 2.0
-    estimate_noise: bool = True
-    noise_counts: float = 0.0
-    noise_freedom: float = 0.0
-    starts: int = 8
-    steps: int = 200
-    tolerance: float = 1e-9
-    seed: int = 0
 
 
 class FitProblem(NamedTuple):

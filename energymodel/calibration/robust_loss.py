@@ -19,6 +19,32 @@ QUADRATURE = 201  # points, over normal errors
 NEARLY_ZERO = 1e-6
 
 
+class FitOptions(NamedTuple):
+    """How errors are weighed and how long the search lasts.
+
+    - `loss`: how errors far above the noise count: linearly ("huber", and smoothly so "pseudo-huber"), by their
+      logarithm ("cauchy") or in full ("squares").
+    - `threshold`: where that begins [noise].
+    - `estimate_noise`: find the noise of each output from the errors; else keep what was given.
+    - `noise_counts`: measurements as which the given noise counts beside the errors, where it is estimated.
+    - `noise_freedom`: degrees of freedom that it adds to those of the errors, where it is known from other data.
+    - `starts`: points from which the search begins, the first is the prior's median.
+    - `steps`: at most, of a search.
+    - `tolerance`: share of the objective that a search may leave to gain.
+    - `seed`: of starts and resamples.
+    """
+
+    loss: Loss = "pseudo-huber"
+    threshold: float = 2.0
+    estimate_noise: bool = True
+    noise_counts: float = 0.0
+    noise_freedom: float = 0.0
+    starts: int = 8
+    steps: int = 200
+    tolerance: float = 1e-9
+    seed: int = 0
+
+
 def robust_error(error: Float[Array, "..."], threshold: Numeric, loss: Loss) -> Float[Array, "..."]:
     """What has a square twice the loss of an error, `r -> sign(r) sqrt(2 rho(r))` [Huber 1964].
 
@@ -141,6 +167,6 @@ def tempering(
     nodes, share = np.polynomial.hermite_e.hermegauss(QUADRATURE)
     with jax.enable_x64(True):
         error = jnp.asarray(nodes[:, None] * noise / scale).ravel()
-        psi, slope = (np.asarray(jax.vmap(one)(error)) for one in (jax.grad(rho), jax.grad(jax.grad(rho))))
+        psi, slope = (np.asarray(jax.vmap(of)(error)) for of in (jax.grad(rho), jax.grad(jax.grad(rho))))
     shape = (len(nodes), len(noise))
     return (share @ slope.reshape(shape)) / (share @ psi.reshape(shape) ** 2)
