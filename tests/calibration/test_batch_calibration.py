@@ -1,4 +1,4 @@
-"""What does `calibrate batch` say with one reference point, with several, and of runs from a checkpoint?"""
+"""Kind `batch` with one reference point, with several, and of runs from a checkpoint."""
 
 import json
 from pathlib import Path
@@ -25,9 +25,9 @@ def calibrated(folder: Path, header: str, *rows: str, prior: str | None = None) 
     return calibrate("batch", file, prior=prior)
 
 
-def written(folder: Path, found: Calibration) -> Scenario:
+def written(folder: Path, fitted: Calibration) -> Scenario:
     file = folder / "written.toml"
-    file.write_text(calibration_toml(found), encoding="utf-8")
+    file.write_text(calibration_toml(fitted), encoding="utf-8")
     return load_scenario(file)
 
 
@@ -40,13 +40,15 @@ def tokens_to(scenario: Scenario, effective_tokens: float, batches: np.ndarray) 
 
 
 def test_one_reference_point_gives_the_usual_multiple_with_an_interval(tmp_path):
-    found = calibrated(tmp_path, "benchmark,batch,samples", "a,1536,585728")
-    by_name = {one.name: one for one in found.constants}
+    fitted = calibrated(tmp_path, "benchmark,batch,samples", "a,1536,585728")
+    by_name = {constant.name: constant for constant in fitted.constants}
     np.testing.assert_allclose(by_name["critical_batch[a]"].value, MULTIPLE * 1536, rtol=0.01)
-    assert found.undetermined == ("critical_batch[a]",)
-    assert not found.held_out
-    assert any('"a" was measured at one batch: its critical batch is taken as' in note for note in found.notes)
-    predicted = {one.batch: one for one in calibration_json(found)["predictions"] and found.predictions}
+    assert fitted.undetermined == ("critical_batch[a]",)
+    assert not fitted.held_out
+    assert any('"a" was measured at one batch: its critical batch is taken as' in note for note in fitted.notes)
+    predicted = {
+        prediction.batch: prediction for prediction in calibration_json(fitted)["predictions"] and fitted.predictions
+    }
     np.testing.assert_allclose(predicted[1536.0].amount, 585728, rtol=1e-3)
     # (1 + 16/m) / (1 + 1/m)
     ratio = (MULTIPLE + 16.0) / (MULTIPLE + 1.0)
@@ -59,8 +61,8 @@ def test_one_reference_point_gives_the_usual_multiple_with_an_interval(tmp_path)
 
 def test_the_scenario_of_one_reference_point_is_a_prior_and_evaluates(tmp_path):
     header = "batch,samples,sequence_length"
-    found = calibrated(tmp_path, header, "1000,400000,2000")
-    scenario = written(tmp_path, found)
+    fitted = calibrated(tmp_path, header, "1000,400000,2000")
+    scenario = written(tmp_path, fitted)
     path = "system.learning.critical_batch"
     assert scenario.provenance[f"{path}.at_pivot"].kind == "prior"
     assert scenario.provenance[f"{path}.sharpness"].kind == "prior"
@@ -74,9 +76,9 @@ def test_the_scenario_of_one_reference_point_is_a_prior_and_evaluates(tmp_path):
     rows = [f"{batch:g},{amount:.10g}" for batch, amount in zip((4e6, 8e6, 16e6), amounts, strict=True)]
     better = calibrated(tmp_path, "batch_tokens,tokens", *rows, prior=str(tmp_path / "written.toml"))
     assert not better.undetermined
-    one = {one.name: one for one in better.constants}["critical_batch[all]"]
-    assert one.laplace is not None
-    assert one.laplace[0] < 4e6 < one.laplace[1]
+    constant = {constant.name: constant for constant in better.constants}["critical_batch[all]"]
+    assert constant.laplace is not None
+    assert constant.laplace[0] < 4e6 < constant.laplace[1]
     assert written(tmp_path, better).provenance[f"{path}.at_pivot"].kind == "measured"
 
 
@@ -84,10 +86,10 @@ def test_carried_over_values_count_once_and_suspect_ones_not_at_all(tmp_path):
     header = "benchmark,round,batch,samples,repeat_of_earlier_round,suspect"
     first = ["a,1.0,8,100,0,", "a,1.0,16,120,0,", "a,1.0,32,160,0,"]
     again = ["a,1.1,8,100,0,", "a,1.1,16,120,1,", "a,1.1,64,9999,0,slip of the pen"]
-    found = calibrated(tmp_path, header, *first, *again)
-    assert found.rows == 3
-    assert "2 rows carried over from an earlier round, counted once: lines 5, 6." in found.notes
-    assert any("1 row left out" in note and note.endswith("line 7.") for note in found.notes)
+    fitted = calibrated(tmp_path, header, *first, *again)
+    assert fitted.rows == 3
+    assert "2 rows carried over from an earlier round, counted once: lines 5, 6." in fitted.notes
+    assert any("1 row left out" in note and note.endswith("line 7.") for note in fitted.notes)
     # A later round that measured another value is another measurement; its own values may repeat another round alone.
     assert calibrated(tmp_path, header, *first, "a,1.1,8,103,0,").rows == 4
     assert calibrated(tmp_path, header, *(row.replace(",0,", ",1,") for row in first)).rows == 3
@@ -104,10 +106,10 @@ def test_the_sharpness_is_one_unless_the_measurements_exclude_it(tmp_path, sharp
     exact = 1e9 * np.asarray(sharp_batch_penalty(batches, 2e6, sharpness))
     measured = exact * np.exp(noise * generator.standard_normal(12))
     rows = [f"{batch:.8g},{amount:.8g}" for batch, amount in zip(batches, measured, strict=True)]
-    found = calibrated(tmp_path, "batch_tokens,tokens", *rows)
-    constants = {one.name: one.value for one in found.constants}
+    fitted = calibrated(tmp_path, "batch_tokens,tokens", *rows)
+    constants = {constant.name: constant.value for constant in fitted.constants}
     assert ("sharpness[all]" in constants) == is_fitted
-    law = written(tmp_path, found).system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
+    law = written(tmp_path, fitted).system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
     np.testing.assert_allclose(float(law.sharpness), sharpness, rtol=0.1 if is_fitted else 1e-12)
 
 
@@ -116,8 +118,8 @@ def test_runs_from_a_checkpoint_give_the_law_of_all_tokens_seen(tmp_path):
     seen, rest, critical = 1e11, 2e9, 5e6
     amounts = rest * np.asarray(batch_penalty(BATCHES, critical))
     rows = [f"{batch:g},{amount:.12g},{seen:g}" for batch, amount in zip(BATCHES, amounts, strict=True)]
-    found = calibrated(tmp_path, "batch_tokens,tokens,tokens_seen", *rows)
-    scenario = written(tmp_path, found)
+    fitted = calibrated(tmp_path, "batch_tokens,tokens,tokens_seen", *rows)
+    scenario = written(tmp_path, fitted)
     assert float(scenario.system.tokens_seen) == seen
     needed = tokens_to(scenario, rest, BATCHES)
     np.testing.assert_allclose(needed / needed[0], amounts / amounts[0], rtol=0.02)
@@ -136,8 +138,8 @@ def test_a_family_from_checkpoints_has_one_law_of_all_tokens(tmp_path):
         for batch in BATCHES:
             amount = rest * float(batch_penalty(batch, critical))
             rows.append(f"{name},{batch:g},{amount:.12g},{rest:g},{'' if seen is None else f'{seen:g}'}")
-    found = calibrated(tmp_path, "group,batch_tokens,tokens,usual_tokens,tokens_seen", *rows)
-    values = {one.name: one.value for one in found.constants}
+    fitted = calibrated(tmp_path, "group,batch_tokens,tokens,usual_tokens,tokens_seen", *rows)
+    values = {constant.name: constant.value for constant in fitted.constants}
     np.testing.assert_allclose(values["critical_batch_at_pivot"], 3e6, rtol=2e-3)
     np.testing.assert_allclose(values["exponent"], 0.4, rtol=2e-3)
 
@@ -155,20 +157,20 @@ def test_tokens_seen_that_cannot_be_are_refused(tmp_path):
 
 
 def test_sequences_become_tokens_by_the_prior(tmp_path):
-    found = calibrated(tmp_path, "batch,samples", "16,160000", "64,230000", prior="llama-3.1-405b-h100")
-    assert any("Sequences have 8192 tokens" in note for note in found.notes)
-    assert {one.unit for one in found.constants} == {"token"}
-    assert json.dumps(calibration_json(found)["scenario"]).count("at_pivot") == 1
+    fitted = calibrated(tmp_path, "batch,samples", "16,160000", "64,230000", prior="llama-3.1-405b-h100")
+    assert any("Sequences have 8192 tokens" in note for note in fitted.notes)
+    assert {constant.unit for constant in fitted.constants} == {"token"}
+    assert json.dumps(calibration_json(fitted)["scenario"]).count("at_pivot") == 1
 
 
 def test_rows_without_an_amount_are_predicted(tmp_path):
     rows = ["a,8,100", "a,16,120", "a,24,", "b,4,50", "b,40,"]
-    found = calibrated(tmp_path, "group,batch,samples", *rows)
-    assert found.rows == 3
-    assert [(one.group, one.batch) for one in found.predictions] == [("a", 24.0), ("b", 40.0)]
-    np.testing.assert_allclose(found.predictions[0].amount, 140.0, rtol=0.04)
-    assert found.predictions[0].low < 140.0 < found.predictions[0].high
-    np.testing.assert_allclose(found.predictions[1].amount, 50.0 * (MULTIPLE + 10.0) / (MULTIPLE + 1.0), rtol=0.01)
+    fitted = calibrated(tmp_path, "group,batch,samples", *rows)
+    assert fitted.rows == 3
+    assert [(prediction.group, prediction.batch) for prediction in fitted.predictions] == [("a", 24.0), ("b", 40.0)]
+    np.testing.assert_allclose(fitted.predictions[0].amount, 140.0, rtol=0.04)
+    assert fitted.predictions[0].low < 140.0 < fitted.predictions[0].high
+    np.testing.assert_allclose(fitted.predictions[1].amount, 50.0 * (MULTIPLE + 10.0) / (MULTIPLE + 1.0), rtol=0.01)
     with pytest.raises(InputError, match='line 3: nothing was measured of "b"'):
         calibrated(tmp_path, "group,batch,samples", "a,8,100", "b,16,")
 
@@ -179,12 +181,12 @@ def test_points_between_others_follow_their_neighbors(tmp_path):
     amounts = 1000.0 * (1.0 + batches / 60.0) * np.exp(0.08 * np.sin(2.0 * np.log(batches)))
     kept = batches != 32.0
     rows = [f"{batch:g},{amount:.8g}" for batch, amount in zip(batches[kept], amounts[kept], strict=True)]
-    found = calibrated(tmp_path, "batch,samples", *rows, "32,")
-    (predicted,) = found.predictions
+    fitted = calibrated(tmp_path, "batch,samples", *rows, "32,")
+    (predicted,) = fitted.predictions
     line = np.polyfit(batches[kept], amounts[kept], 1, w=1.0 / amounts[kept])
     truth = amounts[~kept][0]
     assert abs(predicted.amount / truth - 1.0) < 0.5 * abs(np.polyval(line, 32.0) / truth - 1.0)
     assert predicted.low < truth < predicted.high
     # They are part of predictions, not constants that a reader sees or another file keeps.
-    assert not any("deviation" in one.name for one in found.constants)
-    assert not any("deviation" in name for name in found.tables["calibration"]["batch"]["names"])
+    assert not any("deviation" in constant.name for constant in fitted.constants)
+    assert not any("deviation" in name for name in fitted.tables["calibration"]["batch"]["names"])

@@ -24,9 +24,9 @@ ROWS = (
 def test_the_written_scenario_draws_the_power_that_was_measured(tmp_path):
     table, out = tmp_path / "m.csv", tmp_path / "out.toml"
     table.write_text("\n".join(ROWS) + "\n", encoding="utf-8")
-    found = calibrate("power", table, prior="test-1b-h100")
-    out.write_text(calibration_toml(found), encoding="utf-8")
-    fitted = next(one.value for one in found.constants if one.name == "busy_power") * 700.0
+    fitted = calibrate("power", table, prior="test-1b-h100")
+    out.write_text(calibration_toml(fitted), encoding="utf-8")
+    fitted = next(constant.value for constant in fitted.constants if constant.name == "busy_power") * 700.0
     scenario = load_scenario(out)
     np.testing.assert_allclose(evaluate(scenario.system, scenario.plan).power_busy, fitted, rtol=0.04)
     assert float(scenario.system.accelerator.busy_power) > 1.1 * fitted  # of large products alone

@@ -1,4 +1,4 @@
-"""Does the experiment on batches still give what it states, and does the fit find a known law of the critical batch?"""
+"""Results of the experiment on batches, and recovery of a known law of the critical batch."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ FEW = FitOptions(starts=2)
 
 
 @pytest.fixture(scope="module")
-def stated():
+def result():
     return EXPERIMENT.stated()
 
 
@@ -35,40 +35,40 @@ def reference_batches():
     return EXPERIMENT.module("reference_batches")
 
 
-def test_accuracy_reached(stated):
-    tables = stated["zhang_summary"] + stated["convergence_summary"]
-    found = {row["protocol"]: row.get("mean_error") for row in tables}
-    assert found["size held out, one run known"] <= 0.08
+def test_accuracy_reached(result):
+    tables = result["zhang_summary"] + result["convergence_summary"]
+    answer = {row["protocol"]: row.get("mean_error") for row in tables}
+    assert answer["size held out, one run known"] <= 0.08
     near, batch = "benchmark held out, smallest batch known, up to ten times it", "batch held out, others known"
     # The population's multiple is worth far more than the same samples at every batch.
-    assert found[f"{near}, predicted"] <= 0.15 < 1.5 * found[f"{near}, predicted"] < found[f"{near}, same_samples"]
-    assert found[f"{batch}, predicted"] <= 0.07 < found[f"{batch}, straight_line"]
+    assert answer[f"{near}, predicted"] <= 0.15 < 1.5 * answer[f"{near}, predicted"] < answer[f"{near}, same_samples"]
+    assert answer[f"{batch}, predicted"] <= 0.07 < answer[f"{batch}, straight_line"]
     between = "batch held out between others"
-    assert found[f"{between}, predicted"] <= 0.05 < found[f"{between}, straight_line"]
+    assert answer[f"{between}, predicted"] <= 0.05 < answer[f"{between}, straight_line"]
     # A sharpness for every benchmark is worse than one where it is determined.
-    assert found[f"{batch}, predicted"] < found[f"{batch}, sharpness_fitted"]
+    assert answer[f"{batch}, predicted"] < answer[f"{batch}, sharpness_fitted"]
     covered = next(row["share"] for row in tables if "share" in row)
     assert 0.75 <= covered <= 1.0
     # The hyperbola is worse: the sharpness is worth its constant.
-    assert found["the same with a sharpness of one"] > found["size held out, one run known"]
+    assert answer["the same with a sharpness of one"] > answer["size held out, one run known"]
 
 
-def test_tables_agree(stated):
+def test_tables_agree(result):
     """The mean over sizes and benchmarks, weighed by their rows, is what the summary states."""
-    points = [row for row in stated["zhang_points"] if not row["anchor"]]
+    points = [row for row in result["zhang_points"] if not row["anchor"]]
     errors = [abs(row["steps_held_out"] / row["steps"] - 1.0) for row in points]
-    np.testing.assert_allclose(np.mean(errors), stated["zhang_summary"][0]["mean_error"], rtol=1e-6)
-    points = [row for row in stated["convergence_from_smallest"] if row["within_tenfold"]]
+    np.testing.assert_allclose(np.mean(errors), result["zhang_summary"][0]["mean_error"], rtol=1e-6)
+    points = [row for row in result["convergence_from_smallest"] if row["within_tenfold"]]
     errors = [abs(row["predicted"] / row["amount_over_smallest"] - 1.0) for row in points]
-    np.testing.assert_allclose(np.mean(errors), stated["convergence_summary"][0]["mean_error"], rtol=1e-6)
+    np.testing.assert_allclose(np.mean(errors), result["convergence_summary"][0]["mean_error"], rtol=1e-6)
 
 
 @pytest.mark.slow
-def test_constants_again(stated, batch_fits):
+def test_constants_again(result, batch_fits):
     sizes, table = batch_fits.zhang()
     constants = family_constants(sizes, SHARPNESS)
     fitted = fit(FitProblem(family_errors, constants, table, noise=batch_fits.NOISE, options=FEW))
-    printed = {row["constant"]: row["value"] for row in stated["zhang_constants"]}
+    printed = {row["constant"]: row["value"] for row in result["zhang_constants"]}
     for name, value in zip(fitted.names, np.concatenate(list(map(np.atleast_1d, fitted.values.values()))), strict=True):
         np.testing.assert_allclose(value, printed[name], rtol=1e-4, err_msg=name)
 
@@ -90,8 +90,8 @@ def test_known_law_is_recovered(batch_fits):
     np.testing.assert_allclose(float(law.run_level(PIVOT, 2.0)), 3e6, rtol=1e-3)
 
 
-def test_the_population_of_the_presets_is_the_one_fitted(stated, reference_batches):
-    known, row = reference_population(), stated["reference_population"][0]
+def test_the_population_of_the_presets_is_the_one_fitted(result, reference_batches):
+    known, row = reference_population(), result["reference_population"][0]
     np.testing.assert_allclose([row[name] for name in known._fields], known, rtol=0.01)
     again = reference_batches.population(reference_batches.benchmarks())
     np.testing.assert_allclose(again, known, rtol=0.01)
@@ -108,27 +108,27 @@ def test_a_known_population_is_recovered(reference_batches):
         deviation = np.linalg.cholesky(covariance) @ generator.standard_normal(6)
         amount = 1e6 * (1.0 + batch / batch[0] / multiple) * np.exp(deviation)
         known.append(reference_batches.Benchmark(str(number), batch, amount))
-    found = reference_batches.population(known)
-    np.testing.assert_allclose(found.multiple, 12.0, rtol=0.2)
-    np.testing.assert_allclose(found.spread, 0.5, rtol=0.25)
-    np.testing.assert_allclose(np.hypot(found.deviation, found.noise), np.hypot(0.05, 0.02), rtol=0.2)
+    answer = reference_batches.population(known)
+    np.testing.assert_allclose(answer.multiple, 12.0, rtol=0.2)
+    np.testing.assert_allclose(answer.spread, 0.5, rtol=0.25)
+    np.testing.assert_allclose(np.hypot(answer.deviation, answer.noise), np.hypot(0.05, 0.02), rtol=0.2)
 
 
-def test_tokens_seen_before_the_run_matter(stated):
+def test_tokens_seen_before_the_run_matter(result):
     """The law of `evaluate` on GPT-3 from its checkpoint: without the tokens of the checkpoint it errs far more."""
     errors = {
-        row["tokens_seen"]: row["mean_error"] for row in stated["convergence_by_law"] if row["benchmark"] == "gpt3"
+        row["tokens_seen"]: row["mean_error"] for row in result["convergence_by_law"] if row["benchmark"] == "gpt3"
     }
     assert 3.0 * errors[max(errors)] < errors[0.0]
 
 
 def test_reference_points_count_once(reference_batches):
     """No suspect row, no value of an earlier round beside its successor, no benchmark under two names."""
-    found = reference_batches.benchmarks()
-    assert len({one.name for one in found} & {"ssd", "retinanet"}) == 1
-    assert len({one.name for one in found} & {"gnn", "rgat"}) == 1
-    for one in found:
-        assert np.all(np.diff(one.batch) > 0)
-    gpt3 = next(one for one in found if one.name == "gpt3")
+    answer = reference_batches.benchmarks()
+    assert len({benchmark.name for benchmark in answer} & {"ssd", "retinanet"}) == 1
+    assert len({benchmark.name for benchmark in answer} & {"gnn", "rgat"}) == 1
+    for benchmark in answer:
+        assert np.all(np.diff(benchmark.batch) > 0)
+    gpt3 = next(benchmark for benchmark in answer if benchmark.name == "gpt3")
     assert 3072.0 not in gpt3.batch  # the slip of the pen of its last round
     assert gpt3.amount.max() < 2e9

@@ -1,4 +1,4 @@
-"""Does the experiment on disclosed runs still give what it states, and are nominal energies told from metered ones?"""
+"""Results of the experiment on disclosed runs; nominal and metered energies apart."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ AGAIN = "Llama-3.1-405B"
 
 
 @pytest.fixture(scope="module")
-def stated():
+def result():
     return EXPERIMENT.stated()
 
 
@@ -39,8 +39,8 @@ def test_energies_are_told_apart(disclosed):
     assert disclosed.basis(disclosed.row_of(rows, "DeepSeek-V3"), 700.0) == "none"
 
 
-def test_nominal_energies_are_above_what_chips_draw(stated):
-    for row in stated["runs"]:
+def test_nominal_energies_are_above_what_chips_draw(result):
+    for row in result["runs"]:
         if row["basis"] == "hours times rated power":
             assert row["power_error"] < 0.0, row["model"]
         if row["energy_j"] and row["chip_hours"]:
@@ -48,16 +48,16 @@ def test_nominal_energies_are_above_what_chips_draw(stated):
             np.testing.assert_allclose(1.0 + row["power_error"], ratio, rtol=1e-6)
 
 
-def test_disclosed_layouts_meet_the_hours(stated):
+def test_disclosed_layouts_meet_the_hours(result):
     # README: where layout and software are those of the disclosure; the band is that of the promised accuracy.
-    found = {row["model"]: row for row in stated["runs"]}
+    found = {row["model"]: row for row in result["runs"]}
     for model in (AGAIN, "DeepSeek-V3"):
         assert abs(found[model]["chip_hours_error"]) < 0.20
 
 
-def test_scenarios_use_the_slowdown_that_was_fitted(stated):
+def test_scenarios_use_the_slowdown_that_was_fitted(result):
     used = em.load_scenario("olmo-2-13b-h100").system.production_slowdown
-    np.testing.assert_allclose(used, stated["constants"][0]["value"], rtol=1e-3)
+    np.testing.assert_allclose(used, result["constants"][0]["value"], rtol=1e-3)
 
 
 def test_slowdown_by_hand():
@@ -74,16 +74,16 @@ def test_slowdown_by_hand():
     np.testing.assert_allclose(held_out[1]["error"], 2.4**0.5 / 1.5 - 1.0)
 
 
-def test_hours_of_other_teams_are_met(stated):
-    errors = np.abs([row["error"] for row in stated["held_out"]])
+def test_hours_of_other_teams_are_met(result):
+    errors = np.abs([row["error"] for row in result["held_out"]])
     assert np.median(errors) < 0.20
     assert np.mean(errors < 0.20) >= 0.6
 
 
 @pytest.mark.slow
-def test_one_run_again(stated, disclosed):
+def test_one_run_again(result, disclosed):
     row = disclosed.compute((AGAIN,))[0]
-    printed = next(one for one in stated["runs"] if one["model"] == AGAIN)
+    printed = next(one for one in result["runs"] if one["model"] == AGAIN)
     for key, value in printed.items():
         if isinstance(value, float):
             np.testing.assert_allclose(row[key], value, rtol=1e-5, err_msg=key)

@@ -1,4 +1,4 @@
-"""Is every way in which a file can be wrong answered by each kind, and do known constants come back from each?"""
+"""Bad files refused by each kind, forms of kind `power`, and recovery of known constants."""
 
 import re
 from pathlib import Path
@@ -66,8 +66,8 @@ def test_a_good_file_becomes_a_problem_with_settings_to_measure_next(tmp_path, k
     errors = np.asarray(
         case.fit.errors(
             {
-                name: np.asarray(one.median) if not one.labels else np.full(one.size, one.median)
-                for name, one in case.fit.constants.items()
+                name: np.asarray(constant.median) if not constant.labels else np.full(constant.size, constant.median)
+                for name, constant in case.fit.constants.items()
             },
             case.fit.table,
         )
@@ -262,12 +262,12 @@ def test_a_known_cubic_share_comes_back_from_two_limits_and_is_written(tmp_path)
             seconds, mean = (float(one[0]) for one in device_power.predict_power(values, runs))
             noise = np.exp(0.01 * generator.standard_normal(2))
             lines.append(f"{word},8,{limit},{seconds * noise[0]:.6g},{mean * noise[1]:.6g},40")
-    found = calibrate("power", written(tmp_path, FILES["power"][0] + ",idle_power_w", lines))
-    share = next(one for one in found.constants if one.name == "cubic_share")
+    fitted = calibrate("power", written(tmp_path, FILES["power"][0] + ",idle_power_w", lines))
+    share = next(constant for constant in fitted.constants if constant.name == "cubic_share")
     assert share.laplace is not None
     assert share.laplace[0] < truth < share.laplace[1]
     out = tmp_path / "out.toml"
-    out.write_text(calibration_toml(found), encoding="utf-8")
+    out.write_text(calibration_toml(fitted), encoding="utf-8")
     voltage = load_scenario(out).system.accelerator.voltage
     np.testing.assert_allclose(voltage.cubic_share, share.value)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -290,14 +290,14 @@ def written(tmp_path, header, lines, name="m.csv"):
 
 def test_a_power_law_of_critical_batches_is_found_and_written_to_a_scenario(tmp_path):
     file = written(tmp_path, "parameters,batch_tokens,tokens", batch_lines(np.random.default_rng(0), 0.0))
-    found = calibrate("batch", file)
-    values = {one.name: one.value for one in found.constants}
+    fitted = calibrate("batch", file)
+    values = {constant.name: constant.value for constant in fitted.constants}
     np.testing.assert_allclose(values["critical_batch_at_pivot"], 2e6, rtol=1e-3)
     np.testing.assert_allclose(values["exponent"], 0.5, rtol=1e-3)
-    assert found.undetermined == ()
-    assert found.held_out_mean["tokens to target"] < 0.1
+    assert fitted.undetermined == ()
+    assert fitted.held_out_mean["tokens to target"] < 0.1
     out = tmp_path / "out.toml"
-    out.write_text(calibration_toml(found), encoding="utf-8")
+    out.write_text(calibration_toml(fitted), encoding="utf-8")
     law = load_scenario(out).system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
     np.testing.assert_allclose(float(law.run_level(5e9, np.asarray(2.0))), 2e6, rtol=1e-3)
 
@@ -312,12 +312,12 @@ def test_measurements_in_two_parts_give_the_constants_of_all_at_once(tmp_path):
     out.write_text(calibration_toml(first), encoding="utf-8")
     second = calibrate("batch", written(tmp_path, header, lines[16:], "second.csv"), prior=out)
     assert any("Priors with their intervals" in note for note in second.notes)
-    for before, one, other in zip(first.constants[:2], whole.constants[:2], second.constants[:2], strict=True):
+    for before, constant, other in zip(first.constants[:2], whole.constants[:2], second.constants[:2], strict=True):
         assert before.laplace is not None
-        assert one.laplace is not None
+        assert constant.laplace is not None
         assert other.laplace is not None
-        width = one.laplace[1] - one.laplace[0]
-        assert abs(one.value - other.value) < 0.15 * width
+        width = constant.laplace[1] - constant.laplace[0]
+        assert abs(constant.value - other.value) < 0.15 * width
         assert width < before.laplace[1] - before.laplace[0]
         np.testing.assert_allclose(other.laplace[1] - other.laplace[0], width, rtol=0.3)
 
@@ -344,7 +344,7 @@ def test_limits_of_new_workloads_update_the_constants_of_a_card(tmp_path):
     # New rows are predicted better than without them, all rows nearly as well as by a fit to all of them.
     assert error(second.fit.values, new) < 0.8 * error(first.fit.values, new)
     assert error(second.fit.values, every) < 1.1 * error(whole.fit.values, every)
-    for one in second.constants:
-        assert (one.laplace is None) == (one.name in second.undetermined)
+    for constant in second.constants:
+        assert (constant.laplace is None) == (constant.name in second.undetermined)
     with pytest.raises(InputError, match="is below 100 W, the lowest limit that was measured"):
         load_scenario(out, {"plan.power_cap": "80 W"})

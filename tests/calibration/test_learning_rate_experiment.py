@@ -1,4 +1,4 @@
-"""Does the experiment on learning rates state what its fit finds, and do the presets take it over?"""
+"""Results of the experiment on learning rates, and the presets that take them over."""
 
 import json
 from pathlib import Path
@@ -18,12 +18,12 @@ def fits():
 
 
 @pytest.fixture(scope="module")
-def stated():
+def outcome():
     return EXPERIMENT.stated()
 
 
-def test_presets_are_what_the_experiment_found(stated, fits):
-    stiffness = next(row["value"] for row in stated["constants"] if row["constant"] == "stiffness")
+def test_presets_are_what_the_experiment_found(outcome, fits):
+    stiffness = next(row["value"] for row in outcome["constants"] if row["constant"] == "stiffness")
     for name in ("cosine", "wsd", "constant"):
         assert read_preset("schedules", name)["stiffness"]["value"] == pytest.approx(stiffness, rel=2e-3)
     worth = {kind: fits.schedule_worth(kind)[-1]["worth"] for kind in ("wsd", "constant")}  # of the largest size
@@ -31,12 +31,12 @@ def test_presets_are_what_the_experiment_found(stated, fits):
         assert read_preset("schedules", kind)["token_efficiency"]["value"] == pytest.approx(value, abs=0.006)
 
 
-def test_schedules_of_held_out_sizes(stated, fits):
+def test_schedules_of_held_out_sizes(outcome, fits):
     for kind, worst in (("wsd", 0.017), ("constant", 0.016)):
         rows = fits.schedule_worth(kind)
         assert len(rows) == 3
         assert max(row["held_out_error_nat"] for row in rows) < worst
-        stated_worth = [row["worth"] for row in stated["schedules"] if row["schedule"] == kind]
+        stated_worth = [row["worth"] for row in outcome["schedules"] if row["schedule"] == kind]
         np.testing.assert_allclose([row["worth"] for row in rows], stated_worth, rtol=1e-6)
 
 
@@ -51,8 +51,8 @@ def test_fit_recovers_known_constants(fits):
     np.testing.assert_allclose(fits.fitted(runs)[5:], truth[5:], rtol=2e-3)
 
 
-def test_held_out_errors_are_those_stated(stated):
-    rows = stated["held_out_sizes"]
+def test_held_out_errors_are_those_stated(outcome):
+    rows = outcome["held_out_sizes"]
     assert len(rows) == 5
     assert max(row["loss_error_nat"] for row in rows) < 0.026
     assert all(row["excess_error_nat"] < row["excess_nat"] for row in rows)

@@ -1,4 +1,4 @@
-"""Does the fit recover known constants, with intervals that hold them as often as they say?"""
+"""Recovery of known constants by the fit, and coverage of its intervals."""
 
 import jax
 import jax.numpy as jnp
@@ -81,11 +81,11 @@ def test_a_clipped_constant_ends_on_its_bound_and_others_are_best_there():
     constants = {"rate": ConstantPrior(1.0, 5.0), "exponent": ConstantPrior(0.2, 5.0, 0.1, 0.3, clipped=True)}
     table = (jnp.asarray(x), jnp.zeros(20, int), jnp.asarray(2.0 * x**-0.4))
     options = FitOptions(loss="squares", estimate_noise=False)
-    found = fit(FitProblem(clipped_errors, constants, table, noise=1e-3, options=options))
-    assert found.converged
-    assert float(found.values["exponent"]) == pytest.approx(0.3, rel=1e-12)
-    np.testing.assert_allclose(np.log(found.values["rate"]), np.mean(np.log(2.0) - 0.1 * np.log(x)), atol=1e-5)
-    assert laplace_intervals(found).upper[1] <= 0.3 * (1.0 + 1e-12)
+    fitted = fit(FitProblem(clipped_errors, constants, table, noise=1e-3, options=options))
+    assert fitted.converged
+    assert float(fitted.values["exponent"]) == pytest.approx(0.3, rel=1e-12)
+    np.testing.assert_allclose(np.log(fitted.values["rate"]), np.mean(np.log(2.0) - 0.1 * np.log(x)), atol=1e-5)
+    assert laplace_intervals(fitted).upper[1] <= 0.3 * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_robust_error_squared_is_twice_the_loss():
 
 
 def test_without_noise_the_fit_is_exact():
-    found = fit(FitProblem(errors, CONSTANTS, sample(np.random.default_rng(0), noise=0.0)))
-    assert found.converged
-    np.testing.assert_allclose([found.values[name] for name in TRUE], list(TRUE.values()), rtol=1e-4)
+    fitted = fit(FitProblem(errors, CONSTANTS, sample(np.random.default_rng(0), noise=0.0)))
+    assert fitted.converged
+    np.testing.assert_allclose([fitted.values[name] for name in TRUE], list(TRUE.values()), rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -130,11 +130,11 @@ def test_nominal_90_percent_intervals_hold_the_constants_in_85_to_97_percent_of_
     generator, options = np.random.default_rng(2), FitOptions(loss=loss, starts=1)
     held, noise = np.zeros(3), []
     for _ in range(200):
-        found = fit(FitProblem(errors, CONSTANTS, sample(generator), options=options))
-        low, high = laplace_intervals(found)
+        fitted = fit(FitProblem(errors, CONSTANTS, sample(generator), options=options))
+        low, high = laplace_intervals(fitted)
         held += (low < list(TRUE.values())) & (list(TRUE.values()) < high)
-        noise.append(found.noise[0])
-        assert found.converged
+        noise.append(fitted.noise[0])
+        assert fitted.converged
     assert np.all((held >= 170) & (held <= 194)), held
     np.testing.assert_allclose(np.mean(noise), 0.02, rtol=0.05)
 
@@ -142,9 +142,9 @@ def test_nominal_90_percent_intervals_hold_the_constants_in_85_to_97_percent_of_
 @pytest.mark.slow
 def test_bootstrap_and_laplace_agree_where_rows_are_independent():
     table = sample(np.random.default_rng(3), rows=60)
-    found = fit(FitProblem(errors, CONSTANTS, table))
-    draws = bootstrap(found, np.arange(60))
-    laplace, resampled = laplace_intervals(found), quantiles(draws)
+    fitted = fit(FitProblem(errors, CONSTANTS, table))
+    draws = bootstrap(fitted, np.arange(60))
+    laplace, resampled = laplace_intervals(fitted), quantiles(draws)
     ratio = (resampled.upper - resampled.lower) / (laplace.upper - laplace.lower)
     assert np.all((ratio > 0.5) & (ratio < 2.0)), ratio
 
@@ -158,15 +158,15 @@ def test_held_out_groups_are_predicted_by_the_others_alone():
     y = rates[device] * x**-0.5 * np.exp(0.02 * generator.standard_normal(32))
     constants = {"rate": ConstantPrior(1.0, 2.0, labels=tuple("abcd")), "exponent": ConstantPrior(1.0, 0.5)}
     table = (jnp.asarray(x), jnp.asarray(device), jnp.asarray(y))
-    found = fit(FitProblem(per_device_errors, constants, table))
-    np.testing.assert_allclose(found.values["rate"], rates, rtol=0.05)
-    assert found.names == ("rate[a]", "rate[b]", "rate[c]", "rate[d]", "exponent")
+    fitted = fit(FitProblem(per_device_errors, constants, table))
+    np.testing.assert_allclose(fitted.values["rate"], rates, rtol=0.05)
+    assert fitted.names == ("rate[a]", "rate[b]", "rate[c]", "rate[d]", "exponent")
     first = np.arange(32) % 8 == 0
-    blind = held_out_errors(found, device)
+    blind = held_out_errors(fitted, device)
     np.testing.assert_allclose(  # a rate that nobody measured is the prior's, 1
         [np.mean(blind[device == one]) for one in range(4)], -np.log(rates), atol=0.1
     )
-    transferred = held_out_errors(found, device, trained_on=first)
+    transferred = held_out_errors(fitted, device, trained_on=first)
     assert np.max(np.abs(transferred)) < 0.1
     alone = fit(FitProblem(per_device_errors, constants, table, weights=(device != 2) | first))
     np.testing.assert_allclose(transferred[device == 2], per_device_errors(alone.values, table)[device == 2], atol=2e-3)
@@ -180,10 +180,10 @@ def test_constants_that_the_data_do_not_determine_are_named():
         "idle": ConstantPrior(0.5, 0.2, 0.0, 1.0),
     }
     x = jnp.asarray(np.exp(np.linspace(0, 5, 30)))
-    found = fit(FitProblem(unused_errors, constants, (x, 4.0 * x**-0.5)))
-    assert undetermined(found) == ("a", "b", "idle")
-    np.testing.assert_allclose(found.values["a"] * found.values["b"], 4.0, rtol=1e-3)
-    low, high = laplace_intervals(found)
+    fitted = fit(FitProblem(unused_errors, constants, (x, 4.0 * x**-0.5)))
+    assert undetermined(fitted) == ("a", "b", "idle")
+    np.testing.assert_allclose(fitted.values["a"] * fitted.values["b"], 4.0, rtol=1e-3)
+    low, high = laplace_intervals(fitted)
     assert low[3] > 0.0
     assert high[3] < 1.0
 
@@ -193,9 +193,9 @@ def test_the_next_measurement_is_where_the_model_is_least_sure():
     generator = np.random.default_rng(5)
     x = jnp.asarray(np.exp(np.linspace(0.0, 1.0, 12)))
     y = jnp.exp(model(TRUE, x)) * np.exp(0.02 * generator.standard_normal(12))
-    found = fit(FitProblem(errors, CONSTANTS, (x, y)))
+    fitted = fit(FitProblem(errors, CONSTANTS, (x, y)))
     candidates = jnp.asarray([1.0, 2.0, 10.0, 300.0])
-    better = next_measurement(found, (candidates, jnp.ones(4)))
+    better = next_measurement(fitted, (candidates, jnp.ones(4)))
     assert better.row == 3
     assert 0.0 < better.gain < 1.0
 
@@ -203,10 +203,10 @@ def test_the_next_measurement_is_where_the_model_is_least_sure():
     def predicted(z, x):
         return model(values_of(CONSTANTS, z), x)
 
-    slopes = jax.jacfwd(predicted)(jnp.asarray(found.coordinates), candidates)
-    before = np.linalg.inv(found.covariance)
-    after = np.linalg.inv(before + np.outer(slopes[3], slopes[3]) / found.noise[0] ** 2)
-    spread = [np.einsum("ri,ij,rj->", slopes, covariance, slopes) for covariance in (found.covariance, after)]
+    slopes = jax.jacfwd(predicted)(jnp.asarray(fitted.coordinates), candidates)
+    before = np.linalg.inv(fitted.covariance)
+    after = np.linalg.inv(before + np.outer(slopes[3], slopes[3]) / fitted.noise[0] ** 2)
+    spread = [np.einsum("ri,ij,rj->", slopes, covariance, slopes) for covariance in (fitted.covariance, after)]
     np.testing.assert_allclose(better.gain, 1.0 - spread[1] / spread[0], rtol=1e-6)
 
 
@@ -221,19 +221,19 @@ def test_posterior_intervals_are_those_of_the_density_integrated_on_a_grid():
     x = np.linspace(1.0, 4.0, 24)
     table = {"x": x, "y": (0.05 + x) * np.exp(0.02 * generator.standard_normal(24))}
     constants = {"fixed": ConstantPrior(0.05, 1.0), "rate": ConstantPrior(1.0, 0.5)}
-    found = fit(FitProblem(product_errors, constants, table, noise=0.02, options=FitOptions(loss="squares")))
-    ends = posterior_intervals(found)
+    fitted = fit(FitProblem(product_errors, constants, table, noise=0.02, options=FitOptions(loss="squares")))
+    ends = posterior_intervals(fitted)
     fixed, rate = np.log(np.geomspace(1e-4, 0.5, 401)), np.linspace(-0.1, 0.1, 201)
-    error = np.log((np.exp(fixed)[:, None, None] + np.exp(rate)[None, :, None] * x) / table["y"]) / found.noise[0]
+    error = np.log((np.exp(fixed)[:, None, None] + np.exp(rate)[None, :, None] * x) / table["y"]) / fitted.noise[0]
     deviance = np.sum(error**2, axis=-1) + (fixed[:, None] - np.log(0.05)) ** 2 + (rate[None] / 0.5) ** 2
-    density = (1.0 + (deviance - np.min(deviance)) / found.freedom) ** (-0.5 * (found.freedom + 2.0))
+    density = (1.0 + (deviance - np.min(deviance)) / fitted.freedom) ** (-0.5 * (fitted.freedom + 2.0))
     for place, (grid, marginal) in enumerate(((fixed, density.sum(axis=1)), (rate, density.sum(axis=0)))):
         exact = np.exp(np.interp([0.05, 0.95], np.cumsum(marginal) / np.sum(marginal), grid))
         width = np.log(exact[1] / exact[0])
         np.testing.assert_allclose(np.log([ends.lower[place], ends.upper[place]]), np.log(exact), atol=0.05 * width)
-    laplace = laplace_intervals(found)
+    laplace = laplace_intervals(fitted)
     assert ends.lower[0] < 0.8 * laplace.lower[0]
-    np.testing.assert_array_equal(posterior_intervals(found, np.zeros(2, bool)), laplace)
+    np.testing.assert_array_equal(posterior_intervals(fitted, np.zeros(2, bool)), laplace)
 
 
 def test_a_guess_of_the_noise_counts_as_measurements():

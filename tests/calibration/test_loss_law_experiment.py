@@ -1,4 +1,4 @@
-"""Does the refit of the loss law give the published constants, and does the experiment still give what it states?"""
+"""Published constants of the loss law by its refit, and results of the experiment."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ EXPERIMENT = Experiment("05_loss_law")
 
 
 @pytest.fixture(scope="module")
-def stated():
+def result():
     return EXPERIMENT.stated()
 
 
@@ -21,9 +21,9 @@ def refit():
     return EXPERIMENT.module("refit")
 
 
-def test_published_constants_are_met(stated):
+def test_published_constants_are_met(result):
     """A fifth of a standard error each, and bootstrap errors and intervals like the published ones."""
-    for row in stated["constants"]:
+    for row in result["constants"]:
         assert row["off_standard_errors"] <= 0.2, row["constant"]
         assert 0.75 < row["error"] / row["published_error"] < 1.35, row["constant"]
         width = (row["high_95"] - row["low_95"]) / (row["published_high_95"] - row["published_low_95"])
@@ -32,13 +32,13 @@ def test_published_constants_are_met(stated):
 
 
 @pytest.mark.slow
-def test_refit_again(stated, refit):
+def test_refit_again(result, refit):
     fitted = fit(loss_law_problem(refit.models()))
     assert fitted.converged
-    printed = {row["constant"]: row["value"] for row in stated["constants"]}
+    printed = {row["constant"]: row["value"] for row in result["constants"]}
     for name, value in fitted.values.items():
         # Constants are worth less than their digits: they agree to a thousandth of an error.
-        error = next(row["error"] for row in stated["constants"] if row["constant"] == refit.NAMES[name])
+        error = next(row["error"] for row in result["constants"] if row["constant"] == refit.NAMES[name])
         np.testing.assert_allclose(float(value), printed[refit.NAMES[name]], atol=1e-3 * error)
 
 
@@ -53,6 +53,6 @@ def test_constants_are_recovered(refit):
     np.testing.assert_allclose(float(values["data_exponent"]), 0.36, rtol=1e-3)
 
 
-def test_held_out_sizes_are_met(stated):
-    assert stated["summary"][0]["held_out_error"] <= 0.01
-    assert stated["accuracy"][0]["mean_error"] == stated["summary"][0]["held_out_error"]
+def test_held_out_sizes_are_met(result):
+    assert result["summary"][0]["held_out_error"] <= 0.01
+    assert result["accuracy"][0]["mean_error"] == result["summary"][0]["held_out_error"]

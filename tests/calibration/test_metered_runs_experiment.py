@@ -1,4 +1,4 @@
-"""Does the experiment on metered runs still give what it states, and does its law of node power hold by hand?"""
+"""Results of the experiment on metered runs, and node power by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ EXPERIMENT = Experiment("04_metered_runs")
 
 
 @pytest.fixture(scope="module")
-def stated():
+def result():
     return EXPERIMENT.stated()
 
 
@@ -33,8 +33,8 @@ def test_law_by_hand():
 
 def test_limit_holds_for_the_mixture_of_busy_and_waiting():
     shares = np.linspace(0.0, 1.0, 11)
-    found = np.asarray(node_power.chip_power(shares, 1.25, 0.25))
-    np.testing.assert_allclose(found, np.minimum(1.0, 0.25 + shares), rtol=1e-12)
+    answer = np.asarray(node_power.chip_power(shares, 1.25, 0.25))
+    np.testing.assert_allclose(answer, np.minimum(1.0, 0.25 + shares), rtol=1e-12)
     # An idle chip leaves the node idle, however efficient its supplies are.
     np.testing.assert_allclose(node_power.node_power(2000.0, 8.0, 700.0, 0.1, 0.1, 0.9), 2000.0)
 
@@ -60,9 +60,9 @@ def test_the_law_is_that_of_evaluate(facility, coolant):
     columns = node_power.system_columns(system, temperature)
     values = {"waiting_power": 0.3, "fan_fraction": float(system.node.fan_fraction)}
     runs = node_runs(np.ones(3), **columns, chip_power=chip / float(system.accelerator.rated_power))
-    found = np.asarray(predicted_power({name: np.asarray(one) for name, one in values.items()}, runs))
+    answer = np.asarray(predicted_power({name: np.asarray(one) for name, one in values.items()}, runs))
     host = np.asarray(system.host_power(chip, system.facility.cooling.at(temperature)))
-    np.testing.assert_allclose(found * columns["efficiency"], 8.0 * (chip + host), rtol=1e-6)
+    np.testing.assert_allclose(answer * columns["efficiency"], 8.0 * (chip + host), rtol=1e-6)
 
 
 def test_gradients_of_node_power_are_finite_at_the_limit_and_without_fans():
@@ -78,10 +78,10 @@ def test_gradients_of_node_power_are_finite_at_the_limit_and_without_fans():
 
 def test_warm_starts_and_gaps_are_no_idle_readings():
     mean = np.array([7000.0, 7000.0, 5000.0, 6000.0, 6000.0])
-    found = idle_reading(np.array([2100.0, 2300.0, 2600.0, -43.0, np.nan]), mean, floor=600.0)
-    assert found.power == 2100.0
-    assert found.warm.tolist() == [False, False, True, False, False]
-    assert found.lost.tolist() == [False, False, False, True, False]
+    answer = idle_reading(np.array([2100.0, 2300.0, 2600.0, -43.0, np.nan]), mean, floor=600.0)
+    assert answer.power == 2100.0
+    assert answer.warm.tolist() == [False, False, True, False, False]
+    assert answer.lost.tolist() == [False, False, False, True, False]
     # Of a hundred readings, three gaps do not count, and neither do the warmer half.
     many = np.concatenate([np.full(3, 1200.0), np.linspace(2100.0, 3400.0, 97)])
     assert idle_reading(many, np.full(100, 7000.0)).power == pytest.approx(2120.0, abs=20.0)
@@ -91,9 +91,9 @@ def test_warm_starts_and_gaps_are_no_idle_readings():
 def test_rates_on_more_nodes_lower_the_busy_share():
     # 0.8 x 8^-0.2 = 0.52780: 0.25 + 0.52780 x 0.75 = 0.64585 of 700 W
     runs = node_runs(np.ones(1), **{**SHAPE, "nodes": 8.0})
-    values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
-    found = predicted_power({**values, "node_exponent": np.asarray(0.2)}, runs)
-    np.testing.assert_allclose(found, 2000.0 + 8.0 * 700.0 * (0.64585 - 0.1), rtol=1e-5)
+    values = {name: np.asarray(constant.median) for name, constant in CONSTANTS.items()}
+    answer = predicted_power({**values, "node_exponent": np.asarray(0.2)}, runs)
+    np.testing.assert_allclose(answer, 2000.0 + 8.0 * 700.0 * (0.64585 - 0.1), rtol=1e-5)
 
 
 SHAPE = {"idle_power": 2000.0, "chips": 8.0, "rated_power": 700.0, "busy_power": 1.0, "idle_chip": 0.1} | {
@@ -101,44 +101,44 @@ SHAPE = {"idle_power": 2000.0, "chips": 8.0, "rated_power": 700.0, "busy_power":
 }
 
 
-def test_accuracy_reached(stated):
-    errors = {row["known"]: row["mean_error"] for row in stated["summary"]}
+def test_accuracy_reached(result):
+    errors = {row["known"]: row["mean_error"] for row in result["summary"]}
     assert errors["benchmark held out"] <= 0.02
     assert errors["system held out"] <= errors["preset idle priors alone"] <= 0.03
     assert errors["preset idle system held out"] <= 0.03
     assert errors["rated"] > 0.114
-    fans = next(row for row in stated["constants"] if row["name"] == "fan_fraction")
+    fans = next(row for row in result["constants"] if row["name"] == "fan_fraction")
     assert fans["determined"] == "no"  # immersed nodes have none
-    cases = {row["known"]: row for row in stated["gpt3"]}
+    cases = {row["known"]: row for row in result["gpt3"]}
     assert abs(cases["system, model, batch"]["energy_error"]) <= 0.10
     assert abs(cases["and layout"]["energy_error"]) <= 0.10
     assert abs(cases["and layout"]["time_error"]) <= 0.10
     assert abs(cases["and measured time"]["energy_error"]) <= 0.06
 
 
-def test_presets_reproduce_metered_nodes(stated):
+def test_presets_reproduce_metered_nodes(result):
     """Within 5 % of every visible row, of the GPT-3 run, and of what is known of other nodes."""
-    assert max(abs(row["preset_idle_benchmark_held_out_error"]) for row in stated["nodes"]) <= 0.05
-    cases = {row["known"]: row for row in stated["gpt3"]}
+    assert max(abs(row["preset_idle_benchmark_held_out_error"]) for row in result["nodes"]) <= 0.05
+    cases = {row["known"]: row for row in result["gpt3"]}
     assert abs(cases["and layout"]["preset_energy_error"]) <= 0.05
-    for row in stated["preset_nodes"]:
+    for row in result["preset_nodes"]:
         for state in ("idle", "busy"):
             assert row[f"{state}_error"] is None or abs(row[f"{state}_error"]) <= 0.05, (row["node"], state)
 
 
-def test_nodes_of_presets_again(stated):
-    constants = {row["name"]: row["value"] for row in stated["constants"]}
+def test_nodes_of_presets_again(result):
+    constants = {row["name"]: row["value"] for row in result["constants"]}
     rows = EXPERIMENT.module("preset_nodes").compute(constants)
-    for row, printed in zip(rows, stated["preset_nodes"], strict=True):
+    for row, printed in zip(rows, result["preset_nodes"], strict=True):
         assert row["node"] == printed["node"]
         np.testing.assert_allclose([row["idle_w"], row["busy_w"]], [printed["idle_w"], printed["busy_w"]], rtol=1e-6)
 
 
 @pytest.mark.slow
-def test_constants_again(stated, metered):
+def test_constants_again(result, metered):
     again = metered.compute()
     for name in ("constants", "nodes", "runs", "traces"):
-        for row, printed in zip(again[name], stated[name], strict=True):
+        for row, printed in zip(again[name], result[name], strict=True):
             for key, value in printed.items():
                 if isinstance(value, float):
                     np.testing.assert_allclose(row[key], value, rtol=1e-5, atol=1e-6, err_msg=f"{name} {key}")
@@ -146,9 +146,9 @@ def test_constants_again(stated, metered):
                     assert row.get(key) == value
 
 
-def test_metered_run_is_the_published_one(stated):
+def test_metered_run_is_the_published_one(result):
     # 3,412 s and 1.496 GJ at the nodes, and the mean of the pair of meters below one.
-    run = next(row for row in stated["runs"] if row["benchmark"] == "gpt3")
+    run = next(row for row in result["runs"] if row["benchmark"] == "gpt3")
     np.testing.assert_allclose([run["time_s"], run["energy_j"]], [3412.0, 1.496e9], rtol=1e-3)
     np.testing.assert_allclose(run["energy_j"], run["node_power_w"] * run["time_s"] * run["nodes"], rtol=1e-4)
-    assert all(0.95 < row["supply_efficiency"] < 1.0 for row in stated["runs"])
+    assert all(0.95 < row["supply_efficiency"] < 1.0 for row in result["runs"])

@@ -1,4 +1,4 @@
-"""Does the joint fit of experiment 21 find the effects that made the data, despite outliers?"""
+"""Effects of known size, recovered by the pooled fit of the unseen-clusters experiment despite outliers."""
 
 from collections import Counter
 
@@ -51,16 +51,16 @@ def runs(pooled):
     table = layouts(rows).columns
     columns = {column.name: table[column.name] for column in INPUTS}
     groups = np.array([str(row["hidden"]) for row in rows])
-    system, found = cluster_system("megatron-a100"), []
-    middle = np.array([one.middle for one in STEP_CONSTANTS.values()])
+    system, measured = cluster_system("megatron-a100"), []
+    middle = np.array([constant.middle for constant in STEP_CONSTANTS.values()])
     for framework, cluster in CLUSTERS:
         effects = np.array([TRUTH[framework].get(name, 0.0) for name in NAMES])
         times, _ = log_step_times(middle + effects, system, columns)
         times = np.exp(times + rng.normal(0.0, NOISIER * NOISE if cluster == NOISY else NOISE, len(rows)))
         times[3] *= 4.0  # a run that something else slowed
         labels = {"framework": framework, "chip": "a100-sxm4-80gb", "cluster": cluster}
-        found.append(pooled.ClusterRuns(labels, system, columns, times, groups))
-    return found
+        measured.append(pooled.ClusterRuns(labels, system, columns, times, groups))
+    return measured
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +69,21 @@ def fitted(pooled, runs):
 
 
 @pytest.fixture(scope="module")
-def found(fitted):
+def population(fitted):
     return fitted.population
 
 
-def test_labels_have_their_effects(found):
-    counts = Counter(level for level, _, _ in found.effects.keys)
-    varying = {level: sum(one.spread(level) > 0.0 for one in STEP_CONSTANTS.values()) for level in counts}
+def test_labels_have_their_effects(population):
+    counts = Counter(level for level, _, _ in population.effects.keys)
+    varying = {level: sum(constant.spread(level) > 0.0 for constant in STEP_CONSTANTS.values()) for level in counts}
     assert counts == {
         level: varying[level] * n for level, n in (("mean", 1), ("framework", 2), ("chip", 1), ("cluster", 6))
     }
 
 
-def test_frameworks_differ_as_they_were_made_to(found):
+def test_frameworks_differ_as_they_were_made_to(population):
     """Rate of products and slowdown together, to which times of products say little of each alone."""
-    known = [found.of({"framework": name, "chip": "a100-sxm4-80gb"}).mean for name in ("fast", "slow")]
+    known = [population.of({"framework": name, "chip": "a100-sxm4-80gb"}).mean for name in ("fast", "slow")]
     faster = known[0] - known[1]
     made = [TRUTH["fast"].get(name, 0.0) - TRUTH["slow"].get(name, 0.0) for name in (PRODUCTS, SLOWDOWN)]
     here = [faster[NAMES.index(name)] for name in (PRODUCTS, SLOWDOWN)]
@@ -91,10 +91,10 @@ def test_frameworks_differ_as_they_were_made_to(found):
     assert here[0] > 0.0 > here[1]
 
 
-def test_every_cluster_is_predicted_within_its_noise_and_the_outlier_stands_out(found, runs):
-    for one in runs:
-        noise = NOISIER * NOISE if one.name == NOISY else NOISE
-        errors, _ = one.errors(found.of(one.labels))
+def test_every_cluster_is_predicted_within_its_noise_and_the_outlier_stands_out(population, runs):
+    for run in runs:
+        noise = NOISIER * NOISE if run.name == NOISY else NOISE
+        errors, _ = run.errors(population.of(run.labels))
         assert np.median(np.abs(np.delete(errors, 3))) < 2.0 * noise
         np.testing.assert_allclose(errors[3], -np.log(4.0), atol=max(0.1, 3.0 * noise))
 
@@ -105,10 +105,10 @@ def test_a_cluster_with_more_scatter_has_more(fitted):
     assert min(own.values()) < fitted.spreads.typical_row < max(own.values())
 
 
-def test_one_row_tells_a_new_cluster_apart_and_its_scatter_stays_near_that_of_others(known_rows, found, runs):
-    one = runs[0]
-    before = known_rows.KnownCluster(found.of({**one.labels, "cluster": "new"}), found.scatter)
-    slower = one._replace(measured=1.3 * one.measured)
+def test_one_row_tells_a_new_cluster_apart_and_its_scatter_stays_near_that_of_others(known_rows, population, runs):
+    row = runs[0]
+    before = known_rows.KnownCluster(population.of({**row.labels, "cluster": "new"}), population.scatter)
+    slower = row._replace(measured=1.3 * row.measured)
     after = known_rows.updated(before, slower.select(np.array([0])))
     errors = [np.median(np.abs(slower.errors(state.coordinates)[0])) for state in (before, after)]
     assert errors[1] < 0.5 * errors[0]
@@ -118,15 +118,15 @@ def test_one_row_tells_a_new_cluster_apart_and_its_scatter_stays_near_that_of_ot
 def test_a_coordinate_that_is_held_moves_the_others_with_it(known_rows):
     # Of two normal numbers with correlation 1/2 the second has mean 1/2 and variance 3/4 once the first is 1.
     known = Coordinates(np.zeros(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
-    found = known_rows.held(known, 0, 1.0, 0.0)
-    np.testing.assert_allclose(found.mean, [1.0, 0.5], rtol=1e-12)
-    np.testing.assert_allclose(found.covariance, [[0.0, 0.0], [0.0, 0.75]], atol=1e-12)
+    left = known_rows.held(known, 0, 1.0, 0.0)
+    np.testing.assert_allclose(left.mean, [1.0, 0.5], rtol=1e-12)
+    np.testing.assert_allclose(left.covariance, [[0.0, 0.0], [0.0, 0.75]], atol=1e-12)
 
 
-def test_a_cluster_that_it_has_not_seen_is_less_certain(found, runs):
+def test_a_cluster_that_it_has_not_seen_is_less_certain(population, runs):
     seen, unseen = runs[0].labels, {**runs[0].labels, "cluster": "new"}
-    _, slopes = runs[0].errors(found.of(seen))
-    spread = [np.einsum("ri,ij,rj->r", slopes, found.of(one).covariance, slopes) for one in (seen, unseen)]
+    _, slopes = runs[0].errors(population.of(seen))
+    spread = [np.einsum("ri,ij,rj->r", slopes, population.of(one).covariance, slopes) for one in (seen, unseen)]
     assert np.all(spread[0] < spread[1])
     # What a level was made to differ by lies within what another framework may differ by.
-    assert found.scatter < 0.1
+    assert population.scatter < 0.1

@@ -1,4 +1,4 @@
-"""Does a table of layouts become the step time that `evaluate` has, and do the terms behave as physics demands?"""
+"""Step times of tables of layouts against measurements, and monotonicity of their terms."""
 
 import equinox as eqx
 import jax

@@ -1,4 +1,4 @@
-"""Are predictions as unsure as what is known of the cluster, and surer after measured rows?"""
+"""Intervals of predicted step times, and their narrowing by measured rows."""
 
 import math
 
@@ -22,8 +22,8 @@ ROWS = [
 
 
 def interval(cluster, level="", changes=()):
-    found = predict(ROWS, cluster=cluster, changes=changes).table()
-    return found[f"step_time_low{level}_s"], found["step_time_s"], found[f"step_time_high{level}_s"]
+    predicted = predict(ROWS, cluster=cluster, changes=changes).table()
+    return predicted[f"step_time_low{level}_s"], predicted["step_time_s"], predicted[f"step_time_high{level}_s"]
 
 
 @pytest.mark.parametrize("cluster", [FITTED, UNFITTED])
@@ -79,7 +79,7 @@ def calibrated(tmp_path_factory):
         for n, t, m in [(n, t, m) for n in (1, 2, 4) for t, m in ((8, 2), (8, 4), (4, 1), (8, 1))]
     ]
     times = 1.5 * predict(rows, {"it": cluster_system(UNFITTED)}, cluster="it").table()["step_time_s"]
-    folder, found = tmp_path_factory.mktemp("few"), {}
+    folder, predicted = tmp_path_factory.mktemp("few"), {}
     for count in (1,):
         table = folder / f"{count}.csv"
         chosen = [{**row, "step_time_s": time} for row, time in zip(rows[:count], times[:count], strict=True)]
@@ -88,13 +88,13 @@ def calibrated(tmp_path_factory):
         written = folder / f"{count}.toml"
         fitted = em.calibrate("step-time", table, prior=UNFITTED)
         written.write_text(calibration_toml(fitted), encoding="utf-8")
-        found[count] = predict(rows, cluster=written).table()
-    found["before"] = predict(rows, cluster=UNFITTED).table()
-    return found, times
+        predicted[count] = predict(rows, cluster=written).table()
+    predicted["before"] = predict(rows, cluster=UNFITTED).table()
+    return predicted, times
 
 
 def test_one_row_moves_the_level_of_all(calibrated):
-    found, times = calibrated
-    before, after = (np.mean(np.log(found[which]["step_time_s"] / times)) for which in ("before", 1))
+    predicted, times = calibrated
+    before, after = (np.mean(np.log(predicted[which]["step_time_s"] / times)) for which in ("before", 1))
     assert before == pytest.approx(-math.log(1.5))
     assert abs(after) < 0.5 * abs(before)

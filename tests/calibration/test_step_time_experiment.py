@@ -1,4 +1,4 @@
-"""Do the cluster presets reproduce the errors that experiments/01_step_time states, on part of its data?"""
+"""Errors of the cluster presets against those of experiments/01_step_time, on part of its data."""
 
 import importlib
 import json

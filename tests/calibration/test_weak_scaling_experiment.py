@@ -1,4 +1,4 @@
-"""Do clusters slow down with the number of chips as predicted, and does the experiment find growth that was put in?"""
+"""Slowdown of clusters with the number of chips, and recovery of growth that was put in."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Is the cluster that `calibrate step-time` writes the one that was fitted, and does it work everywhere?"""
+"""The cluster that `calibrate step-time` writes."""
 
 import csv
 import json
@@ -38,36 +38,36 @@ def measured(tmp_path_factory):
         writer = csv.DictWriter(file, [*rows[0], "step_time_ms", "our notes"])
         writer.writeheader()
         writer.writerows(row | {"cluster": "", "step_time_ms": 1e3 * one} for row, one in zip(rows, times, strict=True))
-    found = em.calibrate("step-time", table, prior="megatron-a100", choices=em.TableChoices(ignore=("our notes",)))
-    (folder / "mine.toml").write_text(calibration_toml(found), encoding="utf-8")
-    return table, found, folder / "mine.toml", times
+    fitted = em.calibrate("step-time", table, prior="megatron-a100", choices=em.TableChoices(ignore=("our notes",)))
+    (folder / "mine.toml").write_text(calibration_toml(fitted), encoding="utf-8")
+    return table, fitted, folder / "mine.toml", times
 
 
 def test_the_written_file_has_the_printed_errors(measured):
-    table, found, written, times = measured
-    assert len(found.undetermined) > 1  # five rows cannot tell all constants
+    table, fitted, written, times = measured
+    assert len(fitted.undetermined) > 1  # five rows cannot tell all constants
     predicted = predict(table, cluster=written, choices=em.TableChoices(ignore=("all",))).table()["step_time_s"]
     error = 100.0 * np.mean(np.abs(predicted / times - 1.0))
-    assert error == pytest.approx(found.in_fit["step time"], rel=1e-6)
+    assert error == pytest.approx(fitted.in_fit["step time"], rel=1e-6)
 
 
 def test_all_fitted_constants_are_written_and_undetermined_ones_flagged(measured):
-    _, found, written, _ = measured
+    _, fitted, written, _ = measured
     origins = em.load_scenario(written).provenance
-    for one in found.constants:
-        origin = origins[f"system.{one.name}"]
-        assert origin.kind == ("measured" if one.determined else "prior")
-        assert ("not determined" in origin.source) != one.determined
+    for constant in fitted.constants:
+        origin = origins[f"system.{constant.name}"]
+        assert origin.kind == ("measured" if constant.determined else "prior")
+        assert ("not determined" in origin.source) != constant.determined
 
 
 def test_hardly_a_sample_of_a_share_exceeds_one(measured):
-    _, found, written, _ = measured
+    _, fitted, written, _ = measured
     uncertainty = em.load_scenario(written).uncertainty
-    shares = [one for one in found.constants if STEP_CONSTANTS[one.name].upper == 1.0]
-    assert "network.link.efficiency" in {one.name for one in shares}
-    for one in shares:
-        distribution = parse_distribution(uncertainty[f"system.{one.name}"], one.name, "1", one.value)
-        assert distribution.quantiles(one.value, [0.998])[0] < 1.0
+    shares = [constant for constant in fitted.constants if STEP_CONSTANTS[constant.name].upper == 1.0]
+    assert "network.link.efficiency" in {constant.name for constant in shares}
+    for constant in shares:
+        distribution = parse_distribution(uncertainty[f"system.{constant.name}"], constant.name, "1", constant.value)
+        assert distribution.quantiles(constant.value, [0.998])[0] < 1.0
 
 
 def test_the_title_names_the_table_and_the_cluster(measured):
@@ -79,8 +79,8 @@ def test_the_title_names_the_table_and_the_cluster(measured):
 
 
 def test_every_command_takes_the_file_as_a_cluster(measured):
-    _, found, written, _ = measured
-    values = {one.name: one.value for one in found.constants}
+    _, fitted, written, _ = measured
+    values = {constant.name: constant.value for constant in fitted.constants}
     scenario = em.load_scenario("test-1b-h100", {"system.network.link.efficiency": 0.5}, written)
     assert float(scenario.system.software.product_efficiency) == pytest.approx(values["software.product_efficiency"])
     assert float(scenario.system.node.scale_up.latency) == pytest.approx(values["node.scale_up.latency"])
@@ -97,7 +97,7 @@ GRID = {"sweep": ("--axis", "plan.clock=0.5:1:3")}
 
 
 def test_predict_names_the_file_in_a_table_and_keeps_the_columns_of_the_input(measured, tmp_path):
-    table, found, written, times = measured
+    table, fitted, written, times = measured
     lines = table.read_text(encoding="utf-8").splitlines()
     place = lines[0].split(",").index("cluster")
     named = [",".join([*(cells := line.split(","))[:place], "mine.toml", *cells[place + 1 :]]) for line in lines[1:]]
@@ -106,7 +106,7 @@ def test_predict_names_the_file_in_a_table_and_keeps_the_columns_of_the_input(me
     result = run("predict", str(beside), "--ignore-columns", "our notes", "--json", "-o", str(output))
     assert result.exit_code == 0, result.stderr
     tree = json.loads(result.stdout)
-    assert tree["errors"]["step_time"]["mean_percent"] == pytest.approx(found.in_fit["step time"], rel=1e-6)
+    assert tree["errors"]["step_time"]["mean_percent"] == pytest.approx(fitted.in_fit["step time"], rel=1e-6)
     written_rows = list(csv.DictReader(output.read_text(encoding="utf-8").splitlines()))
     assert list(written_rows[0])[: len(lines[0].split(","))] == lines[0].split(",")
     assert float(written_rows[0]["step_time_ms"]) == pytest.approx(1e3 * times[0])

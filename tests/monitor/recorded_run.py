@@ -31,20 +31,20 @@ def expected() -> Expectation:
 
 def steps_until(share: float, *, slower: float = 1.0, loss: float = 0.0, every: int = EVERY) -> list[LoggedStep]:
     """Steps at the planned pace, with the loss of the law."""
-    one = expected()
+    foreseen = expected()
     found = []
     for step in range(every, round(share * STEPS) + 1, every):
-        time = START + step * one.step_time * slower
-        law = one.loss(step * one.batch) + loss
-        found.append(LoggedStep(step, time=time, step_time=one.step_time * slower, loss=law))
+        time = START + step * foreseen.step_time * slower
+        law = foreseen.loss(step * foreseen.batch) + loss
+        found.append(LoggedStep(step, time=time, step_time=foreseen.step_time * slower, loss=law))
     return found
 
 
 def readings_until(share: float, *, busier: float = 1.0, devices: int = 8, **more: Any) -> list[PowerReading]:
     """Readings of all devices at the planned power."""
-    one = expected()
-    power = float(one.outcome.power_busy) * busier
-    seconds = share * STEPS * one.step_time
+    foreseen = expected()
+    power = float(foreseen.outcome.power_busy) * busier
+    seconds = share * STEPS * foreseen.step_time
     numbers = {"clock": 1.755e9, "temperature": 330.0, "power_limit": 2.0 * power, "throttled": 0.0, **more}
     return [
         PowerReading(START + tick, str(device), power=power, **numbers)
@@ -55,7 +55,7 @@ def readings_until(share: float, *, busier: float = 1.0, devices: int = 8, **mor
 
 def changed(readings: list[PowerReading], device: str, **numbers: float) -> list[PowerReading]:
     """The same with other numbers of one device."""
-    return [dataclasses.replace(one, **numbers) if one.device == device else one for one in readings]
+    return [dataclasses.replace(reading, **numbers) if reading.device == device else reading for reading in readings]
 
 
 def in_order(*parts: list[Record]) -> list[Record]:
@@ -67,11 +67,11 @@ def write_log(path, steps: list[LoggedStep]) -> None:
     """The same steps as torchtitan prints them."""
     from datetime import UTC, datetime
 
-    one = expected()
+    foreseen = expected()
     lines = []
     for step in steps:
         when = datetime.fromtimestamp(step.time, UTC).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
-        rate = one.batch / one.chips / step.step_time
+        rate = foreseen.batch / foreseen.chips / step.step_time
         lines.append(
             f"[titan] {when} - root - INFO - step: {step.step:2}  loss: {step.loss:8.4f}  grad_norm: 1.0  "
             f"memory: 45.1GiB(57%)  tps: {rate:,.0f}  tflops: 400.0  mfu: 40%\n"
@@ -84,10 +84,10 @@ def write_meter(path, readings: list[PowerReading]) -> None:
     from datetime import UTC, datetime
 
     lines = ["timestamp, index, power.draw [W], clocks.current.sm [MHz], temperature.gpu, enforced.power.limit [W]\n"]
-    for one in readings:
-        when = datetime.fromtimestamp(one.time, UTC).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
+    for reading in readings:
+        when = datetime.fromtimestamp(reading.time, UTC).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
         lines.append(
-            f"{when}, {one.device}, {one.power:.2f} W, {one.clock / 1e6:.0f} MHz, {one.temperature - 273.15:.0f}, "
-            f"{one.power_limit:.2f} W\n"
+            f"{when}, {reading.device}, {reading.power:.2f} W, {reading.clock / 1e6:.0f} MHz, "
+            f"{reading.temperature - 273.15:.0f}, {reading.power_limit:.2f} W\n"
         )
     path.write_text("".join(lines))

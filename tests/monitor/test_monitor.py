@@ -1,4 +1,4 @@
-"""Does a monitor say where a run is, where it ends, and what is wrong with it?"""
+"""State, forecast and findings of a watched run."""
 
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportAttributeAccessIssue=false
 
@@ -26,7 +26,7 @@ def watched(*parts, **options):
     return monitor.watch(in_order(*parts))
 
 
-def found(*parts):
+def findings_of(*parts):
     """What is wrong with a run, without a forecast of its end."""
     state = RunState(expected())
     for record in in_order(*parts):
@@ -35,7 +35,7 @@ def found(*parts):
 
 
 def kinds(status):
-    return [one.kind for one in (status if isinstance(status, list) else status.findings)]
+    return [finding.kind for finding in (status if isinstance(status, list) else status.findings)]
 
 
 def test_a_run_that_goes_as_planned_ends_as_planned(tmp_path):
@@ -74,8 +74,8 @@ def test_a_slower_and_hungrier_run_is_forecast_so():
 
 def test_the_pace_of_now_tells_the_rest():
     before = steps_until(0.3, every=2)
-    one = expected()
-    slow = 1.4 * one.step_time
+    foreseen = expected()
+    slow = 1.4 * foreseen.step_time
     late = [LoggedStep(before[-1].step + step, before[-1].time + step * slow, slow, loss=3.0) for step in range(1, 101)]
     status = watched(before, late)
     so_far, whole = status.state.time, status.forecast.totals["time"]
@@ -96,29 +96,29 @@ def test_the_pace_of_now_tells_the_rest():
     ],
 )
 def test_a_device_that_differs_is_found(numbers, kind, message):
-    wrong = found(steps_until(0.2), changed(readings_until(0.2), "3", **numbers))
+    wrong = findings_of(steps_until(0.2), changed(readings_until(0.2), "3", **numbers))
     assert kinds(wrong) == [kind]
     assert message in wrong[0].message
 
 
 def test_what_all_devices_have_is_said_once():
-    (wrong,) = found(steps_until(0.2), readings_until(0.2, throttled=1.0))
+    (wrong,) = findings_of(steps_until(0.2), readings_until(0.2, throttled=1.0))
     assert wrong.message == "8 of 8 devices slow their clocks for power or heat in 100 % of the readings."
 
 
 def test_a_device_that_the_run_does_not_use_is_no_straggler():
     idle = changed(readings_until(0.2), "3", clock=3.45e8, power=70.0)
-    assert "straggler" not in kinds(found(steps_until(0.2), idle))
+    assert "straggler" not in kinds(findings_of(steps_until(0.2), idle))
 
 
 def test_more_devices_than_chips_are_told():
-    (wrong,) = found(steps_until(0.2), readings_until(0.2, devices=16))
+    (wrong,) = findings_of(steps_until(0.2), readings_until(0.2, devices=16))
     assert "16 devices have meters, and the plan has 8 chips" in wrong.message
 
 
 def test_hosts_are_no_chips():
     state = RunState(expected())
-    hosts = [dataclasses.replace(one, device="cpu", power=100.0) for one in readings_until(0.2, devices=1)]
+    hosts = [dataclasses.replace(step, device="cpu", power=100.0) for step in readings_until(0.2, devices=1)]
     for record in in_order(steps_until(0.2), readings_until(0.2), hosts):
         state.add(record)
     assert state.chip_power == pytest.approx(float(expected().outcome.power_busy))
@@ -160,24 +160,24 @@ def test_a_checkpoint_within_a_step_time_counts_once():
 def test_slow_checkpoints_and_frequent_failures_are_found():
     pauses = [LogEvent("checkpoint", START + 100.0 * count, duration=200.0) for count in range(1, 4)]
     crashes = [LogEvent("restart", START + 150.0 * count) for count in range(1, 4)]
-    wrong = found(steps_until(0.4), pauses, crashes)
+    wrong = findings_of(steps_until(0.4), pauses, crashes)
     assert kinds(wrong) == ["failures", "checkpoint"]
     assert "3 interruptions" in wrong[0].message
     assert "3.333 min, not for 30 s" in wrong[1].message
 
 
 def test_a_pause_beside_a_step_is_no_step_time():
-    one = expected()
+    foreseen = expected()
     steps = steps_until(0.2)
     last = steps[-1]
-    state = RunState(one)
+    state = RunState(foreseen)
     for record in (
         *steps,
         LogEvent("checkpoint", last.time),
-        LoggedStep(last.step + 1, last.time + one.step_time + 90.0, one.step_time + 90.0),
+        LoggedStep(last.step + 1, last.time + foreseen.step_time + 90.0, foreseen.step_time + 90.0),
     ):
         state.add(record)
-    assert state.usual_step_time == pytest.approx(one.step_time)
+    assert state.usual_step_time == pytest.approx(foreseen.step_time)
     assert list(state.checkpoints) == [pytest.approx(90.0)]
 
 
@@ -185,24 +185,25 @@ def test_a_pause_beside_a_step_is_no_step_time():
 def test_losses_that_are_no_numbers_are_told(bad):
     steps = steps_until(0.2)
     steps[-2] = LoggedStep(steps[-2].step, steps[-2].time, steps[-2].step_time, loss=bad)
-    (finding,) = found(steps)
+    (finding,) = findings_of(steps)
     assert finding.message == "1 steps had no finite loss."
 
 
 def test_losses_that_are_not_said_are_no_findings():
     said = [
-        dataclasses.replace(one, loss=one.loss if place % 3 else math.nan) for place, one in enumerate(steps_until(0.2))
+        dataclasses.replace(step, loss=step.loss if place % 3 else math.nan)
+        for place, step in enumerate(steps_until(0.2))
     ]
-    assert not found(said)
+    assert not findings_of(said)
 
 
 def test_a_spike_and_another_batch_are_told():
     steps = [
-        dataclasses.replace(one, loss=one.loss + 0.01 * (place % 3), tokens=2.0 * expected().batch)
-        for place, one in enumerate(steps_until(0.2))
+        dataclasses.replace(step, loss=step.loss + 0.01 * (place % 3), tokens=2.0 * expected().batch)
+        for place, step in enumerate(steps_until(0.2))
     ]
     steps[-1] = dataclasses.replace(steps[-1], loss=steps[-1].loss + 4.0)
-    assert {"loss", "batch"} <= set(kinds(found(steps)))
+    assert {"loss", "batch"} <= set(kinds(findings_of(steps)))
 
 
 @pytest.mark.slow
@@ -210,9 +211,9 @@ def test_a_better_plan_for_the_rest_is_searched():
     monitor = em.Monitor(plan())
     assert monitor.replan() is None
     monitor.watch(in_order(steps_until(0.3, slower=1.1), readings_until(0.33)))
-    found = monitor.replan()
-    assert found.optimum.success
-    assert found.saving >= 0.0
+    better = monitor.replan()
+    assert better.optimum.success
+    assert better.saving >= 0.0
 
 
 def test_nothing_is_forecast_before_the_start_and_the_end_is_what_was_measured():
@@ -255,10 +256,10 @@ def test_the_gain_of_a_decayed_learning_rate_is_still_to_come():
 
 
 def test_the_plans_schedule_stands_for_a_learning_rate_that_the_log_does_not_say():
-    one = expected()
-    assert one.decays_throughout
-    np.testing.assert_allclose(one.rate(np.array([0.0, 0.5, 1.0]) * one.tokens), [1.0, 0.55, 0.1])
-    state = RunState(one)
+    foreseen = expected()
+    assert foreseen.decays_throughout
+    np.testing.assert_allclose(foreseen.rate(np.array([0.0, 0.5, 1.0]) * foreseen.tokens), [1.0, 0.55, 0.1])
+    state = RunState(foreseen)
     for record in steps_until(0.5):
         state.add(record)
     assert loss_course(state).rate[-1] == pytest.approx(0.55, abs=0.03)
@@ -283,16 +284,16 @@ def test_a_start_comes_but_once():
 
 
 def test_power_of_a_start_is_not_that_of_the_rest():
-    one, pause, nodes = expected(), 300.0, expected().chips / 8
+    reading, pause, nodes = expected(), 300.0, expected().chips / 8
     late = [dataclasses.replace(step, time=step.time + pause) for step in steps_until(0.2)]
-    seconds = pause + 0.2 * STEPS * one.step_time
-    power = float(one.outcome.power_average / one.outcome.pue) / nodes
+    seconds = pause + 0.2 * STEPS * reading.step_time
+    power = float(reading.outcome.power_average / reading.outcome.pue) / nodes
     readings = [
         PowerReading(START + tick, "node", power=0.3 * power if tick < pause else power)
         for tick in np.arange(0.0, seconds, 5.0)
     ]
     totals = watched([LogEvent("start", START)], late, readings).forecast.totals
-    whole = nodes * power * (0.3 * pause + STEPS * one.step_time)
+    whole = nodes * power * (0.3 * pause + STEPS * reading.step_time)
     assert totals["equipment_energy"].value == pytest.approx(whole, rel=0.02)
     assert totals["equipment_energy"].lower < whole < totals["equipment_energy"].upper
 

@@ -1,4 +1,4 @@
-"""Do loops, Hugging Face's Trainer and NVML tell a monitor what they see?"""
+"""Monitoring from loops, Hugging Face's Trainer and NVML."""
 
 # pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportUnusedExpression=false
 
@@ -61,9 +61,9 @@ def test_a_forecast_does_not_hold_up_the_training(monkeypatch):
     assert monitor.state.last.step == 2 * steps - 1
     ends.set()
     monkeypatch.setattr("energymodel.monitor.monitor.forecast", lambda state: None)
-    wait_until(lambda: any("the compiler broke" in one.message for one in monitor.status().findings))
+    wait_until(lambda: any("the compiler broke" in finding.message for finding in monitor.status().findings))
     monitor.end()
-    assert not any(one.kind == "forecast" for one in monitor.status().findings)
+    assert not any(finding.kind == "forecast" for finding in monitor.status().findings)
 
 
 class BrokenMeter:

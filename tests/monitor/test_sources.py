@@ -1,4 +1,4 @@
-"""Do records come in the order of their times, at the pace that is asked for, and from files that grow?"""
+"""Order and pace of records, and files that grow."""
 
 # pyright: reportAttributeAccessIssue=false
 
@@ -17,11 +17,11 @@ def test_records_of_all_files_are_in_order(tmp_path):
     log, meter = tmp_path / "train.log", tmp_path / "gpu.csv"
     write_log(log, steps_until(0.05))
     write_meter(meter, readings_until(0.05))
-    found = list(recorded([log], [meter]))
-    times = [one.time for one in found]
+    seen = list(recorded([log], [meter]))
+    times = [step.time for step in seen]
     assert times == sorted(times)
-    assert sum(isinstance(one, LoggedStep) for one in found) == len(steps_until(0.05))
-    assert sum(isinstance(one, PowerReading) for one in found) == len(readings_until(0.05))
+    assert sum(isinstance(step, LoggedStep) for step in seen) == len(steps_until(0.05))
+    assert sum(isinstance(step, PowerReading) for step in seen) == len(readings_until(0.05))
 
 
 def test_a_replay_keeps_the_pace():
@@ -51,7 +51,7 @@ def test_a_file_is_followed_as_it_is_written(tmp_path):
     whole = tmp_path / "whole.log"
     write_log(whole, steps_until(0.05))
     lines = whole.read_text().splitlines(keepends=True)
-    found = []
+    seen = []
 
     def write():  # line by line, one of them in two pieces
         with log.open("w") as file:
@@ -63,25 +63,25 @@ def test_a_file_is_followed_as_it_is_written(tmp_path):
     writer = threading.Thread(target=write)
     writer.start()
     for record in records:
-        found.append(record.step)
-        if len(found) == len(lines):
+        seen.append(record.step)
+        if len(seen) == len(lines):
             stop.set()
     writer.join()
-    assert found == [one.step for one in steps_until(0.05)]
+    assert seen == [step.step for step in steps_until(0.05)]
 
 
 def test_a_file_that_is_replaced_is_read_from_its_start(tmp_path):
     log = tmp_path / "train.log"
     write_log(log, steps_until(0.05))
     stop = threading.Event()
-    found = []
+    seen = []
     for record in followed([log], [], stop, poll=0.01):
-        found.append(record.step)
-        if len(found) == len(steps_until(0.05)):
+        seen.append(record.step)
+        if len(seen) == len(steps_until(0.05)):
             write_log(log, [steps_until(0.1)[-1]])
-        if len(found) > len(steps_until(0.05)):
+        if len(seen) > len(steps_until(0.05)):
             stop.set()
-    assert found[-1] == steps_until(0.1)[-1].step
+    assert seen[-1] == steps_until(0.1)[-1].step
 
 
 def test_another_file_of_the_name_is_read_from_its_start(tmp_path):
@@ -89,14 +89,14 @@ def test_another_file_of_the_name_is_read_from_its_start(tmp_path):
     write_log(log, steps_until(0.05))
     write_log(new, steps_until(0.1))  # longer than what was read
     stop = threading.Event()
-    found = []
+    seen = []
     for record in followed([log], [], stop, poll=0.01):
-        found.append(record)
-        if len(found) == len(steps_until(0.05)):
+        seen.append(record)
+        if len(seen) == len(steps_until(0.05)):
             new.replace(log)
         if isinstance(record, LoggedStep) and record.step == steps_until(0.1)[-1].step:
             stop.set()
-    assert [one.step for one in found] == [one.step for one in steps_until(0.1)]  # those that were there once only
+    assert [step.step for step in seen] == [step.step for step in steps_until(0.1)]  # those that were there once only
 
 
 def test_what_was_written_before_comes_in_the_order_of_its_times(tmp_path):
@@ -104,12 +104,12 @@ def test_what_was_written_before_comes_in_the_order_of_its_times(tmp_path):
     write_log(log, steps_until(0.05))
     write_meter(meter, readings_until(0.05))
     stop = threading.Event()
-    found = []
+    seen = []
     for record in followed([log], [meter, tmp_path / "late.csv"], stop, poll=0.01):
-        found.append(record)
-        if len(found) == len(steps_until(0.05)) + len(readings_until(0.05)):
+        seen.append(record)
+        if len(seen) == len(steps_until(0.05)) + len(readings_until(0.05)):
             stop.set()
-    times = [one.time for one in found]
+    times = [step.time for step in seen]
     assert times == sorted(times)
 
 
