@@ -11,12 +11,15 @@ from energymodel.calibration.constant_priors import values_of
 from energymodel.calibration.device_power import Profiles
 from energymodel.calibration.kernel_clock import CONSTANTS, split_power
 from energymodel.calibration.kinds import KINDS
+from energymodel.calibration.kinds.power_runs import busy_line
 from energymodel.calibration.kinds.power_table import averaged
 from energymodel.calibration.power_population import KERNELS, architecture_of, power_population
 from energymodel.errors import InputError
 from energymodel.report.calibration_report import calibration_json, calibration_toml, commands
 from energymodel.report.page.calibration_page import calibration_page
 from energymodel.report.page.document import page_html
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.system.evaluate import evaluate
 from report.page.read_page import assert_sound
 
 HEADER = "gpu,workload,batch,power_limit_w,time_s,power_w"
@@ -269,3 +272,25 @@ def test_an_idle_power_that_the_prior_assumes_gives_way_to_the_lowest_reading(tm
     result = calibrate("power", written(tmp_path, HEADER, *rows))
     assert result.base == "rtx-8000"
     assert result.tables["system"]["accelerator"]["idle_power"]["value"] == pytest.approx(0.999 * 60.0)
+
+
+@pytest.mark.slow
+def test_the_written_scenario_draws_the_power_that_was_measured(tmp_path):
+    rows = (
+        "a,8,700,100,668",
+        "a,8,500,104,492",
+        "a,8,400,113,393",
+        "b,16,700,99,672",
+        "b,16,500,103,493",
+        "b,16,400,112,395",
+    )
+    table, out = written(tmp_path, HEADER, *(f"H100,{row}" for row in rows)), tmp_path / "out.toml"
+    calibration = calibrate("power", table, prior="test-1b-h100")
+    out.write_text(calibration_toml(calibration), encoding="utf-8")
+    fitted = next(constant.value for constant in calibration.constants if constant.name == "busy_power") * 700.0
+    scenario = load_scenario(out)
+    np.testing.assert_allclose(evaluate(scenario.system, scenario.plan).power_busy, fitted, rtol=0.04)
+    assert float(scenario.system.accelerator.busy_power) > 1.1 * fitted  # of large products alone
+    intercept, slope = busy_line(scenario)
+    expected = intercept + slope * float(scenario.system.accelerator.busy_power)
+    np.testing.assert_allclose(evaluate(scenario.system, scenario.plan).power_busy, expected, rtol=1e-3)
