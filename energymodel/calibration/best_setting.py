@@ -8,9 +8,8 @@ from jaxtyping import Bool, Float
 from scipy.special import ndtr, ndtri
 
 from energymodel.calibration.device_power import Profiles
-from energymodel.calibration.intervals import LEVEL
+from energymodel.calibration.intervals import LEVEL, linearized
 from energymodel.calibration.least_squares import FitResult
-from energymodel.calibration.next_measurement import linearized
 
 LOWEST_HELD = 0.48
 """Share of the rated power below which cards may fall to a lower performance state, where the error of the

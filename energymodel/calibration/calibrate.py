@@ -19,11 +19,17 @@ from energymodel.calibration.calibrated_scenario import (
 from energymodel.calibration.calibration_case import CalibrationCase, PredictedAmount
 from energymodel.calibration.cluster_source import is_known, plain_word
 from energymodel.calibration.constant_priors import flat_values, joint_prior, widened
-from energymodel.calibration.intervals import bootstrap, laplace_intervals, outer_intervals, quantiles, undetermined
+from energymodel.calibration.intervals import (
+    bootstrap,
+    laplace_intervals,
+    next_measurement,
+    outer_intervals,
+    quantiles,
+    undetermined,
+)
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors, unfitted
 from energymodel.calibration.measurements import Measurements
-from energymodel.calibration.next_measurement import next_measurement
 from energymodel.errors import InputError, suggest
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
 from energymodel.scenarios.files import names

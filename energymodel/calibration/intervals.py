@@ -1,4 +1,4 @@
-"""Intervals of fitted constants, and the constants that the data do not determine.
+"""Intervals of fitted constants, constants that the data do not determine, and the measurement that helps most.
 
 Laplace's approximation takes the objective for a parabola. That of a time or a latency is none: the smaller it is, the
 less the data say of it, so that the lower end lies much further away than the upper. The posterior density of one
@@ -8,12 +8,13 @@ constant, found by walking along it, knows of that. Resampled groups are the thi
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy import integrate, interpolate, stats
 
 from energymodel.calibration.constant_priors import coordinate_bounds, flat_values, joint_prior
-from energymodel.calibration.least_squares import FitResult, minimize_lanes
+from energymodel.calibration.least_squares import FitResult, evaluate_lanes, minimize_lanes, program_rows, table_shape
 from energymodel.calibration.robust_loss import tempering
 
 LEVEL = 0.9  # share of cases in which an interval holds the constant
@@ -200,3 +201,58 @@ def _central_share(
     total = integrate.cumulative_trapezoid(np.exp(density - np.max(density)), fine, initial=0.0)
     ends = np.interp([0.5 - 0.5 * level, 0.5 + 0.5 * level], total / total[-1], fine)
     return float(ends[0]), float(ends[1])
+
+
+class NextMeasurement(NamedTuple):
+    """The candidate that would help most.
+
+    - `row`: of the candidates.
+    - `gain`: share by which it would reduce the mean variance of the model's logarithm over all candidates [1].
+    """
+
+    row: int
+    gain: float
+
+
+def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:
+    """Which of some candidate rows would sharpen the model most, were it measured [Box & Lucas 1959].
+
+    Adding a row with slopes J changes the covariance C to `C - C J^T (s^2 + J C J^T)^-1 J C`. The gain is the share by
+    which that reduces the mean of `J C J^T` over all candidates: the uncertainty of predictions, not of constants that
+    nothing depends on.
+
+    **Arguments:**
+
+    - `candidates`: a table like the measured one, with any finite numbers in place of measurements.
+    """
+    slopes, covariance = linearized(fitted, candidates)[1], fitted.covariance
+    spread = np.einsum("rai,ij,rbj->rab", slopes, covariance, slopes)
+    total = np.einsum("raa->", spread)
+    crossing = np.einsum("ij,rbj->rib", covariance, slopes)
+    weight = np.linalg.inv(np.diag(fitted.noise**2) + spread)
+    # How much less uncertain row q would be if row r were measured.
+    shift = np.einsum("qai,rib->rqab", slopes, crossing)
+    gains = np.einsum("rqab,rbc,rqac->r", shift, weight, shift) / total
+    best = int(np.argmax(gains))
+    return NextMeasurement(best, float(gains[best]))
+
+
+def linearized(
+    fitted: FitResult, table: Any
+) -> tuple[Float[np.ndarray, "rows outputs"], Float[np.ndarray, "rows outputs n"]]:
+    """Errors and their slopes by coordinate at a fit, on another table; the program of the fit takes so many rows at a
+    time.
+    """
+    rows, size = table_shape(fitted.problem, table)[0], program_rows(len(fitted.errors))
+    parts = []
+    for begin in range(0, rows, size):
+
+        def taken(leaf: Any, begin: int = begin) -> Any:
+            """Some entries of a column; what is no column is left alone."""
+            leaf = np.asarray(leaf)
+            return leaf if leaf.ndim == 0 or len(leaf) != rows else leaf[begin : begin + size]
+
+        some = fitted.problem._replace(table=jax.tree.map(taken, table))
+        parts.append(evaluate_lanes(some, fitted.prior, fitted.coordinates[None], fitted.scale, fewest_rows=size))
+    errors, slopes = (np.concatenate([getattr(part, name)[0] for part in parts]) for name in ("errors", "slopes"))
+    return errors, slopes

@@ -24,7 +24,7 @@ from energymodel.calibration.device_power import (
 from energymodel.physics.voltage import voltage_fraction
 
 CONSTANTS = power_constants()
-MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
+MEDIAN: Values = {name: np.asarray(prior.median) for name, prior in CONSTANTS.items()}
 
 
 def rows(limit, overhead: Any = 0.0, reference_power: Any = 220.0):
@@ -33,8 +33,8 @@ def rows(limit, overhead: Any = 0.0, reference_power: Any = 220.0):
     for name, value in (("reference_time", 100.0), ("idle_power", 40.0), ("rated_power", 250.0)):
         columns[name] = np.full_like(limit, value)
     columns |= {"workload": np.zeros(limit.shape, int), "device": np.zeros(limit.shape, int), "limit": limit}
-    one = np.ones_like(limit)
-    return Profiles(**{**columns, "overhead": overhead * one, "reference_power": reference_power * one})
+    ones = np.ones_like(limit)
+    return Profiles(**{**columns, "overhead": overhead * ones, "reference_power": reference_power * ones})
 
 
 def test_without_a_limit_a_profile_is_itself():
@@ -72,8 +72,8 @@ def test_the_posynomial_form_is_constant_voltage_at_one_end_and_the_cube_at_the_
 def test_a_profile_carries_over_by_the_posynomial_form():
     """Solved by hand: a profile at 220 W of a GPU that is never idle, of which 40 W + 10 W are idle and static."""
     values: Values = {
-        name: np.asarray(one)
-        for name, one in {
+        name: np.asarray(value)
+        for name, value in {
             "static_above_idle": 0.04,
             "busy_power": 1.0,
             "waiting_exponent": 0.0,
@@ -105,8 +105,8 @@ def test_slope_of_the_clock_is_that_of_the_implicit_function():
 
     at = (0.4, 0.8, 0.6)
     slopes = jax.grad(clock, argnums=(0, 1, 2))(*at)
-    for place, slope in enumerate(slopes):
-        step = np.eye(3)[place] * 1e-6
+    for at, slope in enumerate(slopes):
+        step = np.eye(3)[at] * 1e-6
         central = (clock(*(np.array(at) + step)) - clock(*(np.array(at) - step))) / 2e-6
         np.testing.assert_allclose(slope, central, rtol=1e-5)
 
@@ -165,7 +165,7 @@ def test_known_constants_come_back_from_two_percent_noise():
     limits = np.tile(np.linspace(90.0, 240.0, 12), 8)
     share, watt = np.repeat(np.linspace(0.0, 0.5, 8), 12), np.repeat(np.linspace(140.0, 240.0, 8), 12)
     table = rows(limits, share, watt)
-    time, mean = (np.asarray(one) for one in predict_power(MEDIAN, table))
+    time, mean = (np.asarray(column) for column in predict_power(MEDIAN, table))
     truth = np.array([float(value) for value in MEDIAN.values()])
     for _ in range(5):
         noisy = np.exp(0.02 * generator.standard_normal((2, 96)))

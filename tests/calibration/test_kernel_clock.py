@@ -20,11 +20,11 @@ from energymodel.calibration.kernel_clock import (
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 
 EXACT = FitOptions(starts=2, estimate_noise=False)
-MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
+MEDIAN: Values = {name: np.asarray(prior.median) for name, prior in CONSTANTS.items()}
 
 
 def kernels(clock: Any, activity: Any = 0.4, power: Any = 180.0) -> Profiles:
-    clock, activity, power = (np.ravel(one) for one in np.broadcast_arrays(clock, activity, power))
+    clock, activity, power = (np.ravel(column) for column in np.broadcast_arrays(clock, activity, power))
     columns = dict.fromkeys(Profiles._fields, np.ones(clock.size))
     measured = {"clock": clock, "memory_activity": activity, "reference_power": 1.0 * power}
     return Profiles(**{**columns, **measured, "reference_time": 2.0 + 0.0 * clock, "rated_power": 250.0 + 0.0 * clock})
@@ -62,8 +62,8 @@ def test_a_lower_clock_is_slower_and_draws_less():
     clock = np.linspace(0.35, 1.0, 27)
     mesh = np.meshgrid(np.linspace(0.0, 1.0, 6), [100.0, 150.0, 250.0], clock, indexing="ij")
     parts = split_power(MEDIAN, kernels(mesh[2], mesh[0], mesh[1]))
-    for one in (np.asarray(parts.time), -np.asarray(parts.power)):
-        assert np.all(np.diff(one.reshape(mesh[0].shape), axis=2) < 1e-9)
+    for column in (np.asarray(parts.time), -np.asarray(parts.power)):
+        assert np.all(np.diff(column.reshape(mesh[0].shape), axis=2) < 1e-9)
 
 
 @pytest.mark.slow

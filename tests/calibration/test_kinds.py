@@ -81,9 +81,9 @@ def test_a_good_file_becomes_a_problem_with_settings_to_measure_next(tmp_path, k
 def test_a_missing_column_is_named(tmp_path, kind):
     header, rows, _ = FILES[kind]
     names = header.split(",")
-    place = len(names) - 1
-    cut = [",".join(row.split(",")[:place]) for row in rows]
-    assert_refused(tmp_path, kind, ",".join(names[:place]), cut, r'm\.csv, line 1: column "\w+" is missing: ')
+    last = len(names) - 1
+    cut = [",".join(row.split(",")[:last]) for row in rows]
+    assert_refused(tmp_path, kind, ",".join(names[:last]), cut, r'm\.csv, line 1: column "\w+" is missing: ')
 
 
 @each_kind_in_si
@@ -148,7 +148,7 @@ def test_a_layout_is_told_what_it_lacks_by_line(tmp_path):
     assert_refused(tmp_path, "step-time", header, short, r"m\.csv, line 4.*hidden is missing: hidden size")
     words = [rows[0], rows[1].replace("24,2048", "24,wide", 1)]
     assert_refused(tmp_path, "step-time", header, words, "m\\.csv, line 3: hidden: 'wide' is not a number")
-    clusters = [f"{one},{row}" for one, row in zip("ab", rows, strict=False)]
+    clusters = [f"{name},{row}" for name, row in zip("ab", rows, strict=False)]
     assert_refused(tmp_path, "step-time", f"cluster,{header}", clusters, "holds a, b; constants belong to one cluster")
 
 
@@ -174,7 +174,7 @@ def test_a_plan_below_the_lowest_measured_cap_is_refused():
     assert load_scenario(tables, {"plan.power_cap": "300 W"}).tables["calibration"]["power"] == measured
     with pytest.raises(InputError, match=re.escape("plan.power_cap: 250 W is below 300 W, the lowest limit that was")):
         load_scenario(tables, {"plan.power_cap": "250 W"})
-    # Ranges are refused as a whole and before anything is evaluated: in a sweep, and to search in.
+    # Ranges are refused as a at_once and before anything is evaluated: in a sweep, and to search in.
     calibrated = load_scenario(tables)
     pattern = "250 W is below 300 W, the lowest limit that was measured (calibrate power m.csv). Power and time there"
     for values in ("250..700 W 10", np.array([700.0, 250.0]), Axis.linear("plan.power_cap", 250.0, 700.0, 3, "W")):
@@ -222,8 +222,8 @@ def test_few_limits_take_the_posynomial_form_unless_the_curve_is_known_or_asked_
 
 def test_a_posynomial_curve_replaces_floor_and_knee_in_a_scenario_and_is_kept_by_the_next_calibration(tmp_path):
     curve = {"component": "PosynomialVoltage", "cubic_share": {"value": 0.7, "unit": "1", "kind": "measured"}}
-    known = {"names": ["cubic_share"], "coordinates": [0.85], "covariance": [[0.04]]}
-    earlier = {"power": {**known, "rated_power": 700.0}}
+    fitted_before = {"names": ["cubic_share"], "coordinates": [0.85], "covariance": [[0.04]]}
+    earlier = {"power": {**fitted_before, "rated_power": 700.0}}
     tables = {"base": "test-1b-h100", "system": {"accelerator": {"voltage": curve}}, "calibration": earlier}
     scenario = load_scenario(tables)
     np.testing.assert_allclose(scenario.system.accelerator.voltage(0.5) ** 2, 1.0 - 0.7 * 0.75)
@@ -248,7 +248,7 @@ def test_an_unknown_form_is_refused(tmp_path):
 def test_a_known_cubic_share_comes_back_from_two_limits_and_is_written(tmp_path):
     generator, truth = np.random.default_rng(0), 0.75
     values: Values = {
-        name: np.asarray(one.median) for name, one in device_power.power_constants(form="posynomial").items()
+        name: np.asarray(prior.median) for name, prior in device_power.power_constants(form="posynomial").items()
     }
     values["cubic_share"] = np.asarray(truth)
     lines = []
@@ -259,7 +259,7 @@ def test_a_known_cubic_share_comes_back_from_two_limits_and_is_written(tmp_path)
                 ["x", "x"], np.ones(2), limits, np.ones(2), np.full(2, watt), idle_power=40.0
             )
             runs = runs._replace(reference_time=np.full(2, time), reference_power=np.full(2, watt))
-            seconds, mean = (float(one[0]) for one in device_power.predict_power(values, runs))
+            seconds, mean = (float(values_of[0]) for values_of in device_power.predict_power(values, runs))
             noise = np.exp(0.01 * generator.standard_normal(2))
             lines.append(f"{word},8,{limit},{seconds * noise[0]:.6g},{mean * noise[1]:.6g},40")
     fitted = calibrate("power", written(tmp_path, FILES["power"][0] + ",idle_power_w", lines))
@@ -306,13 +306,13 @@ def test_a_power_law_of_critical_batches_is_found_and_written_to_a_scenario(tmp_
 def test_measurements_in_two_parts_give_the_constants_of_all_at_once(tmp_path):
     generator = np.random.default_rng(1)
     lines, header = batch_lines(generator, 0.02), "parameters,batch_tokens,tokens"
-    whole = calibrate("batch", written(tmp_path, header, lines))
+    at_once = calibrate("batch", written(tmp_path, header, lines))
     first = calibrate("batch", written(tmp_path, header, lines[:16], "first.csv"))
     out = tmp_path / "first.toml"
     out.write_text(calibration_toml(first), encoding="utf-8")
     second = calibrate("batch", written(tmp_path, header, lines[16:], "second.csv"), prior=out)
     assert any("Priors with their intervals" in note for note in second.notes)
-    for before, constant, other in zip(first.constants[:2], whole.constants[:2], second.constants[:2], strict=True):
+    for before, constant, other in zip(first.constants[:2], at_once.constants[:2], second.constants[:2], strict=True):
         assert before.laplace is not None
         assert constant.laplace is not None
         assert other.laplace is not None
@@ -331,11 +331,11 @@ def test_limits_of_new_workloads_update_the_constants_of_a_card(tmp_path):
     late = [row for row in rows if row not in early]
     all_rows = written(tmp_path, header, rows, "all.csv")
     first = calibrate("power", written(tmp_path, header, early, "early.csv"), prior="v100-sxm2-32gb")
-    whole = calibrate("power", all_rows, prior="v100-sxm2-32gb")
+    at_once = calibrate("power", all_rows, prior="v100-sxm2-32gb")
     out = tmp_path / "early.toml"
     out.write_text(calibration_toml(first), encoding="utf-8")
     second = calibrate("power", written(tmp_path, header, late, "late.csv"), prior=out)
-    new, every = second.case.fit, whole.case.fit
+    new, every = second.case.fit, at_once.case.fit
 
     def error(values, problem):
         rows = problem.weights > 0
@@ -343,7 +343,7 @@ def test_limits_of_new_workloads_update_the_constants_of_a_card(tmp_path):
 
     # New rows are predicted better than without them, all rows nearly as well as by a fit to all of them.
     assert error(second.fit.values, new) < 0.8 * error(first.fit.values, new)
-    assert error(second.fit.values, every) < 1.1 * error(whole.fit.values, every)
+    assert error(second.fit.values, every) < 1.1 * error(at_once.fit.values, every)
     for constant in second.constants:
         assert (constant.laplace is None) == (constant.name in second.undetermined)
     with pytest.raises(InputError, match="is below 100 W, the lowest limit that was measured"):

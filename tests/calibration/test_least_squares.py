@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from energymodel.calibration.constant_priors import ConstantPrior, flat_values, joint_prior, values_of
-from energymodel.calibration.intervals import bootstrap, laplace_intervals, posterior_intervals, quantiles, undetermined
+from energymodel.calibration.intervals import (
+    bootstrap,
+    laplace_intervals,
+    next_measurement,
+    posterior_intervals,
+    quantiles,
+    undetermined,
+)
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit, held_out_errors
-from energymodel.calibration.next_measurement import next_measurement
 from energymodel.calibration.robust_loss import ErrorEstimate, robust_error
 
 TRUE = {"amplitude": 3.0, "exponent": 0.4, "share": 0.3}
@@ -55,23 +61,23 @@ def sample(generator, rows=30, noise=0.02, outliers=0):
 
 
 def test_coordinates_keep_constants_in_their_range():
-    one = {
+    constants = {
         "a": ConstantPrior(2.0, 1.0, 1.0),
         "b": ConstantPrior(0.5, 0.1, 0.2, 0.6),
         "c": ConstantPrior(-3.0, 1.0, -np.inf),
     }
     for z in (np.full(3, -40.0), np.full(3, 40.0)):
-        a, b, c = np.asarray(flat_values(one, z))
+        a, b, c = np.asarray(flat_values(constants, z))
         assert a >= 1.0
         assert 0.2 <= b <= 0.6
         assert c == z[2]
-    np.testing.assert_allclose(flat_values(one, joint_prior(one).mean), [2.0, 0.5, -3.0])
+    np.testing.assert_allclose(flat_values(constants, joint_prior(constants).mean), [2.0, 0.5, -3.0])
 
 
 def test_prior_spread_of_a_bounded_constant_is_in_its_unit():
-    one = {"b": ConstantPrior(0.5, 0.01, 0.2, 0.6)}
-    prior = joint_prior(one)
-    above = float(values_of(one, prior.mean + prior.spread)["b"])
+    constants = {"b": ConstantPrior(0.5, 0.01, 0.2, 0.6)}
+    prior = joint_prior(constants)
+    above = float(values_of(constants, prior.mean + prior.spread)["b"])
     np.testing.assert_allclose(above - 0.5, 0.01, rtol=0.05)
 
 

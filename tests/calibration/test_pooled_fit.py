@@ -83,8 +83,8 @@ def test_labels_have_their_effects(population):
 
 def test_frameworks_differ_as_they_were_made_to(population):
     """Rate of products and slowdown together, to which times of products say little of each alone."""
-    known = [population.of({"framework": name, "chip": "a100-sxm4-80gb"}).mean for name in ("fast", "slow")]
-    faster = known[0] - known[1]
+    means = [population.of({"framework": name, "chip": "a100-sxm4-80gb"}).mean for name in ("fast", "slow")]
+    faster = means[0] - means[1]
     made = [TRUTH["fast"].get(name, 0.0) - TRUTH["slow"].get(name, 0.0) for name in (PRODUCTS, SLOWDOWN)]
     here = [faster[NAMES.index(name)] for name in (PRODUCTS, SLOWDOWN)]
     np.testing.assert_allclose(here[0] - here[1], made[0] - made[1], rtol=0.25)
@@ -117,8 +117,8 @@ def test_one_row_tells_a_new_cluster_apart_and_its_scatter_stays_near_that_of_ot
 
 def test_a_coordinate_that_is_held_moves_the_others_with_it(known_rows):
     # Of two normal numbers with correlation 1/2 the second has mean 1/2 and variance 3/4 once the first is 1.
-    known = Coordinates(np.zeros(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
-    left = known_rows.held(known, 0, 1.0, 0.0)
+    before = Coordinates(np.zeros(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
+    left = known_rows.held(before, 0, 1.0, 0.0)
     np.testing.assert_allclose(left.mean, [1.0, 0.5], rtol=1e-12)
     np.testing.assert_allclose(left.covariance, [[0.0, 0.0], [0.0, 0.75]], atol=1e-12)
 
@@ -126,7 +126,7 @@ def test_a_coordinate_that_is_held_moves_the_others_with_it(known_rows):
 def test_a_cluster_that_it_has_not_seen_is_less_certain(population, runs):
     seen, unseen = runs[0].labels, {**runs[0].labels, "cluster": "new"}
     _, slopes = runs[0].errors(population.of(seen))
-    spread = [np.einsum("ri,ij,rj->r", slopes, population.of(one).covariance, slopes) for one in (seen, unseen)]
+    spread = [np.einsum("ri,ij,rj->r", slopes, population.of(labels).covariance, slopes) for labels in (seen, unseen)]
     assert np.all(spread[0] < spread[1])
     # What a level was made to differ by lies within what another framework may differ by.
     assert population.scatter < 0.1

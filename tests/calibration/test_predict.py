@@ -125,9 +125,9 @@ def test_all_reduced_gradients_are_sent_both_ways(system, run):
     at = lambda s: (s.software.communicated_bytes, s.software.data_overlap)  # noqa: E731
     narrow, wide = (eqx.tree_at(at, system, [size, 0.0]) for size in (2.0, 4.0))
     latency = lambda s: (s.node.scale_up.latency, s.network.link.latency, s.software.collective_latency)  # noqa: E731
-    narrow, wide = (eqx.tree_at(latency, one, [0.0, 0.0, 0.0]) for one in (narrow, wide))
+    narrow, wide = (eqx.tree_at(latency, cluster, [0.0, 0.0, 0.0]) for cluster in (narrow, wide))
     library = lambda s: s.node.collectives  # noqa: E731
-    narrow, wide = (eqx.tree_at(library, one, CollectiveLibrary()) for one in (narrow, wide))
+    narrow, wide = (eqx.tree_at(library, cluster, CollectiveLibrary()) for cluster in (narrow, wide))
     for zero, ratio in ((0, 2.0), (1, 1.5)):
         row = columns(chips=512, zero=zero)
         np.testing.assert_allclose(run(wide, row).step_time.data / run(narrow, row).step_time.data, ratio, rtol=1e-9)
@@ -147,7 +147,7 @@ def test_late_gradients_do_not_hide(layout, hidden, system, run):
 
 def test_parallel_blocks_share_their_all_reduces(system, run):
     """Attention and feed-forward block that run in parallel: two all-reduces a layer instead of four."""
-    alone, shared = (run(system, columns(parallel_block=one)).step_time.tensor for one in (0, 1))
+    alone, shared = (run(system, columns(parallel_block=block)).step_time.tensor for block in (0, 1))
     np.testing.assert_allclose(shared, alone / 2.0, rtol=1e-9)
 
 
@@ -162,13 +162,13 @@ def test_windows_shorten_attention_and_change_nothing_where_they_reach_everythin
     assert windows < halves < full
 
 
-@pytest.mark.parametrize(("tensor", "kept"), [(1, 0.0), (8, 100.0 * 2048 * 12288)])
-def test_buffers_of_gathered_inputs_stay_whole(tensor, kept, system, run):
+@pytest.mark.parametrize(("tensor", "resident"), [(1, 0.0), (8, 100.0 * 2048 * 12288)])
+def test_buffers_of_gathered_inputs_stay_whole(tensor, resident, system, run):
     """100 bytes for each of 2,048 tokens and 12,288 hidden units of Megatron's 175B, not divided."""
     keeping = eqx.tree_at(lambda s: s.software.gather_buffers, system, 100.0)
     row = columns(tensor=tensor)
     added = run(keeping, row).memory - run(system, row).memory
-    np.testing.assert_allclose(added, kept * system.software.memory_overhead, rtol=1e-6)
+    np.testing.assert_allclose(added, resident * system.software.memory_overhead, rtol=1e-6)
 
 
 def test_wider_products_are_slower_and_need_more_memory(system, run):
@@ -184,11 +184,11 @@ def test_wider_products_are_slower_and_need_more_memory(system, run):
 @pytest.mark.parametrize("what", ["parameters", "gradients", "optimizer", "activations"])
 def test_offload_saves_memory_and_costs_time(what, system, run):
     row = {"chips": 128, "zero": 0}
-    kept, offloaded = (run(system, columns(**row, **{f"offload_{what}": share})) for share in (0, 1))
-    assert offloaded.memory < kept.memory
-    assert offloaded.step_time.total >= kept.step_time.total
+    resident, offloaded = (run(system, columns(**row, **{f"offload_{what}": share})) for share in (0, 1))
+    assert offloaded.memory < resident.memory
+    assert offloaded.step_time.total >= resident.step_time.total
     slow = eqx.tree_at(lambda s: s.node.host_bandwidth, system, 1e8)
-    assert run(slow, columns(**row, **{f"offload_{what}": 1})).step_time.total > 1.1 * kept.step_time.total
+    assert run(slow, columns(**row, **{f"offload_{what}": 1})).step_time.total > 1.1 * resident.step_time.total
 
 
 def test_what_lives_on_the_host_together_is_not_copied(system, run):

@@ -62,12 +62,14 @@ def test_a_number_that_is_set_is_exact():
 
 def test_with_all_constants_exact_the_scatter_is_left():
     scenario = cluster_scenario(UNFITTED)
-    known = known_constants(scenario)
-    assert known is not None
-    exact = known._replace(coordinates=known.coordinates._replace(covariance=np.zeros((len(NAMES), len(NAMES)))))
+    constants = known_constants(scenario)
+    assert constants is not None
+    exact = constants._replace(
+        coordinates=constants.coordinates._replace(covariance=np.zeros((len(NAMES), len(NAMES))))
+    )
     columns = layouts([{**row, "cluster": UNFITTED} for row in ROWS]).columns
     spread = step_time_spread(exact, scenario.system, {column.name: columns[column.name] for column in INPUTS})
-    np.testing.assert_allclose(spread, known.scatter, rtol=1e-12)
+    np.testing.assert_allclose(spread, constants.scatter, rtol=1e-12)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,7 @@ def calibrated(tmp_path_factory):
     for count in (1,):
         table = folder / f"{count}.csv"
         chosen = [{**row, "step_time_s": time} for row, time in zip(rows[:count], times[:count], strict=True)]
-        lines = [",".join(map(str, one)) for one in (chosen[0], *(row.values() for row in chosen))]
+        lines = [",".join(map(str, cells)) for cells in (chosen[0], *(row.values() for row in chosen))]
         table.write_text("\n".join(lines) + "\n", encoding="utf-8")
         written = folder / f"{count}.toml"
         fitted = em.calibrate("step-time", table, prior=UNFITTED)

@@ -60,7 +60,7 @@ def changed(readings: list[PowerReading], device: str, **numbers: float) -> list
 
 def in_order(*parts: list[Record]) -> list[Record]:
     """Records of all parts by their times."""
-    return sorted((one for part in parts for one in part), key=lambda one: one.time)
+    return sorted((record for part in parts for record in part), key=lambda record: record.time)
 
 
 def write_log(path, steps: list[LoggedStep]) -> None:

@@ -50,9 +50,9 @@ def test_a_run_that_goes_as_planned_ends_as_planned(tmp_path):
     assert totals["time"].value == pytest.approx(float(outcome.time), rel=0.02)
     assert totals["energy"].value == pytest.approx(float(outcome.energy.total), rel=0.03)
     assert totals["money"].value == pytest.approx(float(outcome.money), rel=0.03)
-    for name, whole in totals.items():
-        assert whole.lower < whole.value < whole.upper, name
-        assert whole.value > status.forecast.used.get(name, 0.0)
+    for name, entire in totals.items():
+        assert entire.lower < entire.value < entire.upper, name
+        assert entire.value > status.forecast.used.get(name, 0.0)
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     assert [line["progress"] for line in lines] == sorted(line["progress"] for line in lines)
     assert len(lines) == 4  # at 1, 11, 21 and 30 %
@@ -78,10 +78,10 @@ def test_the_pace_of_now_tells_the_rest():
     slow = 1.4 * foreseen.step_time
     late = [LoggedStep(before[-1].step + step, before[-1].time + step * slow, slow, loss=3.0) for step in range(1, 101)]
     status = watched(before, late)
-    so_far, whole = status.state.time, status.forecast.totals["time"]
+    so_far, entire = status.state.time, status.forecast.totals["time"]
     done = status.state.progress
-    assert whole.value == pytest.approx(so_far + (1.0 - done) * STEPS * slow, rel=0.03)
-    assert whole.lower < so_far / done < whole.value  # the mean pace may come back
+    assert entire.value == pytest.approx(so_far + (1.0 - done) * STEPS * slow, rel=0.03)
+    assert entire.lower < so_far / done < entire.value  # the mean pace may come back
     assert "straggler" in kinds(status)
     assert "40 % longer than before" in status.findings[0].message
 
@@ -190,17 +190,14 @@ def test_losses_that_are_no_numbers_are_told(bad):
 
 
 def test_losses_that_are_not_said_are_no_findings():
-    said = [
-        dataclasses.replace(step, loss=step.loss if place % 3 else math.nan)
-        for place, step in enumerate(steps_until(0.2))
-    ]
-    assert not findings_of(said)
+    steps = enumerate(steps_until(0.2))
+    assert not findings_of([dataclasses.replace(step, loss=step.loss if at % 3 else math.nan) for at, step in steps])
 
 
 def test_a_spike_and_another_batch_are_told():
     steps = [
-        dataclasses.replace(step, loss=step.loss + 0.01 * (place % 3), tokens=2.0 * expected().batch)
-        for place, step in enumerate(steps_until(0.2))
+        dataclasses.replace(step, loss=step.loss + 0.01 * (at % 3), tokens=2.0 * expected().batch)
+        for at, step in enumerate(steps_until(0.2))
     ]
     steps[-1] = dataclasses.replace(steps[-1], loss=steps[-1].loss + 4.0)
     assert {"loss", "batch"} <= set(kinds(findings_of(steps)))
@@ -233,7 +230,7 @@ def test_the_loss_follows_the_runs_own_course():
     course = LossCourse(tokens, loss, np.full(100, 10.0), np.ones(100))
     assert fit_course(course._replace(loss=loss - 2.2), prior).at(1e15, 1.0).value >= 0.0  # no less than no entropy
     assert fit_course(course._replace(loss=loss - 10.0), prior) is None
-    assert fit_course(LossCourse(*(one[:3] for one in course)), prior) is None
+    assert fit_course(LossCourse(*(column[:3] for column in course)), prior) is None
     assert fit_course(course, prior, begin=29.9e9) is None
     fitted = fit_course(course, prior)
     far, near = fitted.at(100e9, 1.0), fitted.at(31e9, 1.0)
@@ -243,16 +240,16 @@ def test_the_loss_follows_the_runs_own_course():
 
 
 def test_the_gain_of_a_decayed_learning_rate_is_still_to_come():
-    whole, gain, prior = 100e9, 0.08, course_prior()
+    entire, gain, prior = 100e9, 0.08, course_prior()
     tokens = np.geomspace(1e9, 60e9, 100)
-    rate = 0.1 + 0.45 * (1.0 + np.cos(np.pi * tokens / whole))  # a cosine to a tenth
+    rate = 0.1 + 0.45 * (1.0 + np.cos(np.pi * tokens / entire))  # a cosine to a tenth
     undecayed = 2.0 + 0.4 * (tokens / 30e9) ** -0.8
     course = LossCourse(tokens, undecayed - gain * (1.0 - rate) / 0.9, np.full(100, 10.0), rate)
-    end = fit_course(course, prior).at(whole, 0.1)
-    truth = 2.0 + 0.4 * (whole / 30e9) ** -0.8 - gain
+    end = fit_course(course, prior).at(entire, 0.1)
+    truth = 2.0 + 0.4 * (entire / 30e9) ** -0.8 - gain
     assert end.value == pytest.approx(truth, abs=0.015)
     assert end.lower < truth < end.upper
-    assert fit_course(course, prior).at(whole, 1.0).value > end.value + 0.04
+    assert fit_course(course, prior).at(entire, 1.0).value > end.value + 0.04
 
 
 def test_the_plans_schedule_stands_for_a_learning_rate_that_the_log_does_not_say():
@@ -274,28 +271,28 @@ def test_the_law_is_as_uncertain_as_on_other_data():
 
 
 def test_a_start_comes_but_once():
-    one, pause = expected(), 300.0
+    foreseen, pause = expected(), 300.0
     begin = LogEvent("start", START)
     late = [dataclasses.replace(step, time=step.time + pause) for step in steps_until(0.1)]
     status = watched([begin], late)
     assert status.state.start_pause == pytest.approx(pause)
-    rest = STEPS * one.step_time
+    rest = STEPS * foreseen.step_time
     assert status.forecast.totals["time"].value == pytest.approx(pause + rest, rel=0.02)
 
 
 def test_power_of_a_start_is_not_that_of_the_rest():
-    reading, pause, nodes = expected(), 300.0, expected().chips / 8
+    foreseen, pause, nodes = expected(), 300.0, expected().chips / 8
     late = [dataclasses.replace(step, time=step.time + pause) for step in steps_until(0.2)]
-    seconds = pause + 0.2 * STEPS * reading.step_time
-    power = float(reading.outcome.power_average / reading.outcome.pue) / nodes
+    seconds = pause + 0.2 * STEPS * foreseen.step_time
+    power = float(foreseen.outcome.power_average / foreseen.outcome.pue) / nodes
     readings = [
         PowerReading(START + tick, "node", power=0.3 * power if tick < pause else power)
         for tick in np.arange(0.0, seconds, 5.0)
     ]
     totals = watched([LogEvent("start", START)], late, readings).forecast.totals
-    whole = nodes * power * (0.3 * pause + STEPS * reading.step_time)
-    assert totals["equipment_energy"].value == pytest.approx(whole, rel=0.02)
-    assert totals["equipment_energy"].lower < whole < totals["equipment_energy"].upper
+    energy = nodes * power * (0.3 * pause + STEPS * foreseen.step_time)
+    assert totals["equipment_energy"].value == pytest.approx(energy, rel=0.02)
+    assert totals["equipment_energy"].lower < energy < totals["equipment_energy"].upper
 
 
 def test_the_mean_of_the_rest_is_as_uncertain_as_the_parts_so_far():

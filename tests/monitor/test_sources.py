@@ -48,9 +48,9 @@ def test_a_file_is_followed_as_it_is_written(tmp_path):
     log = tmp_path / "train.log"
     stop = threading.Event()
     records = followed([log], [], stop, poll=0.01)
-    whole = tmp_path / "whole.log"
-    write_log(whole, steps_until(0.05))
-    lines = whole.read_text().splitlines(keepends=True)
+    source = tmp_path / "source.log"
+    write_log(source, steps_until(0.05))
+    lines = source.read_text().splitlines(keepends=True)
     seen = []
 
     def write():  # line by line, one of them in two pieces
