@@ -105,8 +105,8 @@ def test_slope_of_the_clock_is_that_of_the_implicit_function():
 
     at = (0.4, 0.8, 0.6)
     slopes = jax.grad(clock, argnums=(0, 1, 2))(*at)
-    for at, slope in enumerate(slopes):
-        step = np.eye(3)[at] * 1e-6
+    for index, slope in enumerate(slopes):
+        step = np.eye(3)[index] * 1e-6
         central = (clock(*(np.array(at) + step)) - clock(*(np.array(at) - step))) / 2e-6
         np.testing.assert_allclose(slope, central, rtol=1e-5)
 
