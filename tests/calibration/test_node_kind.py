@@ -174,8 +174,8 @@ def test_readings_that_cannot_be_idle_are_named(tmp_path, rows, note):
         (["a,7000", "b,"], "benchmark,node_power_w", r'line 3, column "node_power_w": empty'),
         (
             ["1x,a,7", "1x,b,7"],
-            "system,benchmark,node_power_kg",
-            r'column "node_power_kg" has the unit "kg".*read in W',
+            "system,benchmark,node_power_kj",
+            r'column "node_power_kj" has the unit "kj".*read in W',
         ),
         (["1x,a,7", "1x,b,7"], "system,benchmark,power", r'line 1: column "node_power_w" is missing.*--rename THEIRS'),
         (["a,7000,8", "b,7000,4"], "benchmark,node_power_w,chips", r'line 3, column "chips": 4, and 8 in line 2'),
