@@ -40,7 +40,7 @@ from energymodel.physics.switching import (
     useful_power_share,
 )
 from energymodel.physics.thermal import temperature_slope
-from energymodel.report.limits_report import entropy_floor
+from energymodel.report.energy_bounds import entropy_floor
 from energymodel.scenarios.scenario import Scenario
 from energymodel.system.document_symbols import LARGER, SLOWER, Symbols
 from energymodel.system.evaluate import parameters_in_loss

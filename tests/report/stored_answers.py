@@ -13,6 +13,7 @@ from energymodel.report.answers.batch import batch_answer
 from energymodel.report.answers.compare import compare_answer
 from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.report.answers.frontier import frontier_answer
+from energymodel.report.answers.limits import limits_answer
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
@@ -115,6 +116,7 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "batch": _batch,
     "compare": _compare,
     "frontier": _frontier,
+    "limits": lambda: limits_answer(*evaluated()),
     "optimize": _optimize,
     "sensitivity": lambda: sensitivity_answer(sensitivity()),
     "sensitivity --optimum": lambda: sensitivity_answer(of_optimum()),

@@ -1,15 +1,12 @@
-"""How far is a run from the energy bounds set by physics, by technology and by its own hardware?"""
+"""Lower bounds on the energy of a run, set by physics, by technology and by its own hardware."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
-from rich.console import Group, RenderableType
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from energymodel.learning.loss_law import FLOP_PER_PARAMETER_AND_TOKEN
 from energymodel.physics.limits import (
@@ -27,18 +24,13 @@ from energymodel.physics.limits import (
     roofline_energy,
     source_bits_per_operation,
 )
-from energymodel.report.fields import total
-from energymodel.report.intervals import like, percent, with_interval
 from energymodel.runtime.compilation import Compiled
-from energymodel.scenarios.scenario import Scenario
-from energymodel.sweeps.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.system.chip_load import format_factors
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import training_step
 from energymodel.system.training_system import TrainingSystem, as_designed
-from energymodel.units import format_quantity
 
 OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimates of Ho et al. 2023
 RELAXATION_SHARE = 0.1  # of a clock period: the example of docs/physics.md A0.7, tau = 10 tau_c; an assumption
@@ -55,7 +47,7 @@ class Bound(NamedTuple):
     basis: str
 
 
-class Limits(NamedTuple):
+class Bounds(NamedTuple):
     """The ladder of bounds of a run, and the operation rates that its energy and power allow."""
 
     energy: float
@@ -70,23 +62,23 @@ class Limits(NamedTuple):
     capacity: float
 
 
-def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
+def run_bounds(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> Bounds:
     """Bounds of a run from the scenario's own numbers [docs/physics.md A0.7, A0.8 and B8].
 
     Bits are erased at the coolant temperature. There are six operations per active parameter and token; a step
     overwrites the bits of the working weights; the entropy of the data is the floor of the loss law.
     """
     with jax.enable_x64(True):  # rates of operations are beyond float32
-        return _run_limits(scenario, outcome)
+        return _run_bounds(system, plan, outcome)
 
 
-def _run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
-    system, temperature, energy = scenario.system, float(scenario.plan.coolant_temperature), total(outcome.energy)
+def _run_bounds(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> Bounds:
+    temperature, energy = float(plan.coolant_temperature), float(np.asarray(outcome.energy.total))
     operations = FLOP_PER_PARAMETER_AND_TOKEN * float(system.workload.active_parameters) * float(outcome.tokens)
-    minima = (*_erasure_minima(scenario, outcome, operations), *_hardware_minima(scenario, outcome, operations))
+    minima = (*_erasure_minima(system, plan, outcome, operations), *_hardware_minima(system, plan, outcome, operations))
     information = float(outcome.information)
     bit_energy = float(energy_per_bit(energy, information))
-    return Limits(
+    return Bounds(
         energy=energy,
         temperature=temperature,
         bounds=tuple(
@@ -97,7 +89,9 @@ def _run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
         energy_per_bit_multiple=float(landauer_multiple(bit_energy, landauer_energy(1.0, temperature))),
         operation_rate=operations / float(outcome.time),
         speed_limit_of_energy=float(margolus_levitin_rate(energy)),
-        speed_limit_of_power=float(margolus_levitin_rate(float(outcome.power_average) * total(outcome.step_time))),
+        speed_limit_of_power=float(
+            margolus_levitin_rate(float(outcome.power_average) * float(np.asarray(outcome.step_time.total)))
+        ),
         information=information,
         capacity=float(information_capacity(float(system.workload.parameters), float(system.capacity_per_parameter))),
     )
@@ -107,12 +101,14 @@ _Minimum = tuple[str, str, Array, str]
 """Key, title, energy [J] and basis of a bound."""
 
 
-def _erasure_minima(scenario: Scenario, outcome: TrainingOutcome, operations: float) -> tuple[_Minimum, ...]:
+def _erasure_minima(
+    system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome, operations: float
+) -> tuple[_Minimum, ...]:
     """What erasing bits takes: of the model, of every step, of the data, of every operation [Landauer 1961]."""
-    system, temperature = scenario.system, float(scenario.plan.coolant_temperature)
+    temperature = float(plan.coolant_temperature)
     parameters, tokens = float(system.workload.parameters), float(outcome.tokens)
     weight_bits, capacity = 8.0 * float(system.software.weight_bytes), float(system.capacity_per_parameter)
-    erased, entropy = float(system.accelerator.bits_per_flop), entropy_floor(scenario.system)
+    erased, entropy = float(system.accelerator.bits_per_flop), entropy_floor(system)
     period = 1.0 / (float(system.accelerator.reference_clock) * float(outcome.clock))
     return (
         (
@@ -148,14 +144,14 @@ def _erasure_minima(scenario: Scenario, outcome: TrainingOutcome, operations: fl
     )
 
 
-def _hardware_minima(scenario: Scenario, outcome: TrainingOutcome, operations: float) -> tuple[_Minimum, ...]:
+def _hardware_minima(
+    system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome, operations: float
+) -> tuple[_Minimum, ...]:
     """What arithmetic takes in the best CMOS, and what operations and memory traffic take on this chip."""
-    hardware = _hardware(scenario.system, scenario.plan)
-    floor, byte_energy = float(hardware.lowest_voltage), float(scenario.system.accelerator.traffic_energy)
+    hardware = _hardware(system, plan)
+    floor, byte_energy = float(hardware.lowest_voltage), float(system.accelerator.traffic_energy)
     traffic = (
-        float(hardware.memory_joules) * float(scenario.plan.chips) * float(outcome.steps) / byte_energy
-        if byte_energy
-        else 0.0
+        float(hardware.memory_joules) * float(plan.chips) * float(outcome.steps) / byte_energy if byte_energy else 0.0
     )
     return (
         (
@@ -202,65 +198,3 @@ def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
         lowest_voltage=chip.voltage(chip.minimum_clock),
         memory_joules=step.power.memory * step.time.total,
     )
-
-
-def limits_report(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> RenderableType:
-    """The ladder as a table, and the speed limits, in the digits that the interval of the energy supports."""
-    limits = run_limits(scenario, outcome)
-    half = DEVIATIONS * spread.deviation("energy") if spread else 0.0
-    low, high = limits.energy * math.exp(-half), limits.energy * math.exp(half)
-    return Group(
-        Text(scenario.title, style="bold"),
-        f"Energy of the run: {with_interval(limits.energy, low, high, 'J', LEVEL)}. Bits are erased at "
-        f"{format_quantity(limits.temperature, 'K')}.",
-        "",
-        bounds_table(limits, half),
-        "",
-        Text("\n".join(limits_lines(limits, spread))),
-    )
-
-
-def bounds_table(limits: Limits, half: float = 0.0) -> Table:
-    """The ladder of bounds; multiples have the digits that half the width of an interval of the logarithm supports."""
-    table = Table(box=None, title="Lower bounds on energy", title_justify="left", title_style="bold", pad_edge=False)
-    table.add_column("bound", no_wrap=True)
-    table.add_column("energy", justify="right", no_wrap=True)
-    table.add_column("the run is", justify="right", no_wrap=True)
-    table.add_column("basis")
-    for one in limits.bounds:
-        times = f"x {like(one.multiple, '1', half)}"
-        table.add_row(escape(one.title), format_quantity(one.energy, "J"), times, escape(one.basis.replace("e+", "e")))
-    return table
-
-
-def limits_lines(limits: Limits, spread: OutcomeSpread | None = None) -> list[str]:
-    """What a bit takes, and how fast operations could be."""
-    half, of_bits = (DEVIATIONS * spread.deviation(name) if spread else 0.0 for name in ("energy", "information"))
-    share = limits.information / limits.capacity
-    lines = [
-        f"Information absorbed: {like(limits.information, 'bit', of_bits)}, {percent(share, share * of_bits)} of the "
-        f"storage capacity of the parameters; {like(limits.energy_per_bit, 'J/bit', half)}, "
-        f"{like(limits.energy_per_bit_multiple, '1', half)} times k_B T ln 2.",
-        f"Speed limit (Margolus and Levitin): {limits.speed_limit_of_energy:.2g} operations/s with the energy of the "
-        f"whole run, {limits.speed_limit_of_power:.2g} with that of one step; the run does "
-        f"{limits.operation_rate:.2g} FLOP/s.",
-    ]
-    return [line.replace("e+", "e") for line in lines]
-
-
-def limits_json(scenario: Scenario, outcome: TrainingOutcome) -> dict[str, Any]:
-    """The same numbers, SI with the unit in each key."""
-    limits = run_limits(scenario, outcome)
-    return {
-        "energy_j": limits.energy,
-        "temperature_k": limits.temperature,
-        "bounds_j": {one.key: one.energy for one in limits.bounds},
-        "multiples": {one.key: one.multiple for one in limits.bounds},
-        "energy_per_bit_j_per_bit": limits.energy_per_bit,
-        "energy_per_bit_multiple": limits.energy_per_bit_multiple,
-        "operation_rate_flop_per_s": limits.operation_rate,
-        "speed_limit_of_energy_per_s": limits.speed_limit_of_energy,
-        "speed_limit_of_step_energy_per_s": limits.speed_limit_of_power,
-        "information_bit": limits.information,
-        "capacity_bit": limits.capacity,
-    }
