@@ -1,4 +1,4 @@
-"""The constrained solver against closed forms, textbook problems, differences and two independent solvers."""
+"""The constrained solver against closed forms, textbook problems, differences and Ipopt."""
 
 import casadi
 import equinox as eqx
@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.optimize
 
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize
 from solver import reference_problem as reference
@@ -33,12 +32,12 @@ def reference_objective(x, scenario):
 
 @jit
 def solve_reference(scenarios):
-    def one(scenario):
+    def solve(scenario):
         return minimize(
             reference_objective, reference.START, args=(scenario,), bounds=(reference.LOWER, reference.UPPER)
         )
 
-    return jax.vmap(one)(scenarios)
+    return jax.vmap(solve)(scenarios)
 
 
 @pytest.fixture(scope="module")
@@ -149,25 +148,6 @@ def test_tight_reference_problem_is_judged_as_ipopt_judges(tight):
             assert status == "Infeasible_Problem_Detected"
 
 
-def test_reference_problem_agrees_with_slsqp(loose):
-    """Where SLSQP succeeds at all (to 1e-7), it finds the same optimum."""
-    for lane in (1, 2):
-        scenario = reference.scenarios(64)[lane]
-        f = jax.jit(lambda x, s=scenario: reference.problem(x, s)[0])
-        g = jax.jit(lambda x, s=scenario: -reference.problem(x, s)[1])
-        answer = scipy.optimize.minimize(
-            f,
-            reference.START,
-            jac=jax.jit(jax.grad(f)),
-            bounds=list(zip(reference.LOWER, reference.UPPER, strict=True)),
-            constraints={"type": "ineq", "fun": g, "jac": jit(jax.jacobian(g))},
-            method="SLSQP",
-            options={"maxiter": 300, "ftol": 1e-12},
-        )
-        assert answer.success
-        np.testing.assert_allclose(loose.value[lane], answer.fun, atol=1e-6)
-
-
 @pytest.mark.slow
 def test_multipliers_are_elasticities_and_gradients_agree_with_differences(loose):
     """y = -d log f / d log limit; a scenario begins with the limits of the first three rows and of temperature."""
@@ -193,13 +173,6 @@ def test_multipliers_are_elasticities_and_gradients_agree_with_differences(loose
 
 
 # Textbook problems
-
-
-def test_rosenbrock():
-    solution = fast(lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, jnp.array([-1.2, 1.0]))
-    assert ended(solution, RESULTS.successful)
-    np.testing.assert_allclose(solution.x, [1.0, 1.0], atol=1e-7)
-    assert solution.iterations <= 30
 
 
 def test_hock_schittkowski_71():
