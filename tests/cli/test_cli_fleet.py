@@ -89,7 +89,7 @@ def test_what_a_fleet_cannot_have_is_refused():
     with pytest.raises(InputError, match="0 further groups"):
         load_fleet(SMALL)
     with pytest.raises(InputError, match="a fleet needs one value"):
-        load_fleet(SMALL, [OTHERS], {"plan.clock": [1.0, 0.8]})
+        load_fleet(SMALL, [OTHERS], {"plan.batch": ["1 Mi tokens", "2 Mi tokens"]})
     fleet = load_fleet(SMALL, [OTHERS])
     with pytest.raises(InputError, match="limit chips: a fleet has it as given"):
         optimize_fleet(fleet, "energy", {"chips": 4.0})
