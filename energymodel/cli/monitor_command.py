@@ -172,7 +172,6 @@ class _Replanned(NamedTuple):
 def _draw(monitor: "Monitor", replanned: _Replanned, output: Path, *, opened: bool) -> None:
     """Write the page or the figure of the last state."""
     from energymodel.report.page.monitor_page import monitor_page
-    from energymodel.report.plot import chart_file
 
     page = monitor_page(monitor.status(), *replanned, shell.command_line())
     if output.suffix == shell.PAGE:
@@ -180,7 +179,7 @@ def _draw(monitor: "Monitor", replanned: _Replanned, output: Path, *, opened: bo
     elif page.figure is None:
         raise InputError(f"{output}: nothing is measured yet that could be drawn.")
     else:
-        shell.write(output, chart_file(page.figure, output.suffix[1:]))
+        shell.write(output, shell.picture(page.figure, output.suffix))
 
 
 def _final(monitor: "Monitor", *, replan: bool, as_json: bool) -> _Replanned:

@@ -214,6 +214,15 @@ def written(page: "Page", output: Path, *, opened: bool) -> None:
         webbrowser.open(output.resolve().as_uri())
 
 
+def picture(chart: "AbstractChart", suffix: str) -> bytes:
+    """A chart as `.svg`, `.png` or `.pdf`."""
+    from energymodel.report import painter
+
+    is_svg = suffix == ".svg"
+    svg = chart.svg(heading=True, style=is_svg)
+    return svg.encode() if is_svg else painter.picture(svg, suffix[1:])
+
+
 def deliver(
     tree: Mapping[str, Any],
     report: "RenderableType",
@@ -243,9 +252,7 @@ def deliver(
         written(page(), output, opened=opened)
     elif output is not None:
         if content is None and output.suffix in PICTURES and chart is not None:
-            from energymodel.report.plot import chart_file
-
-            content = chart_file(chart(), output.suffix[1:])
+            content = picture(chart(), output.suffix)
         if content is None:
             as_csv = output.suffix == ".csv"
             text = (rows() if rows else json_tree.csv_row(tree)) if as_csv else json_tree.dumps(tree) + "\n"

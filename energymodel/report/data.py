@@ -133,7 +133,7 @@ def to_dataframe(table: Table) -> Any:
     pandas = _library("pandas", "to_dataframe")
     index, columns = _indexed(table)
     frame = pandas.DataFrame(columns, index=pandas.Index(index[1], name=index[0]))
-    frame.attrs["units"] = {name: column.unit for name, column in zip(table.names, table.columns, strict=True)}
+    frame.attrs["units"] = {column.name: column.unit for column in table.columns if column.name in frame}
     return frame
 
 
@@ -144,7 +144,7 @@ def to_xarray(table: Table) -> Any:
     """
     xarray = _library("xarray", "to_xarray")
     (name, labels), columns = _indexed(table)
-    units = {column.name: {"units": column.unit} for column in table.columns}
+    units = {name: {"units": ""} for name in columns} | {one.name: {"units": one.unit} for one in table.columns}
     alone = len(table.rows) == 1
     variables = {
         key: ((), cells[0], units[key]) if alone else (name, np.asarray(cells), units[key])
@@ -155,10 +155,17 @@ def to_xarray(table: Table) -> Any:
 
 def _indexed(table: Table) -> tuple[tuple[str, list[Any]], dict[str, list[Any]]]:
     """Name and labels of the rows, and values of the other columns by name."""
+    own = {
+        column.name
+        for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True)
+        if any(isinstance(cell, Quantity) and cell.unit for cell in cells)
+    }
     columns: dict[str, list[Any]] = {
         name: [cell.value if isinstance(cell, Quantity) else np.nan if cell is None else cell for cell in cells]
         for name, cells in zip(table.names, zip(*table.rows, strict=True), strict=True)
     }
+    for name in own:
+        columns[f"{name} unit"] = [getattr(cell, "unit", "") for cell in table.column(name)[1]]
     if table.labels:
         return ("row", list(table.labels)), columns
     if table.columns[0].kind == "words":
@@ -170,4 +177,4 @@ def _library(name: str, user: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        raise InputError(f"{user} needs {name}. Install it: pip install {name}.") from None
+        raise InputError(f'{user} needs {name}. Install it: pip install "energymodel[notebook]".') from None

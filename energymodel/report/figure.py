@@ -47,17 +47,6 @@ def new_figure(width: float = 6.4, height: float = 4.0) -> "Figure":
         return Figure(figsize=(width, height), layout="constrained")
 
 
-def pyplot_figure(width: float, height: float) -> "Figure":
-    """An empty figure that pyplot knows, so that notebooks and `pyplot.show` show it.
-
-    **Raises:** as `style`.
-    """
-    with style():
-        from matplotlib import pyplot
-
-        return pyplot.figure(figsize=(width, height), layout="constrained")
-
-
 def add_axes(figure: "Figure", *place: int) -> Any:
     """Axes of a figure in the style of the project; `place` as in `Figure.add_subplot`."""
     with style():

@@ -54,18 +54,18 @@ def test_many_runs_at_once_are_shown_as_they_are():
 
 def test_the_table_of_an_outcome_has_all_outputs_in_si():
     frame, tree = outcome().to_dataframe(), outcome_json(outcome())
-    assert list(frame.index) == ["run"]
-    assert frame.loc["run", "energy"] == tree["energy_j"]["total"]
-    assert frame.loc["run", "energy.cooling"] == tree["energy_j"]["cooling"]
+    assert len(frame) == 1
+    assert frame.loc[0, "energy"] == tree["energy_j"]["total"]
+    assert frame.loc[0, "energy.cooling"] == tree["energy_j"]["cooling"]
     # chip hours are seconds in SI
-    assert frame.loc["run", "chip_time"] == pytest.approx(3600.0 * tree["chip_hours"])
+    assert frame.loc[0, "chip_time"] == pytest.approx(3600.0 * tree["chip_hours"])
     assert frame.attrs["units"]["energy"] == "J"
     assert set(frame.columns) == set(frame.attrs["units"])
 
 
 def test_both_plans_are_rows():
     frame = optimum().to_dataframe()
-    assert list(frame.index) == ["own", "found"]
+    assert list(frame.index) == ["own plan", "found", "change"]
     assert frame.loc["found", "energy"] == pytest.approx(optimum().value)
 
 
@@ -73,10 +73,10 @@ def test_a_front_is_a_row_for_each_plan():
     found: Front = front()
     frame, data = found.to_dataframe(), found.to_xarray()
     np.testing.assert_array_equal(frame["energy"], [5e8, 4.5e8, 4.4e8])
-    np.testing.assert_array_equal(frame["exchange.time"], [0.8, 0.4, 0.1])
-    assert data["energy"].dims == ("point",)
+    np.testing.assert_array_equal(frame["exchange_time"], [0.008, 0.004, 0.001])
+    assert data["energy"].dims == ("row",)
     assert data["energy"].attrs["units"] == "J"
-    np.testing.assert_array_equal(data["plan.chips"], frame["plan.chips"])
+    np.testing.assert_array_equal(data["chips"], frame["chips"])
 
 
 def test_numbers_of_a_sensitivity_are_rows():
@@ -93,7 +93,7 @@ def test_results_are_drawn_on_axes(result):
 
     pyplot.switch_backend("agg")
     axes = result().plot()
-    assert axes.get_title(loc="left")
+    assert axes.texts
     assert axes.patches or axes.lines
     assert pyplot.get_fignums() == [axes.figure.number], "a notebook shows figures of pyplot"
     pyplot.close(axes.figure)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from energymodel.performance.workload import Transformer
-from energymodel.report.answer import CHANGE, FULL, Answer, Cell, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import CHANGE, DATA, FULL, Answer, Cell, Chart, Column, Quantity, Sentence, Table
 from energymodel.report.answers.evaluate import detail_parts, intervals_chart
 from energymodel.report.answers.run_tables import (
     CHANGED,
@@ -19,7 +19,6 @@ from energymodel.report.answers.run_tables import (
     parts_table,
     plan_table,
     priors_table,
-    slack_table,
 )
 from energymodel.report.answers.spending import parts_chart
 from energymodel.report.command_text import command_of
@@ -48,7 +47,7 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
     runs = {OWN: own, FOUND: Run(scenario.plan, architecture.outcome)}
     tables = [shape, plan_table(scenario, {OWN: own.plan, FOUND: scenario.plan}), outcome_table(runs)]
     energy = parts_table("energy", "Energy", runs, FULL)
-    tables += [energy, flatness, depths, slack_table(runs), priors_table(scenario)]
+    tables += [energy, flatness, depths, search_table(architecture), priors_table(scenario)]
     charts = [flatness_chart(architecture), parts_chart(energy, "energy", "Energy of the run by where it goes")]
     charts += [depths_chart(architecture, depths)] if len(depths.rows) > 1 else []
     notes: list[Sentence] = []
@@ -79,6 +78,16 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
 def _outcome(system: object, plan: TrainingPlan) -> object:
     with jax.enable_x64(True):
         return jax.device_get(evaluate_once(system, plan))  # type: ignore[arg-type]
+
+
+def search_table(architecture: Architecture) -> Table:
+    """The objective of the shapes, the loss and what the shape adds to it, for other programs."""
+    unit = parse_objective(architecture.minimize).unit
+    names = {**dict.fromkeys(("value", "own_value", "baseline_value"), unit), "saving": "1"}
+    names |= {"loss": "nat/token", "penalty": "nat/token"}
+    columns = [Column(name, "", of) for name, of in names.items()] + [Column("at_bounds", "", kind="words")]
+    numbers = [Quantity(float(getattr(architecture, name))) for name in names]
+    return Table("search", "The search", columns, [[*numbers, ", ".join(architecture.at_bounds)]], level=DATA)
 
 
 def _number(workload: Transformer, name: str) -> float:

@@ -18,7 +18,6 @@ from energymodel.report.answers.run_tables import (
     plan_table,
     priors_table,
     provenance_notes,
-    slack_table,
 )
 from energymodel.report.answers.spending import bits_sentence, energy_flow, largest_parts, money_table, parts_chart
 from energymodel.report.answers.step import step_parts
@@ -103,7 +102,7 @@ def evaluate_answer(
             joined(largest_parts(energy, "energy"), largest_parts(step, "step time")),
             limits_sentence(limits),
         ],
-        [*tables, slack_table(runs), priors_table(scenario)],
+        [*tables, priors_table(scenario)],
         charts,
         [*notes, *provenance_notes(scenario)],
         capacity_warnings(outcome),

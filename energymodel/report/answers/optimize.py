@@ -18,7 +18,6 @@ from energymodel.report.answers.run_tables import (
     plan_table,
     priors_table,
     provenance_notes,
-    slack_table,
 )
 from energymodel.report.answers.search_tables import (
     binding_sentence,
@@ -73,7 +72,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         charts += [chart for chart in drawings if (chart.table, chart.kind) != (charts[0].table, charts[0].kind)]
     if risk is not None and optimum.success:
         notes += risk_sentences(optimum, risk)[1:]
-    tables += [*search_tables(optimum, risk), limit_values(optimum), slack_table(runs), priors_table(scenario)]
+    tables += [*search_tables(optimum, risk), limit_values(optimum), priors_table(scenario)]
     answered = f"The plan with the lowest {optimum.minimize}"
     return Answer(
         "optimize",

@@ -5,15 +5,7 @@ import math
 
 from energymodel.report.answer import DATA, FULL, SHORT, Answer, Cell, Chart, Column, Quantity, Sentence, Table
 from energymodel.report.answers.evaluate import detail_parts
-from energymodel.report.answers.run_tables import (
-    Run,
-    kind_of,
-    outcome_table,
-    parts_table,
-    prior_count,
-    priors_table,
-    slack_table,
-)
+from energymodel.report.answers.run_tables import Run, kind_of, outcome_table, parts_table, prior_count, priors_table
 from energymodel.report.answers.spending import parts_chart
 from energymodel.report.command_text import command_of
 from energymodel.report.fields import plan_fields
@@ -44,8 +36,7 @@ def pareto_answer(
     plans = plans_table(front, spread)
     numbers = _numbers(front, spread, own)
     runs = {KNEE: Run(knee.plan, knee.outcome, spread)}
-    outcomes = _outcomes(front)
-    tables, charts, notes = [plans, *outcomes, priors_table(front.scenario)], [_front_chart(front)], []
+    tables, charts, notes = [plans, _outcomes(front), priors_table(front.scenario)], [_front_chart(front)], []
     rates = [cell.value for cell in plans.column(f"exchange_{second}")[1] if isinstance(cell, Quantity)]
     if len(rates) > 1:
         charts.append(_exchange_chart(front, rates))
@@ -146,21 +137,12 @@ def plans_table(front: Front, spread: OutcomeSpread | None = None) -> Table:
     return Table("plans", title, columns, rows, short=short, note=note)
 
 
-def _outcomes(front: Front) -> list[Table]:
+def _outcomes(front: Front) -> Table:
     """The outcome of each plan, for other programs."""
     runs = {str(index): Run(point.plan, point.outcome) for index, point in enumerate(front.points)}
     tables = [outcome_table({label: run}) for label, run in runs.items()]
-    rows = [table.rows[0] for table in tables]
-    outcomes = dataclasses.replace(tables[0], name="outcomes", title="Outcome of each plan", rows=rows, level=DATA)
-    parts = []
-    for name in ("energy", "step_time"):
-        titles = [row.name for row in dataclasses.fields(getattr(front.points[0].outcome, name))]
-        unit = "J" if name == "energy" else "s"
-        columns = [Column(part, part.replace("_", " "), unit) for part in titles]
-        of_plans = [[run.quantity(f"{name}.{part}") for part in titles] for run in runs.values()]
-        parts.append(Table(f"{name}_of_plans", f"Parts of {name}", columns, of_plans, level=DATA))
-    labels = {"labels": tuple(runs), "tall": True}
-    return [dataclasses.replace(outcomes, **labels), *parts, dataclasses.replace(slack_table(runs), labels=tuple(runs))]
+    rows, title = [table.rows[0] for table in tables], "Outcome of each plan"
+    return dataclasses.replace(tables[0], name="outcomes", title=title, rows=rows, labels=tuple(runs), level=DATA)
 
 
 def _numbers(

@@ -99,7 +99,7 @@ def _of_a_step(run: RunPrediction, answer: Answer, *, details: bool) -> Answer:
             Sentence("A step takes {step_time:i}.", {"step_time": outputs.number("step_time")}),
             Sentence("Nothing says how long the run is: costs are for each step and token."),
         ],
-        tables=[*tables, dataclasses.replace(outputs, level=DATA), answer.table("slack"), answer.table("priors")],
+        tables=[*tables, dataclasses.replace(outputs, level=DATA), answer.table("priors")],
         charts=charts,
         notes=notes,
         warnings=[],

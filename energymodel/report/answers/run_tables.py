@@ -14,7 +14,7 @@ from energymodel.scenarios.clock_scale import REFERENCE_CLOCK
 from energymodel.scenarios.priors import SYSTEM, priors, switched_off
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
-from energymodel.system.outcome import DERIVED, TrainingOutcome
+from energymodel.system.outcome import DERIVED, EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 
 OWN, FOUND, CHANGED = "own plan", "found", "change"
@@ -54,7 +54,8 @@ class Run(NamedTuple):
         group, _, part = name.partition(".")
         value = getattr(self.outcome, group)
         value = getattr(value, part) if part else total(value) if isinstance(value, eqx.Module) else value
-        return Quantity(float(value), *(self.spread.interval(name) if self.spread else (None, None)))
+        known = self.spread is not None and group != "slack"
+        return Quantity(float(value), *(self.spread.interval(name) if self.spread and known else (None, None)))
 
 
 Runs = Mapping[str, Run]
@@ -91,12 +92,12 @@ def kind_of(field: Field) -> str:
 
 
 def output_columns(serves: bool, digits: str = "interval") -> list[Column]:
-    """A column for each output."""
+    """A column for each output, then for each part of energy, step time and slack."""
     columns = []
     for field in _OUTPUTS:
         level = DATA if field.name in OF_LIFE and not serves else SHORT if field.name in MAIN_OUTPUTS else FULL
         columns.append(Column(field.name, field.title, field.unit, kind_of(field), digits, level))
-    return columns
+    return columns + [Column(part.name, part.title, part.unit, digits=digits, level=DATA) for part in _PARTS]
 
 
 def _outputs() -> list[Field]:
@@ -111,6 +112,12 @@ def _outputs() -> list[Field]:
 
 
 _OUTPUTS = _outputs()
+_PARTS = [
+    Field(f"{group}.{field.name}", "", field.metadata["title"], field.metadata["unit"], math.nan)
+    for group, component in (("energy", EnergyBreakdown), ("step_time", StepTime), ("slack", Slack))
+    for field in dataclasses.fields(component)
+]
+"""Parts of energy and step time, and the logarithm of limit over value of each limit: for other programs."""
 
 
 def outcome_table(runs: Runs) -> Table:
@@ -123,7 +130,7 @@ def outcome_table(runs: Runs) -> Table:
     if len(runs) == 1:
         return Table("outcome", title, columns, rows, tall=True)
     own, found = runs.values()
-    rows.append([change(own, found, column.name, column) for column in columns])
+    rows.append([None if "slack." in column.name else change(own, found, column.name, column) for column in columns])
     return Table("outcome", title, columns, rows, tall=True, labels=(*runs, CHANGED), kinds=("", "", CHANGE))
 
 
@@ -295,15 +302,6 @@ def limits_sentence(table: Table) -> Sentence:
 def _positive(cell: Quantity) -> Quantity:
     ends = (None, None) if cell.low is None or cell.high is None else (-cell.high, -cell.low)
     return Quantity(-cell.value, *ends)
-
-
-def slack_table(runs: Runs) -> Table:
-    """Slack of each limit, the logarithm of limit over value, for other programs."""
-    fields = [outcome_fields(run.outcome.slack) for run in runs.values()]
-    columns = [Column(field.name, field.title) for field in fields[0]]
-    rows = [[Quantity(field.value) for field in of_run] for of_run in fields]
-    labels = tuple(runs) if len(runs) > 1 else ()
-    return Table("slack", "Logarithm of limit over value", columns, rows, tall=True, labels=labels, level=DATA)
 
 
 def priors_table(scenario: Scenario) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from energymodel.report.answer import DATA, FULL, Cell, Chart, Column, Quantity, Sentence, Table
-from energymodel.report.answers.run_tables import Run, outcome_table, parts_table, plan_table, slack_table
+from energymodel.report.answers.run_tables import Run, outcome_table, plan_table
 from energymodel.report.command_text import command_of, exact
 from energymodel.report.fields import Field, plan_fields
 from energymodel.report.number import sentence
@@ -467,6 +467,5 @@ def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> list[Table]:
 def _whole_run(scenario: Scenario, name: str, run: Run) -> list[Table]:
     """Plan and outcome of another run, for other programs."""
     runs = {name: run}
-    tables = [plan_table(scenario, {name: run.plan}), outcome_table(runs), slack_table(runs)]
-    tables += [parts_table(part, part, runs) for part in ("energy", "step_time")]
+    tables = [plan_table(scenario, {name: run.plan}), outcome_table(runs)]
     return [dataclasses.replace(table, name=f"{name}_{table.name}", level=DATA) for table in tables]
