@@ -1,4 +1,4 @@
-"""Do variables without bounds stand for points of a box, there and back?"""
+"""Variables without bounds as points of a box, there and back."""
 
 import jax
 import jax.numpy as jnp

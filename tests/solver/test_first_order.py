@@ -1,4 +1,4 @@
-"""Does the first-order solver find what closed forms and the dense solver say, also past the size of the latter?"""
+"""The first-order solver beside closed forms and the dense solver, also past the size of the latter."""
 
 from functools import partial
 

@@ -249,9 +249,6 @@ def test_linear_program_ends_in_a_corner():
     np.testing.assert_allclose(solution.multipliers.inequalities, [2.0, 0.0], atol=1e-5)
 
 
-# Failure is a result
-
-
 def test_infeasible_problem_names_the_conflict():
     """x >= 2 and x + y <= 1 with y >= 0 exclude each other; x <= 10 and y <= 5 have nothing to do with it."""
     solution = fast(
@@ -314,9 +311,6 @@ def test_results_say_what_to_do():
         minimize(lambda x: 0.0, ())
     with pytest.raises(ValueError, match="does not fit"):
         minimize(lambda x: x["a"], {"a": 1.0}, bounds=({"b": 0.0}, None))
-
-
-# Transformations
 
 
 def corner(target, limit):

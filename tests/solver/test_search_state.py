@@ -1,4 +1,4 @@
-"""Where does an interior point start anew: at the distance from its bounds that a cold or a warm start has?"""
+"""Distance from the bounds at which an interior point starts anew, cold or warm."""
 
 import jax.numpy as jnp
 import numpy as np
