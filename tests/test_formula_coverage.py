@@ -16,8 +16,7 @@ UNITS = ELECTRIC_AND_THERMAL | {"1", "B", "bit", "FLOP", "token", "nat", "sample
 UNIT = re.compile(r"\[([^\[\]]+)\]")
 SOURCE = re.compile(r"\[(definition|derivation[:,\s][^\]]+|[^\]]*\b(1[6-9]|20)\d\d\b[^\]]*)\]")
 NO_FORMULAS = {
-    "energymodel.performance.pipeline_orders",  # lists of operations
-    "energymodel.performance.pipeline_simulator",  # runs them
+    "energymodel.performance.pipeline_simulator",  # lists operations and runs them
     "energymodel.system.fleet",  # joins whole runs
     "energymodel.system.plan_rules",  # refuses plans of a person
     "energymodel.system.run_outcome",  # joins a whole run

@@ -15,12 +15,10 @@ import pytest
 import energymodel
 from energymodel import sources
 from energymodel.learning.critical_batch import exponential_training_time, per_token_progress, progress_rate
-from energymodel.learning.information import information_rate
-from energymodel.learning.loss_law import ChinchillaLaw
+from energymodel.learning.loss_law import ChinchillaLaw, information_rate
 from energymodel.learning.loss_ode import loss_rate
 from energymodel.numerics import as_real
-from energymodel.performance.batching import energy_optimal_batch
-from energymodel.performance.heterogeneous import proportional_split
+from energymodel.performance.batching import energy_optimal_batch, proportional_split
 from energymodel.performance.network import link_bandwidth
 from energymodel.performance.roofline import compute_time, roofline_time, token_rate
 from energymodel.performance.saturation import (

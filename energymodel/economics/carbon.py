@@ -1,4 +1,4 @@
-"""How much carbon does a run emit, by its energy (operational) and by making its hardware (embodied)?"""
+"""Carbon emitted by a run: operational, and embodied in its hardware."""
 
 import equinox as eqx
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What does a run cost: hardware, facility, electricity, demand charge and delay?
+"""Cost of a run: hardware, facility, electricity, demand charge and delay.
 
 Shared arguments: calendar `time` t of the run [s]; `interest_rate` r for one year, above -1 [1/year]; `utilization` u,
 share of its life in which equipment runs, above 0 [1].

@@ -1,4 +1,4 @@
-"""What do energy and carbon cost when price or grid carbon intensity varies by the hour, and when does a pause pay?
+"""Costs of energy and carbon that vary by the hour, and the price at which a pause pays.
 
 Shared arguments: `values` c_i, price [USD/J] or carbon intensity [kg/J], and `powers` P_i of the facility [W], one for
 each step of a series, within which both are constant, as markets bill them.

@@ -1,4 +1,4 @@
-"""How much progress do further tokens make in a run that has already begun?"""
+"""Progress of further tokens in a run that has already begun."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

@@ -1,6 +1,11 @@
-"""How large may a batch be before part of its tokens is wasted?
+"""Critical batch sizes, and the tokens that larger batches waste.
 
 Shared arguments: `batch` B, `critical_batch` B_c and `effective_tokens` D_eff [token].
+
+A batch that needs more tokens for the same loss is faster only if its throughput rises by more, and saves energy only
+if its energy per token falls by more; a batch may be faster and take more energy. Of the functions that compare two
+batches: `batch` B_1, `other_batch` B_2 and the run-level `critical_batch` B_c [token]; `throughput` R_1 and
+`other_throughput` R_2 [token/s]; `power` P_1 [W]; `token_ratio` D_2/D_1, of the tokens to the same loss [1].
 """
 
 import abc
@@ -281,7 +286,7 @@ def per_token_progress(
 def progress_rate(per_token: Numeric, token_rate: Numeric) -> Float[Array, "..."]:
     """Progress per second, `nu = e(B) R` [definition].
 
-    The sources' "information processing rate"; in bits it is `energymodel.learning.information.information_rate`.
+    The sources' "information processing rate"; in bits it is `energymodel.learning.loss_law.information_rate`.
 
     **Arguments:**
 
@@ -313,3 +318,35 @@ def exponential_training_time(
     """
     gaps = (jnp.asarray(initial_loss) - entropy_floor) / (jnp.asarray(loss) - entropy_floor)
     return jnp.log(gaps) / progress_rate(per_token, token_rate)
+
+
+def token_ratio(batch: Numeric, other_batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
+    """Tokens to a loss at another batch over those at this one, `D(B_2)/D(B_1) = (1 + B_2/B_c) / (1 + B_1/B_c)`.
+
+    [McCandlish et al. 2018, sec. 2.3]. B_c is that at the progress of the loss.
+
+    **Returns:** ratio [1], the `token_ratio` of the other functions unless it is measured.
+    """
+    return batch_penalty(other_batch, critical_batch) / batch_penalty(batch, critical_batch)
+
+
+def break_even_throughput(throughput: Numeric, token_ratio: Numeric) -> Float[Array, "..."]:
+    """Throughput above which another batch reaches the loss in less time, `R_2 = R_1 D_2/D_1`.
+
+    [derivation: t = D / R at the same loss].
+
+    **Returns:** lowest throughput R_2 [token/s].
+    """
+    return jnp.asarray(throughput) * token_ratio
+
+
+def break_even_power(
+    power: Numeric, throughput: Numeric, other_throughput: Numeric, token_ratio: Numeric
+) -> Float[Array, "..."]:
+    """Power below which another batch reaches the loss with less energy, `P_2 = P_1 (R_2/R_1) / (D_2/D_1)`.
+
+    [derivation: E = P D / R at the same loss]. Per token: `(P_2/R_2) / (P_1/R_1)` below `D_1/D_2`.
+
+    **Returns:** highest power P_2 [W].
+    """
+    return jnp.asarray(power) * other_throughput / (jnp.asarray(throughput) * token_ratio)

@@ -1,4 +1,4 @@
-"""How much are tokens worth that a model has seen before?
+"""Worth of tokens that a model has seen before.
 
 A data set holds so many unique tokens; those of later epochs are worth less and less [Muennighoff et al. 2023].
 """

@@ -1,4 +1,4 @@
-"""How much progress do tokens make at a batch size, and how many tokens does a loss take?"""
+"""Progress of tokens at a batch size, and tokens that a loss takes."""
 
 import abc
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How does the loss fall with time when batch size, throughput and prices change during the run?"""
+"""Loss over time when batch size, throughput and prices change during the run."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What do number formats, optimizer and learning rate cost in loss, or save?
+"""Worth of parameters and tokens by number format, optimizer and learning rate.
 
 Loss laws are fitted to runs with one recipe: 16-bit products, AdamW, cosine decay to a tenth at the end of the run.
 Another recipe acts as if the model had fewer parameters and the run fewer tokens, or more.
@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
-from energymodel.learning.learning_rate import mismatch_loss
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.ranges import ABOVE_ZERO, FACTOR
 
@@ -50,6 +49,21 @@ def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Floa
     """
     weights = -jnp.expm1(-jnp.asarray(weight_bits) / WEIGHT_SENSITIVITY)
     return weights * -jnp.expm1(-jnp.asarray(activation_bits) / ACTIVATION_SENSITIVITY)
+
+
+def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) -> Float[Array, "..."]:
+    """Loss added by a wrong learning rate, `dL = (k/2) ln^2(eta/eta_opt)`.
+
+    [derivation: lowest order about the optimum in ln eta].
+
+    **Arguments:**
+
+    - `learning_rate`, `optimal`: eta and eta_opt [1].
+    - `stiffness`: k [nat/token], about 0.02 (0.005 to 0.05, a prior).
+
+    **Returns:** added loss [nat/token].
+    """
+    return 0.5 * jnp.asarray(stiffness) * jnp.log(jnp.asarray(learning_rate) / optimal) ** 2
 
 
 class NarrowProducts(eqx.Module):

@@ -1,4 +1,4 @@
-"""What does a run cost in tokens, time and energy when the batch size follows its progress?
+"""Tokens, time and energy of a run whose batch size follows its progress.
 
 A schedule is a set of knots: logarithms of the batch, equally spaced in progress (the share of the run's effective
 tokens), with linear interpolation. One knot is a constant batch.

@@ -1,4 +1,4 @@
-"""What does an unusual ratio of width to depth cost in loss?"""
+"""Loss added by an unusual ratio of width to depth."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

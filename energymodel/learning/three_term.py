@@ -1,4 +1,4 @@
-"""What if the loss has separate terms for steps and batch size, so that a best batch exists?"""
+"""Loss law with separate terms for steps and batch size, so that a best batch exists."""
 
 import equinox as eqx
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""How long does a fused attention kernel take?
+"""Time of a fused attention kernel.
 
 Shared arguments: `keys` n, the keys that a query attends to, on average over queries and layers: half the context with
 a causal mask; `head_size` d of the score and value products; `rows`, queries times heads in one kernel [1].

@@ -1,4 +1,4 @@
-"""Which batch size is best, given that throughput rises with it and progress per token falls?
+"""Best batch sizes, and the division of work over unlike devices.
 
 Throughput saturates at `B_h`, progress per token falls beyond the critical batch `B_c` [McCandlish et al. 2018], and a
 chip draws `P = P_i + P_d R / R_0` at throughput R. Time to a loss, relative to the ideal, is then
@@ -9,7 +9,7 @@ token [token]; `idle_power` P_i, drawn all the time, and `work_power` P_d, on to
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from energymodel.numerics import Numeric
 
@@ -31,3 +31,25 @@ def energy_optimal_batch(
     """
     share = jnp.asarray(idle_power) / (jnp.asarray(idle_power) + work_power)
     return time_optimal_batch(critical_batch, half_batch * share)
+
+
+Devices = Float[ArrayLike, "*batch devices"]
+
+
+def proportional_split(work: Numeric, throughputs: Devices, exponent: Numeric = 1.0) -> Float[Array, "*batch devices"]:
+    """Work of each device, `W_i = W s_i^a / sum_j s_j^a` [derivation: docs/physics.md A2.17].
+
+    a = 1 minimizes the makespan of a synchronous step, a = 0 divides evenly.
+
+    **Arguments:**
+
+    - `work`: W in all [token].
+    - `throughputs`: s_i of each device, positive [token/s].
+    - `exponent`: a [1].
+
+    **Returns:** work of each device [token], summing to W.
+    """
+    s = jnp.asarray(throughputs)
+    # Only ratios matter; the largest as unit keeps powers in range.
+    weight = jnp.exp(jnp.asarray(exponent)[..., None] * jnp.log(s / jnp.max(s, axis=-1, keepdims=True)))
+    return jnp.asarray(work)[..., None] * weight / jnp.sum(weight, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What do registers and local memory in the cores of a chip allow, and what do they cost?
+"""Registers and local memory in the cores of a chip: rates, energy and area.
 
 A core is a multiprocessor or compute unit: matrix units, registers that hold the tile of the result, and a local memory
 (shared memory, L1) that holds the operands of a block of tiles. Products and attention move through both; how much

@@ -1,4 +1,4 @@
-"""When are sharded gradients scattered, and how much of the whole gradient does a chip keep until then?
+"""Scatters of sharded gradients, and the share of the gradient that a chip keeps until then.
 
 With gradient accumulation, a framework that shards gradients (ZeRO stages 2 and 3) either scatters those of every
 micro-batch, which multiplies the traffic, or sums them whole, which takes the memory that sharding was to save

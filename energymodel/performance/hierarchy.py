@@ -1,4 +1,4 @@
-"""How much data must a matrix product move with a given cache, and which cache size balances the arithmetic?
+"""Traffic of matrix products with a given cache, and the cache that balances the arithmetic.
 
 Sizes are counted in elements [element], because a product of given shape moves the same number of elements in
 every precision; the element size turns them into bytes. Each level (registers, local memory, last cache) bounds the

@@ -1,4 +1,4 @@
-"""How much memory bandwidth does an access pattern reach: lines, coalescing, prefetching, concurrency, sharing?"""
+"""Memory bandwidth of an access pattern: lines, coalescing, prefetching, concurrency, sharing."""
 
 import abc
 
@@ -92,7 +92,7 @@ def concurrent_bandwidth(
 
 
 class AbstractMemoryAccess(eqx.Module):
-    """How do kernels reach the memory of a chip: what do they fetch for what they use, and how fast?"""
+    """Access of kernels to the memory of a chip: bytes fetched per byte used, and rates."""
 
     @abc.abstractmethod
     def traffic(self) -> Float[Array, "..."]:

@@ -1,4 +1,4 @@
-"""How fast is a link between chips, and what do contention and distance cost?"""
+"""Bandwidth of links between chips, contention, and energy of a transfer."""
 
 import equinox as eqx
 import jax.numpy as jnp

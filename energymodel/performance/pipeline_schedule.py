@@ -1,4 +1,4 @@
-"""When does the last operation of a pipelined step end, and which operations lie on the critical path?
+"""Ends of the operations of a pipelined step, by its critical path.
 
 Every rank runs its operations in a fixed order and waits for what its neighbors send. The end of an operation is then
 the larger of two earlier ends plus its duration: a recursion in max-plus algebra [Baccelli et al. 1992, sec. 2.5],
@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from energymodel.numerics import Numeric
+from energymodel.performance.pipeline_simulator import one_forward_one_backward
 
 Durations = Float[Array | np.ndarray, "2 stages microbatches"]
 Table = Int[Array | np.ndarray, "levels ranks"]
@@ -79,27 +80,9 @@ def pipeline_schedule(ranks: int, microbatches: int, chunks: int = 1) -> Schedul
             f"pipeline_schedule: {microbatches} micro-batches do not divide into groups of {ranks} ranks, which an "
             "interleaved schedule needs. Change the batch, or set chunks to 1."
         )
-    orders = [_order(rank, ranks, microbatches, chunks) for rank in range(ranks)]
+    slots = one_forward_one_backward(ranks, microbatches, chunks).slots
+    orders = [[(int(kind == "B"), stage, number) for ((kind, stage, number),) in order] for order in slots]
     return _levels(orders, ranks, microbatches, chunks)
-
-
-def _order(rank: int, ranks: int, microbatches: int, chunks: int) -> list[tuple[int, int, int]]:
-    """Operations of a rank, in order: direction, virtual stage, micro-batch."""
-    count, group = microbatches * chunks, ranks * chunks
-    warm_up = ranks - rank - 1 if chunks == 1 else 2 * (ranks - rank - 1) + (chunks - 1) * ranks
-    warm_up = min(warm_up, count)
-
-    def passes(direction: int) -> list[tuple[int, int, int]]:
-        found = []
-        for number in range(count):
-            chunk = number % group // ranks
-            chunk = chunks - 1 - chunk if direction == BACKWARD else chunk
-            found.append((direction, chunk * ranks + rank, number // group * ranks + number % ranks))
-        return found
-
-    forward, backward = passes(FORWARD), passes(BACKWARD)
-    in_turn = [entry for pair in zip(forward[warm_up:], backward, strict=False) for entry in pair]
-    return forward[:warm_up] + in_turn + backward[count - warm_up :]
 
 
 def _levels(orders: list[list[tuple[int, int, int]]], ranks: int, microbatches: int, chunks: int) -> Schedule:

@@ -1,17 +1,238 @@
-"""How long does a step of a pipeline take, how long does each rank wait, and how many activations does it hold?
+"""Simulation of a pipelined step: orders of its ranks, its time, waits, and activations held.
 
-A simulation of discrete events: every rank does its slots in order, and starts one as soon as the previous one has
-ended and what it needs has arrived. No formula of a bubble is in here, which makes it the reference for those of
+An order is a list of slots, each with one operation, or two that overlap, by the schedule as it was published. A
+simulation of discrete events does them: every rank does its slots in order, and starts one as soon as the previous one
+has ended and what it needs has arrived. No formula of a bubble is in here, which makes it the reference for those of
 `energymodel.performance.pipeline_bubble`.
+
+Shared arguments, all counts [1]: `ranks` p; `microbatches` m in a step; `chunks` v, virtual stages of each rank.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.performance.pipeline_orders import ORDERS, Operation, PipelineOrder
+Kind = Literal["F", "B", "I", "W"]
+"""Forward; whole backward; backward for the input alone; backward for the weights alone."""
+
+
+class Operation(NamedTuple):
+    """What a rank does: the kind of pass, the virtual stage and the micro-batch."""
+
+    kind: Kind
+    stage: int
+    microbatch: int
+
+
+Slot = tuple[Operation, ...]
+RankOrder = list[Slot]
+
+
+class PipelineOrder(NamedTuple):
+    """The slots of every rank in turn, and the number of virtual stages that a micro-batch passes."""
+
+    slots: list[RankOrder]
+    stages: int
+
+
+def gpipe(ranks: int, microbatches: int) -> PipelineOrder:
+    """All forward passes, then all backward passes [Huang et al. 2019, fig. 2c]."""
+    slots = [
+        [(Operation(kind, rank, number),) for kind in ("F", "B") for number in range(microbatches)]
+        for rank in range(ranks)
+    ]
+    return PipelineOrder(slots, ranks)
+
+
+def one_forward_one_backward(ranks: int, microbatches: int, chunks: int = 1) -> PipelineOrder:
+    """1F1B, interleaved if a rank has several chunks [Narayanan et al. 2021, sec. 2.2, figs. 3 and 4].
+
+    As Megatron-LM runs it: rank r starts with `p - r - 1` forward passes, or `2 (p - r - 1) + (v - 1) n` if
+    interleaved, and takes micro-batches in groups of n through a chunk before the next chunk. A group is p
+    micro-batches, or slightly more where p does not divide m: the rounds of PyTorch's `ScheduleInterleaved1F1B`.
+    """
+    groups = _groups(ranks, microbatches)
+    orders: list[RankOrder] = []
+    for rank in range(ranks):
+        queue = [(chunk, number) for group in groups for chunk in range(chunks) for number in group]
+        queue = queue if chunks > 1 else [(0, number) for number in range(microbatches)]
+        forward = [Operation("F", chunk * ranks + rank, number) for chunk, number in queue]
+        backward = [Operation("B", (chunks - 1 - chunk) * ranks + rank, number) for chunk, number in queue]
+        behind = ranks - rank - 1
+        warm_up = min(len(queue), behind if chunks == 1 else 2 * behind + (chunks - 1) * len(groups[0]))
+        order = forward[:warm_up]
+        for late, early in zip(forward[warm_up:], backward, strict=False):
+            order += [late, early]
+        order += backward[len(queue) - warm_up :]
+        orders.append([(operation,) for operation in order])
+    return PipelineOrder(orders, ranks * chunks)
+
+
+def _groups(ranks: int, microbatches: int) -> list[range]:
+    """Micro-batches that pass a chunk together: as many groups as have p members, the first ones the larger."""
+    count = max(1, microbatches // ranks)
+    size, more = divmod(microbatches, count)
+    first = [number * size + min(number, more) for number in range(count + 1)]
+    return [range(*pair) for pair in pairwise(first)]
+
+
+def zero_bubble(ranks: int, microbatches: int, depth: int = 1) -> PipelineOrder:
+    """ZB-H1 (`depth` 1) and ZB-H2 (`depth` 2) [Qi et al. 2024, figs. 2 and 3].
+
+    Rank r starts with `d (p - r - 1) + 1` forward passes, as 1F1B does at d = 1, then alternates backward passes for
+    the input with forward passes. Its backward passes for the weights follow d r micro-batches later, so that every
+    rank holds as many activations as the first one; the last of them fill the end of the step.
+    """
+    orders: list[RankOrder] = []
+    for rank in range(ranks):
+        order = [Operation("F", rank, n) for n in range(min(microbatches, depth * (ranks - rank - 1)))]
+        ahead, late = len(order), depth * rank
+        for number in range(microbatches):
+            if number + ahead < microbatches:
+                order.append(Operation("F", rank, number + ahead))
+            order.append(Operation("I", rank, number))
+            if number >= late:
+                order.append(Operation("W", rank, number - late))
+        order += [Operation("W", rank, number) for number in range(max(0, microbatches - late), microbatches)]
+        orders.append([(operation,) for operation in order])
+    return PipelineOrder(orders, ranks)
+
+
+def zero_bubble_v(ranks: int, microbatches: int) -> PipelineOrder:
+    """ZB-V: two chunks, from the first rank to the last and back again [Qi et al. 2024, sec. 6 and fig. 5].
+
+    In the order in which PyTorch writes it down (`ScheduleZBVZeroBubble`): for at least 2 p - 1 micro-batches, of which
+    those that do not exist are left out.
+    """
+    count = max(2 * ranks - 1, microbatches)
+    orders: list[RankOrder] = []
+    for rank in range(ranks):
+        done: dict[str, int] = {f"{kind}{chunk}": 0 for kind in "FIW" for chunk in (0, 1)}
+        order: list[Operation] = []
+
+        def take(*names: str, rank: int = rank, done: dict[str, int] = done, order: list[Operation] = order) -> None:
+            for name in names:
+                stage = rank if name[1] == "0" else 2 * ranks - 1 - rank
+                kind: Kind = "F" if name[0] == "F" else "I" if name[0] == "I" else "W"
+                order.append(Operation(kind, stage, done[name]))
+                done[name] += 1
+
+        for _ in range(2 * (ranks - rank) - 1):
+            take("F0")
+        for _ in range(rank):
+            take("F1", "F0")
+        for _ in range(ranks - rank):
+            take("F1", "I1", "W1")
+        while done["F1"] < done["F0"] or done["F0"] < count:
+            if done["F0"] < count:
+                take("F0")
+            take("I0", "W0", "F1", "I1", "W1")
+        for _ in range(rank):
+            take("I0", "I1")
+        for _ in range(ranks - rank):
+            take("I0", "W0")
+        take(*["W1"] * (done["I1"] - done["W1"]))
+        take(*["W0"] * (done["I0"] - done["W0"]))
+        orders.append([(operation,) for operation in order if operation.microbatch < microbatches])
+    return PipelineOrder(orders, 2 * ranks)
+
+
+def dual_pipe(ranks: int, microbatches: int) -> PipelineOrder:
+    """DualPipe: half of the micro-batches enter at each end [DeepSeek-AI 2024, sec. 3.2.1, fig. 5].
+
+    The eight steps of its published program. Micro-batches of the second half run from the last rank to the first, so
+    that rank r has stage r of one half and stage p - 1 - r of the other. A forward and a backward pass of opposite
+    halves share a slot.
+
+    **Raises:** `ValueError` for an odd number of ranks or micro-batches, and for fewer than 2 p micro-batches.
+    """
+    if ranks % 2 or microbatches % 2 or microbatches < 2 * ranks:
+        raise ValueError(
+            f"dual_pipe: {ranks} ranks and {microbatches} micro-batches. Give even numbers of both, and at least two "
+            "micro-batches for each rank."
+        )
+    return PipelineOrder([_DualPipeRank(rank, ranks, microbatches).order for rank in range(ranks)], ranks)
+
+
+class _DualPipeRank:
+    """Writes down the order of one rank; direction 0 enters at the nearer end of the pipeline."""
+
+    def __init__(self, rank: int, ranks: int, microbatches: int) -> None:
+        self.rank, self.ranks, self.half = rank, ranks, microbatches // 2
+        self.second = rank >= ranks // 2
+        self.done = {(kind, direction): 0 for kind in "FB" for direction in (0, 1)}
+        self.postponed: list[Operation] = []
+        self.order: RankOrder = []
+        middle = ranks // 2
+        inner = min(rank, ranks - 1 - rank)
+        before, after = middle - inner - 1, inner + 1
+        for _ in range(2 * before):
+            self._slot(self._forward(0))
+        for _ in range(after):
+            self._slot(self._forward(0))
+            self._slot(self._forward(1))
+        for _ in range(before):
+            self._slot(self._backward(1, split=True))
+            self._weights()
+            self._slot(self._forward(1))
+        for turn in range(self.half - ranks + after):
+            if turn == 0 and inner == middle - 1:
+                self._slot(self._forward(0))
+                self._slot(self._backward(1))
+            else:
+                self._slot(self._forward(0), self._backward(1))
+            self._slot(self._forward(1), self._backward(0))
+        for _ in range(before):
+            self._slot(self._backward(1))
+            self._slot(self._forward(1), self._backward(0))
+        split = False
+        for turn in range(after):
+            split = split or (turn == after // 2 and inner % 2 == 1)
+            self._slot(self._backward(1, split=split))
+            split = split or (turn == after // 2 and inner % 2 == 0)
+            self._slot(self._backward(0, split=split))
+        for _ in range(before):
+            self._weights()
+            self._slot(self._backward(0, split=True))
+        while self.postponed:
+            self._weights()
+
+    def _slot(self, *operations: Operation) -> None:
+        self.order.append(operations)
+
+    def _place(self, kind: str, direction: int) -> tuple[int, int]:
+        """Stage and micro-batch of the next pass in a direction."""
+        number = self.done[kind, direction]
+        self.done[kind, direction] += 1
+        reverse = self.second != bool(direction)  # enters at the last rank
+        return (self.ranks - 1 - self.rank if reverse else self.rank), number + reverse * self.half
+
+    def _forward(self, direction: int) -> Operation:
+        return Operation("F", *self._place("F", direction))
+
+    def _backward(self, direction: int, *, split: bool = False) -> Operation:
+        stage, number = self._place("B", direction)
+        if split:
+            self.postponed.append(Operation("W", stage, number))
+        return Operation("I" if split else "B", stage, number)
+
+    def _weights(self) -> None:
+        self._slot(self.postponed.pop(0))
+
+
+ORDERS: dict[str, Callable[[int, int, int], PipelineOrder]] = {
+    "gpipe": lambda ranks, microbatches, chunks: gpipe(ranks, microbatches),
+    "1f1b": one_forward_one_backward,
+    "zb-h1": lambda ranks, microbatches, chunks: zero_bubble(ranks, microbatches, 1),
+    "zb-h2": lambda ranks, microbatches, chunks: zero_bubble(ranks, microbatches, 2),
+    "zb-v": lambda ranks, microbatches, chunks: zero_bubble_v(ranks, microbatches),
+    "dualpipe": lambda ranks, microbatches, chunks: dual_pipe(ranks, microbatches),
+}
+"""Orders by name of the schedule."""
+
 
 PerStage = float | Sequence[float] | Float[np.ndarray, " stages"]
 
@@ -71,7 +292,7 @@ def simulate_pipeline(
     schedule: str, ranks: int, microbatches: int, chunks: int = 1, times: PassTimes | None = None, sizes: PerStage = 1.0
 ) -> SimulatedStep:
     """Run a step of a schedule: `"gpipe"`, `"1f1b"` (interleaved if `chunks` > 1), `"zb-h1"`, `"zb-h2"`, `"zb-v"` or
-    `"dualpipe"`, in the orders of `pipeline_orders`.
+    `"dualpipe"`.
 
     **Arguments:**
 

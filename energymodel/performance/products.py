@@ -1,4 +1,4 @@
-"""How long does a matrix product take by itself, by shape, number format and chip?
+"""Time of a matrix product by itself, by shape, number format and chip.
 
 A product (m x k)(k x n) has edges m (rows, tokens), n (columns) and k (inner).
 """

@@ -1,4 +1,4 @@
-"""How long do the kernels of a layer take on one chip?"""
+"""Time of the kernels of a layer on one chip, and traffic of element-wise kernels."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

@@ -1,4 +1,4 @@
-"""How do throughput and power saturate as the batch grows?
+"""Saturation of throughput and power with the batch.
 
 Shared arguments: `batch` B and `half_batch` B_h, positive [token]; `fixed_time` t_0 of a step, which does not depend on
 the batch [s]; `token_time` tau, the additional time per token [s/token].
@@ -112,7 +112,7 @@ def memory_power(traffic_rate: Numeric, energy_per_byte: Numeric) -> Float[Array
 
 
 class AbstractSaturation(eqx.Module):
-    """Do products of small batches run at a lower rate than their kernels say?"""
+    """Rate of products of small batches, relative to that of their kernels."""
 
     @abc.abstractmethod
     def utilization(self, batch: Numeric) -> Float[Array, "..."]:

@@ -1,4 +1,4 @@
-"""How long do chips serve the tokens that a model reads and writes after it is trained?"""
+"""Chip time to serve the tokens that a model reads and writes after training."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -46,7 +46,7 @@ def writing_time(
 
 
 class AbstractServing(eqx.Module):
-    """Does the plan count the use of the model, too?"""
+    """Use of the model after training."""
 
 
 class NoServing(AbstractServing):

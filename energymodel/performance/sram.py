@@ -1,4 +1,4 @@
-"""What does on-chip memory cost in energy, time, area and leakage, and how large should a cache be?"""
+"""Energy, latency, area and leakage of on-chip memory, and the best size of a cache."""
 
 import equinox as eqx
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""How much electricity does cold water cost?
+"""Electric power of chillers.
 
 Shared arguments: `supply_temperature` T [K]; `condenser_temperature` T_h of what cools the condenser, outside air or
 tower water [K]; `load`, heat over capacity of all machines [1].

@@ -7,16 +7,45 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from energymodel.constants import STANDARD_GRAVITY
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.chiller import AbstractChiller, chiller_power, plant_load, plant_price
 from energymodel.physics.flow import controlled_flow, convection_resistance, mover_power, row_coolant_temperature
 from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
-from energymodel.physics.phase_change import critical_heat_flux
 from energymodel.physics.weather import Hour, Weather
 from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, DEGREES, SHARE, SHARE_ABOVE_ZERO, Range
 
 UNLIMITED_HEAT_FLUX = 1e12
 """Stands for "no limit" [W/m^2] in `SinglePhaseLoop.heat_flux_capability`, so that gradients stay finite."""
+
+
+ZUBER_COEFFICIENT = 0.131
+"""Coefficient of the hydrodynamic limit, pi / 24 [Zuber 1959]."""
+
+
+def critical_heat_flux(
+    latent_heat: Numeric,
+    vapor_density: Numeric,
+    liquid_density: Numeric,
+    surface_tension: Numeric,
+    gravity: Numeric = STANDARD_GRAVITY,
+) -> Float[Array, "..."]:
+    """Boiling crisis, `q'' = 0.131 h_fg sqrt(rho_v) (sigma g (rho_l - rho_v))^(1/4)` [Zuber 1959].
+
+    Pool boiling of a saturated liquid on a large flat plate facing up.
+
+    **Arguments:**
+
+    - `latent_heat`: h_fg [J/kg].
+    - `vapor_density`, `liquid_density`: rho_v, rho_l [kg/m^3].
+    - `surface_tension`: sigma [kg/s^2], the same as N/m.
+    - `gravity`: g [m/s^2].
+
+    **Returns:** heat flux [W/m^2].
+    """
+    vapor = jnp.asarray(vapor_density)
+    buoyancy = jnp.asarray(surface_tension) * gravity * (jnp.asarray(liquid_density) - vapor)
+    return ZUBER_COEFFICIENT * jnp.asarray(latent_heat) * jnp.sqrt(vapor) * jnp.sqrt(jnp.sqrt(buoyancy))
 
 
 class Coolant(NamedTuple):

@@ -1,4 +1,4 @@
-"""How much power does the facility draw for a watt at the chip: regulators, their chain, resistive loss?
+"""Losses of power delivery: regulators, and resistance of supply lines.
 
 Shared arguments: `load`, output over rated power, x [1]; the losses of a converter over its rated power: `fixed` (no
 load) a_0, `proportional` (switching) a_1, `quadratic` (conduction) a_2 [1].

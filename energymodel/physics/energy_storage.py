@@ -1,4 +1,4 @@
-"""What does energy storage take out of a swing or a ramp of power, and what is lost in it?
+"""Energy storage that smooths swings and ramps of power, and its losses.
 
 Shared arguments: `height` of the swing or step, dP [W]; what the storage can take or give, `power` p [W], and its
 usable `energy` e [J]; `efficiency`, energy given over energy taken, eta [1].

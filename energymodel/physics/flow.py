@@ -1,4 +1,4 @@
-"""What does moving the coolant cost and gain, and how much does the coolant warm up along a row?
+"""Power to move the coolant, and its warming along a row.
 
 Shared argument: `flow` u over rated flow [1], above 0.
 """

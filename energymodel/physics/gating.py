@@ -1,4 +1,4 @@
-"""When does it pay to switch idle circuits off?
+"""Power gating of idle circuits, and when it pays.
 
 Shared arguments: `leakage_power` P_l of the idle circuit and `gated_power` P_g of the circuit switched off [W];
 `wake_energy` E_wake to switch it off and on again [J]; `idle_time` t_idle in each period [s].

@@ -1,4 +1,4 @@
-"""How cold does the outside make the coolant without a chiller, and what does that cost in power and water?
+"""Heat rejection to the outside without a chiller: temperatures, power and water.
 
 Shared arguments: `free` and `dry`, shares of the heat that the outside removes at all and without evaporating water;
 `work`, electric work of the chiller over the heat [1].

@@ -1,4 +1,4 @@
-"""What power does a chip draw without switching, as a function of voltage and temperature?"""
+"""Leakage power of a chip by voltage and temperature."""
 
 import equinox as eqx
 import jax.numpy as jnp

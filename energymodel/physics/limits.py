@@ -1,4 +1,4 @@
-"""What is the minimum energy of a training run by physics, by CMOS technology and by the roofline of a chip?
+"""Minimum energy of a training run by physics, by CMOS technology and by the roofline of a chip.
 
 A ladder of lower bounds: bits of the model, bits overwritten, bits erased by operations, CMOS, roofline. Never
 calibrate to them: a run uses 1e6 to 1e22 times the first three.

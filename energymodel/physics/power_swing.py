@@ -1,4 +1,4 @@
-"""How far and how fast does power swing between two levels, behind a supply that follows with a lag?
+"""Swings and ramps of power between two levels, behind a supply that follows with a lag.
 
 Shared arguments: `height` between the levels, dP [W]; `lag`, time constant tau of what lies between the chips and the
 meter [s], above 0.

@@ -1,4 +1,4 @@
-"""What power does a chip draw at a clock, and at which clock does it meet a power cap?
+"""Power of a chip at a clock, and the clock at a power cap.
 
 Shared arguments: `clock` phi, a fraction of the reference clock [1]; `power` P, `idle_power` P_idle, `static_power` P_s
 (leakage and all other power that does not scale with the clock) and `dynamic_power` kappa, the switching power at

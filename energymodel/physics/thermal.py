@@ -1,4 +1,4 @@
-"""How warm does a chip get, how fast, and when does its leakage run away?
+"""Temperature of a chip, its changes, and thermal runaway.
 
 One lumped node: heat capacity C_th, linked to the coolant by R_th, for times of a second and more.
 

@@ -1,4 +1,4 @@
-"""How fast are transistors at a supply voltage, below and above their threshold?
+"""Speed of transistors at a supply voltage, below and above their threshold.
 
 Shared arguments: `threshold` V_t [V]; `slope_factor` n, subthreshold slope over its thermal limit, at least 1 [1];
 `saturation` a, 2 for the square law, 1 where carriers move at their highest velocity [1];

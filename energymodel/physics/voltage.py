@@ -1,4 +1,4 @@
-"""Which supply voltage does a clock need?
+"""Supply voltage of a clock.
 
 Clocks phi [1] are fractions of a reference clock, voltages fractions of the voltage at that clock. Above the knee,
 voltage rises linearly with the clock. Below the knee it is at its floor, and a lower clock no longer saves switching

@@ -1,4 +1,4 @@
-"""How warm and how humid is the air outside, over the hours of a year?"""
+"""Temperature and humidity of the outside air over the hours of a year."""
 
 import math
 from collections.abc import Callable

@@ -13,12 +13,10 @@ from rich.text import Text
 
 from energymodel import sources
 from energymodel.learning.critical_batch import exponential_training_time, per_token_progress
-from energymodel.learning.information import information_rate
-from energymodel.learning.loss_law import ChinchillaLaw
+from energymodel.learning.loss_law import ChinchillaLaw, information_rate
 from energymodel.learning.loss_ode import loss_rate
 from energymodel.numerics import Numeric
-from energymodel.performance.batching import energy_optimal_batch
-from energymodel.performance.heterogeneous import proportional_split
+from energymodel.performance.batching import energy_optimal_batch, proportional_split
 from energymodel.performance.roofline import token_rate
 from energymodel.performance.saturation import (
     compute_power,

@@ -1,4 +1,4 @@
-"""What does the document "Engineering Optimization" say about hardware, power, heat and design, literally?"""
+"""The document "Engineering Optimization" on hardware, power, heat and design, literally."""
 
 from collections.abc import Callable
 

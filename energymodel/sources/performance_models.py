@@ -1,4 +1,4 @@
-"""What does the document "Engineering Optimization" say about dividing work, throughput and energy, literally?
+"""The document "Engineering Optimization" on dividing work, throughput and energy, literally.
 
 Its sections "Implementation Strategy" and "Performance Models"; the earlier sections are in `engineering_optimization`.
 """

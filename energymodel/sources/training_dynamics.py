@@ -1,4 +1,4 @@
-"""What does the document "Training Dynamics" say about batch size, throughput, loss and energy, literally?"""
+"""The document "Training Dynamics" on batch size, throughput, loss and energy, literally."""
 
 import jax
 import jax.numpy as jnp

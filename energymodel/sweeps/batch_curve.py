@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from energymodel.errors import InputError
-from energymodel.learning.break_even import break_even_power, break_even_throughput
+from energymodel.learning.critical_batch import break_even_power, break_even_throughput
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.training_run import TrainingRun

@@ -1,4 +1,4 @@
-"""How do loss, information, energy and money of a training run grow with time?"""
+"""Loss, information, energy and money of a training run over time."""
 
 from typing import NamedTuple
 

@@ -21,7 +21,7 @@ from closed_forms import (
 
 import energymodel as em
 from energymodel.economics.cost import OwnedPrice
-from energymodel.learning.break_even import token_ratio
+from energymodel.learning.critical_batch import token_ratio
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.performance.batching import energy_optimal_batch, time_optimal_batch
 from energymodel.runtime.compilation import compiler_options

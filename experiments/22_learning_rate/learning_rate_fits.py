@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from energymodel.learning.critical_batch import PowerCriticalBatch, sharp_batch_penalty
-from energymodel.learning.learning_rate import mismatch_loss
+from energymodel.learning.recipe import mismatch_loss
 from energymodel.scenarios.files import read_preset
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

@@ -11,7 +11,7 @@ from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_law import ChinchillaLaw
-from energymodel.learning.recipe import RecipeLearning, quantized_parameters
+from energymodel.learning.recipe import RecipeLearning, mismatch_loss, quantized_parameters
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 from gradients import check_grads
@@ -138,3 +138,13 @@ def test_wrong_learning_rate_adds_loss():
         np.testing.assert_allclose(outcome(B200, change).loss - base.loss, 0.008576, atol=1e-6)
         goal = f"plan.goal.loss={float(base.loss)!r} nat/token"
         assert outcome(B200, change, goal).tokens > 1.1 * base.tokens
+
+
+def test_right_learning_rate_costs_nothing():
+    assert mismatch_loss(3e-4, 3e-4, 0.02) == 0.0
+    assert jax.grad(mismatch_loss)(3e-4, 3e-4, 0.02) == 0.0
+    np.testing.assert_allclose(mismatch_loss(6e-4, 3e-4, 0.02), mismatch_loss(1.5e-4, 3e-4, 0.02), rtol=1e-12)
+
+
+def test_gradients_of_a_learning_rate():
+    check_grads(mismatch_loss, (2.0, 3.0, 0.02), order=1)

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energymodel.performance.pipeline_orders import ORDERS, Operation, PipelineOrder, one_forward_one_backward
-from energymodel.performance.pipeline_simulator import PassTimes, run_orders, simulate_pipeline
+from energymodel.performance.pipeline_simulator import (
+    ORDERS,
+    Operation,
+    PassTimes,
+    PipelineOrder,
+    one_forward_one_backward,
+    run_orders,
+    simulate_pipeline,
+)
 
 counts = st.integers(1, 8)
 names = st.sampled_from([name for name in ORDERS if name != "dualpipe"])

@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from energymodel.physics import cooling as boil
 from energymodel.physics.chiller import AbstractChiller, CarnotChiller, LiftChiller, QuadraticChiller
 from energymodel.physics.cooling import UNLIMITED_HEAT_FLUX, Cooling, InletClass, SinglePhaseLoop, TwoPhaseLoop
 from energymodel.physics.heat_rejection import AbstractHeatRejection, CoolingTower, DryCooler, free_cooling_share
@@ -124,3 +125,17 @@ def test_gradients():
     for supply in (273.15, 283.15, 295.0, 303.15, 330.0):
         slopes = jax.grad(lambda system, supply=supply: demand(system, 1e6, supply).power)(cooling)
         assert np.all(np.isfinite(jax.tree.leaves(slopes)))
+
+
+FC72 = (88e3, 13.4, 1602.0, 0.0083)  # docs/physics.md B6: h_fg, rho_v, rho_l, sigma
+
+
+def test_critical_heat_flux_vanishes_without_gravity_difference():
+    latent, vapor, _, tension = FC72
+    ratio = boil.critical_heat_flux(*FC72, gravity=16 * 9.81) / boil.critical_heat_flux(*FC72, gravity=9.81)
+    np.testing.assert_allclose(ratio, 2.0)
+    assert boil.critical_heat_flux(latent, vapor, vapor, tension) == 0.0
+
+
+def test_gradients_of_boiling():
+    check_grads(boil.critical_heat_flux, (0.88, 0.134, 16.0, 0.83), order=2, rtol=1e-4)
