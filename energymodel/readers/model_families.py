@@ -97,11 +97,12 @@ def same_as() -> Mapping[str, str]:
 @cache
 def families() -> Mapping[str, Family]:
     """Parts by `model_type`; those of a type that is not known by "*"."""
-    tables = {name: _with_flags(table) for name, table in _read("model_families.toml").items() if name != "same_as"}
-    return {
-        name: Family(**table | ({"experts": Experts(**_with_flags(table["experts"]))} if "experts" in table else {}))
-        for name, table in tables.items()
-    }
+    made = {}
+    for name, table in _read("model_families.toml").items():
+        if name != "same_as":
+            experts = {"experts": Experts(**_with_flags(table["experts"]))} if "experts" in table else {}
+            made[name] = Family(**{**_with_flags(table), **experts})
+    return made
 
 
 @cache

@@ -20,7 +20,9 @@ from energymodel.readers.model_refusals import reasons
 FILES = os.environ.get("ENERGYMODEL_USER_FILES", "")
 
 
-def llama(kind: str, layers: int, hidden: int, wide: int, heads: int, kv: int, vocabulary: int, **more: Any) -> dict:
+def llama(
+    kind: str, layers: int, hidden: int, wide: int | None, heads: int, kv: int, vocabulary: int, **more: Any
+) -> dict:
     return {
         "model_type": kind,
         "num_hidden_layers": layers,

@@ -23,7 +23,7 @@ from energymodel.scenarios.files import names
 
 EXAMPLES = Path(__file__).parent / "examples"
 SCRIPT = (EXAMPLES / "commands" / "megatron-lm.sh").read_text()
-FILES = {path.stem: path for path in EXAMPLES.iterdir() if path.is_file()}
+FILES = {path.stem: path for path in EXAMPLES.iterdir() if path.suffix in (".yaml", ".json")}
 """A configuration of each framework."""
 TABLES: dict[str, dict[str, Any]] = {kind: yaml.safe_load(path.read_text()) for kind, path in FILES.items()}
 
