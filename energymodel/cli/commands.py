@@ -14,7 +14,6 @@ from energymodel.cli import (
     compare_command,
     design_chip_command,
     doctor_command,
-    documents_command,
     evaluate_command,
     explore_command,
     fleet_command,
@@ -58,7 +57,6 @@ COMMANDS = {
     "measure": measure_command.command,
     "monitor": monitor_command.command,
     "doctor": doctor_command.command,
-    "documents": documents_command.command,
     "timeline": timeline_command.command,
 }
 EXAMPLES = {
@@ -82,7 +80,6 @@ EXAMPLES = {
     "limits": "limits llama-3.1-405b-h100",
     "measure": "measure train.log gpu.csv --training train.toml --accelerator h100-sxm --chips 64 -o steps.csv",
     "doctor": "doctor --clear-cache",
-    "documents": "documents llama-3.1-405b-h100",
     "timeline": "timeline llama-3.1-405b-h100 --plot step.svg",
 }
 """A command that runs as it stands, or with a person's own file, for each help text."""

@@ -165,7 +165,6 @@ NOT_YET_MOVED = {
     "report/charts/svg.py",
     "report/charts/timeline.py",
     "report/chip_report.py",
-    "report/documents_report.py",
     "report/energy_bounds.py",
     "report/fields.py",
     "report/fleet_report.py",

@@ -1,15 +1,12 @@
-"""What do the formulas of the two source documents give for a run, as written, corrected, and by the whole model?"""
+"""Formulas of the two source documents for a run: as written, corrected, and by the whole model."""
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
+from symbols import LARGER, SLOWER, Symbols
 
 from energymodel import sources
 from energymodel.learning.critical_batch import exponential_training_time, per_token_progress
@@ -40,10 +37,8 @@ from energymodel.physics.switching import (
 from energymodel.physics.thermal import temperature_slope
 from energymodel.report.energy_bounds import entropy_floor
 from energymodel.scenarios.scenario import Scenario
-from energymodel.system.document_symbols import LARGER, SLOWER, Symbols
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.units import format_quantity
 
 FLOP_PER_PARAMETER = 6.0
 
@@ -67,11 +62,11 @@ def statements(scenario: Scenario, outcome: TrainingOutcome, symbols: Symbols) -
     batch or a lower clock. Of the corrected forms, those with a value of their own are shown.
     """
     numbers = _Numbers(scenario, outcome, symbols)
-    found = []
+    rows = []
     for document, formula, at, unit, stated, corrected, model in (*_training_dynamics(numbers), *_engineering(numbers)):
         own = None if corrected is None else _number(corrected)
-        found.append(Statement(document, formula, at, unit, _number(stated), own, _number(model)))
-    return found
+        rows.append(Statement(document, formula, at, unit, _number(stated), own, _number(model)))
+    return rows
 
 
 def _number(value: Numeric) -> float:
@@ -358,35 +353,3 @@ def _energy(n: _Numbers) -> Iterator[Row]:
         None,
         parts.total,
     )
-
-
-def documents_report(found: list[Statement]) -> RenderableType:
-    """A table for each document: as written, corrected, by the model, and how far the first is from the last."""
-    tables = []
-    for document in dict.fromkeys(one.document for one in found):
-        table = Table(box=None, title=document, title_justify="left", title_style="bold", pad_edge=False)
-        table.add_column("as written", overflow="fold", min_width=32)
-        table.add_column("at", min_width=12)
-        for name in ("written", "corrected", "model", "written / model"):
-            table.add_column(name, justify="right", no_wrap=True)
-        for one in (one for one in found if one.document == document):
-            values = (_shown(value, one.unit) for value in (one.stated, one.corrected, one.model))
-            table.add_row(escape(one.formula), one.at, *values, f"{one.stated / one.model:.3g}".replace("e+", "e"))
-        tables += [table, ""]
-    notes = (
-        "Laws of batch and power go through the run's own point, with the slope that they have there, and are compared "
-        f"at {LARGER:g} times the batch or {100 * SLOWER:g} % of the clock. What is wrong with a formula and why: "
-        "docs/sources.md."
-    )
-    return Group(*tables, Text(notes))
-
-
-def _shown(value: float | None, unit: str) -> str:
-    if value is None:
-        return ""
-    return format_quantity(value, unit) if unit != "1" else f"{value:.4g}".replace("e+", "e")
-
-
-def documents_json(found: list[Statement]) -> list[dict[str, Any]]:
-    """The same as rows, in SI."""
-    return [one._asdict() for one in found]
