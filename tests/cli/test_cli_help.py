@@ -1,4 +1,4 @@
-"""What a command's help must say: an example, and the kinds of file that it writes."""
+"""Help of commands: an example, and the kinds of file that it writes."""
 
 import pytest
 
@@ -21,5 +21,5 @@ def test_help_has_an_example(words):
 def test_help_names_the_kinds_of_file_that_are_written(name):
     text = helped(name)
     if "-o, --output" in text:
-        said = text.partition("-o, --output")[2].partition(" --")[0]
-        assert any(kind in said for kind in (".json", ".toml", ".jsonl", ".csv")), said
+        about = text.partition("-o, --output")[2].removeprefix(", --plot").partition(" --")[0]
+        assert any(kind in about for kind in (".json", ".toml", ".jsonl", ".csv")), about
