@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import webbrowser
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,15 +43,17 @@ class Delivery:
         """Whether what only pages and the full form show is wanted."""
         return self.full or any(path.suffix == shell.PAGE for path in self.output or ())
 
-    def check(self) -> None:
+    def check(self, *also: str) -> None:
         """Check before the work that its result can be written, and that there is a page where one is to be opened.
+
+        - `also`: extensions of files that this command alone writes.
 
         **Raises:** `InputError`.
         """
         for path in self.output or ():
-            if path.suffix not in shell.REPORTS:
+            if path.suffix not in (*also, *shell.REPORTS):
                 what = f'extension "{path.suffix}"' if path.suffix else "a file without extension"
-                raise InputError(f"{path}: cannot write {what}. Choose one of {', '.join(shell.REPORTS)}.")
+                raise InputError(f"{path}: cannot write {what}. Choose one of {', '.join((*also, *shell.REPORTS))}.")
             if not path.parent.is_dir():
                 raise InputError(f"{path}: there is no folder {path.parent}. Make it first.")
             if path.suffix in _LIBRARY and importlib.util.find_spec("matplotlib") is None:
@@ -58,8 +61,12 @@ class Delivery:
         if self.opened and not any(path.suffix == shell.PAGE for path in self.output or ()):
             raise InputError("--open shows a page, and none is written. Add -o report.html.")
 
-    def deliver(self, answer: "Answer", width: int = shell.WIDTH) -> int:
+    def deliver(
+        self, answer: "Answer", width: int = shell.WIDTH, files: Mapping[str, Callable[[], str]] | None = None
+    ) -> int:
         """Print the answer, write the files that were asked for, and give the exit code.
+
+        - `files`: texts of files of this command's own, by extension.
 
         **Raises:** `InputError` if a file cannot be written, or where there is nothing to draw.
         """
@@ -67,7 +74,8 @@ class Delivery:
         from energymodel.report import data, terminal
 
         for path in self.output or ():
-            shell.write(path, content(answer, path))
+            own = (files or {}).get(path.suffix)
+            shell.write(path, content(answer, path) if own is None else own().encode())
             if self.opened and path.suffix == shell.PAGE:
                 webbrowser.open(path.resolve().as_uri())
         if self.as_json:

@@ -1,10 +1,11 @@
-"""`energymodel measure`: what do the logs of a run and of its meters say, as a table that `calibrate` reads?"""
+"""`energymodel measure`: logs of a run and of its meters as a table that `calibrate` reads."""
 
 from typing import Annotated
 
 import typer
 
 from energymodel.cli import completion, shell
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.source import OptionSource
 
 Files = Annotated[
@@ -25,39 +26,24 @@ Interval = Annotated[
 
 @shell.guarded
 def command(
-    files: Files,
-    source: OptionSource,
-    offset: Offset = None,
-    interval: Interval = None,
-    as_json: shell.AsJson = False,
-    plot: shell.Plot = None,
-    output: shell.TableOutput = None,
-) -> None:
+    files: Files, source: OptionSource, show: Delivery, offset: Offset = None, interval: Interval = None
+) -> int:
     """Measure step time, power, energy and phases from logs, and write the table that `calibrate` reads.
 
     With --scenario, --training or --model the rows also have the model, the layout and the machine.
     """
-    shell.check_outputs(output, plot)
+    show.check()
     with shell.Progress() as progress:
         progress("reading the logs ...")
         from energymodel.calibration.measured_table import measured_csv, measured_rows
         from energymodel.readers.measured_log import measure_logs
-        from energymodel.report import measure_report
+        from energymodel.report.answers.measure import measure_answer
         from energymodel.units import parse_quantity
 
         apart = None if interval is None else parse_quantity(interval, "s", "--interval")
-        found = measure_logs(
+        logs = measure_logs(
             files, offset=0.0 if offset is None else parse_quantity(offset, "s", "--offset"), interval=apart
         )
         scenario = source.read(tokens_otherwise="1 T") if source.is_given else None
-        rows = measured_rows(found, scenario, source.cluster or "")
-    content = measured_csv(rows).encode() if output is not None and output.suffix == ".csv" else None
-    shell.deliver(
-        measure_report.measure_json(found, rows),
-        measure_report.measure_report(found),
-        as_json=as_json,
-        output=output,
-        content=content,
-        plot=plot,
-        figure=lambda kind: measure_report.measure_figure(found, kind),
-    )
+        rows = measured_rows(logs, scenario, source.cluster or "")
+    return show.deliver(measure_answer(logs, rows), files={".csv": lambda: measured_csv(rows)})

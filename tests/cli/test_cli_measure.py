@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.shell import run, run_json
+from cli.shell import numbers, run, run_json
 from readers.test_measured_log import STEP, write_run
 
 PIECES = ("--model", "test-1b", "--accelerator", "h100-sxm", "--chips", "4", "--tokens", "50 G")
@@ -24,8 +24,8 @@ def test_measure_writes_a_table_that_calibrate_reads(tmp_path):
 
 def test_measure_prints_json(tmp_path):
     tree = run_json("measure", *map(str, write_run(tmp_path)))
-    assert tree["rows"][0]["step_time_s"] == STEP
-    assert {one["phase"] for one in tree["phases"]} == {"training", "checkpoint"}
+    assert numbers(tree, "rows")["step_time_s"] == numbers(tree, "steps")["step_time"] == STEP
+    assert {row["phase"] for row in tree["tables"]["phases"]["rows"]} == {"training", "checkpoint", "all"}
 
 
 @pytest.mark.parametrize(

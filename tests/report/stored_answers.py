@@ -1,19 +1,24 @@
 """One answer for each command that has moved to `report.answers`, made once for all tests of renderers."""
 
 import dataclasses
+import tempfile
 from collections.abc import Callable
 from functools import cache, lru_cache
+from pathlib import Path
 
 import jax
 import numpy as np
 
 import energymodel as em
+from energymodel.calibration.measured_table import measured_rows
+from energymodel.readers.measured_log import measure_logs
 from energymodel.report.answer import Answer
 from energymodel.report.answers.batch import batch_answer
 from energymodel.report.answers.compare import compare_answer
 from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.report.answers.frontier import frontier_answer
 from energymodel.report.answers.limits import limits_answer
+from energymodel.report.answers.measure import measure_answer
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
@@ -26,6 +31,7 @@ from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.trajectory import run_trajectory
+from readers.test_measured_log import write_run
 from report.reference_optimum import infeasible, optimum
 from report.reference_sensitivity import of_optimum, sensitivity
 
@@ -108,6 +114,13 @@ def _optimize() -> Answer:
     return optimize_answer(found, saving_at_risk(found), details=True)
 
 
+def _measure(*, training: bool) -> Answer:
+    """A log with a meter, or the meter alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        logs = measure_logs(write_run(Path(folder))[0 if training else 1 :])
+    return measure_answer(logs, measured_rows(logs))
+
+
 BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate": _evaluate,
     "evaluate --trajectory": _evaluate_over_time,
@@ -117,6 +130,8 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "compare": _compare,
     "frontier": _frontier,
     "limits": lambda: limits_answer(*evaluated()),
+    "measure": lambda: _measure(training=True),
+    "measure, no training": lambda: _measure(training=False),
     "optimize": _optimize,
     "sensitivity": lambda: sensitivity_answer(sensitivity()),
     "sensitivity --optimum": lambda: sensitivity_answer(of_optimum()),

@@ -169,7 +169,6 @@ NOT_YET_MOVED = {
     "report/fields.py",
     "report/fleet_report.py",
     "report/intervals.py",
-    "report/measure_report.py",
     "report/monitor_report.py",
     "report/page/calibration_page.py",
     "report/page/monitor_page.py",
