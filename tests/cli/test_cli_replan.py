@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.shell import run, run_json
+from cli.shell import numbers, run, run_json
 from energymodel.errors import InputError
 from energymodel.readers.so_far import read_so_far
 from energymodel.scenarios.scenario import load_scenario
@@ -19,9 +19,10 @@ def test_the_rest_of_a_run_is_planned_and_written(tmp_path):
     measured.write_text('tokens = "4 G tokens"\ntime = "3 h"\nfailures = 0\n')
     fixed = [word for name in ("batch", "coolant_temperature", "chips") for word in ("--fix", f"plan.{name}")]
     tree = run_json("replan", SMALL, "--so-far", str(measured), "--rest", str(rest), *fixed)
-    assert tree["used"]["time"] == 3 * 3600.0
-    assert tree["forecast"]["time"]["lower"] < tree["forecast"]["time"]["value"] < tree["forecast"]["time"]["upper"]
-    assert 0.0 <= tree["saving"] < 1.0
+    assert numbers(tree, "whole_run")["time"] == 3 * 3600.0
+    end = tree["tables"]["whole_run"]["rows"][1]["time"]
+    assert end["low"] < end["value"] < end["high"]
+    assert 0.0 <= numbers(tree, "rest")["saving"] < 1.0
     written = load_scenario(rest)
     planned = load_scenario(SMALL)
     left = [

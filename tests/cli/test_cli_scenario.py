@@ -113,7 +113,7 @@ def test_a_training_configuration_is_a_scenario(tmp_path):
         assert float(workload.parameters) == 8_030_261_248
     assert float(workload.sequence) == 4096.0
     assert tree["scenario"]["plan"]["goal"]["tokens"]["value"] == 1000 * 2**20
-    assert "torchtitan" in tree["assumed"][0].lower()
+    assert "torchtitan" in tree["sentences"][0].lower()
 
 
 def test_what_a_training_configuration_lacks_is_asked_for_by_name(tmp_path):

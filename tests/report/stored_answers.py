@@ -5,6 +5,8 @@ import tempfile
 from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -15,15 +17,20 @@ from energymodel.readers.measured_log import measure_logs
 from energymodel.report.answer import Answer
 from energymodel.report.answers.batch import batch_answer
 from energymodel.report.answers.compare import compare_answer
+from energymodel.report.answers.design_chip import design_chip_answer
 from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.report.answers.frontier import frontier_answer
 from energymodel.report.answers.limits import limits_answer
 from energymodel.report.answers.measure import measure_answer
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
+from energymodel.report.answers.replan import replan_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
+from energymodel.search.chip_search import CacheSizes, DesignedOptimum
 from energymodel.search.compare import Candidate, Comparison, Frontier, FrontierStep
 from energymodel.search.front import Front, FrontPoint
+from energymodel.search.posterior import Update
+from energymodel.search.replan import Forecast, Replan, Rest
 from energymodel.search.result import SearchResult
 from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
 from energymodel.sweeps.first_order import saving_at_risk
@@ -121,6 +128,21 @@ def _measure(*, training: bool) -> Answer:
     return measure_answer(logs, measured_rows(logs))
 
 
+def _design_chip() -> Answer:
+    chip = evaluated()[0].system.accelerator
+    design = dataclasses.replace(chip, die_area=np.asarray(9e-4), price=np.asarray(4e4))
+    return design_chip_answer(DesignedOptimum(optimum(), chip, design, CacheSizes(4.1e6, 7e5, 9.2e4)))
+
+
+def _replan() -> Answer:
+    scenario, planned, _ = evaluated()
+    updates = tuple(Update(f"system.number{index}", "W", 100.0, 110.0 + index, 90.0, 130.0) for index in range(9))
+    posterior = cast(Any, SimpleNamespace(distances={}))
+    rest = Rest(scenario, updates, {"time": 1e4, "energy": 2e8}, planned, posterior, {"time": 3.0})
+    forecast = {"time": Forecast(5e4, 4e4, 6e4), "loss": Forecast(2.5, 2.4, 2.6)}
+    return replan_answer(Replan(rest, optimum(), forecast), "rest.toml")
+
+
 BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate": _evaluate,
     "evaluate --trajectory": _evaluate_over_time,
@@ -129,10 +151,12 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "batch": _batch,
     "compare": _compare,
     "frontier": _frontier,
+    "design-chip": _design_chip,
     "limits": lambda: limits_answer(*evaluated()),
     "measure": lambda: _measure(training=True),
     "measure, no training": lambda: _measure(training=False),
     "optimize": _optimize,
+    "replan": _replan,
     "sensitivity": lambda: sensitivity_answer(sensitivity()),
     "sensitivity --optimum": lambda: sensitivity_answer(of_optimum()),
     "optimize, infeasible": lambda: optimize_answer(infeasible()),
