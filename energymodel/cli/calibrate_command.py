@@ -1,37 +1,18 @@
-"""`energymodel calibrate`: what do the measurements of a cluster say of its constants?"""
+"""`energymodel calibrate`: the constants of a system from measurements."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from energymodel.cli import completion
-from energymodel.cli.shell import (
-    BAD_INPUT,
-    NOT_TRUSTED,
-    PAGE,
-    PICTURES,
-    TRUSTED,
-    AsJson,
-    Open,
-    Progress,
-    check_output,
-    check_report,
-    command_line,
-    deliver,
-    fail,
-    guarded,
-)
+from energymodel.cli.delivery import Delivery
+from energymodel.cli.shell import BAD_INPUT, TRUSTED, Progress, fail, guarded
 from energymodel.cli.source import OptionSource
 from energymodel.cli.table_options import Constant, Ignore, Rename, SkipBadRows, Where, table_choices
 from energymodel.errors import InputError
 
-EXTENSIONS = (".toml", ".json", PAGE, *PICTURES)
 TOKENS = "1 T"
 """Of a run of which nothing says them: no constant depends on them."""
-NO_SOURCE = OptionSource()
-
-
 Kind = Annotated[
     str,
     typer.Argument(
@@ -64,23 +45,14 @@ FormName = Annotated[
     ),
 ]
 Columns = Annotated[bool, typer.Option("--columns", help="List the columns of this kind and stop.")]
-OutputFile = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="Write a scenario file (.toml), all results (.json), a page (.html) or a figure.",
-    ),
-]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw residuals (.svg, .png, .pdf).")]
 
 
 @guarded
 def command(
     kind: Kind,
+    source: OptionSource,
+    show: Delivery,
     files: Files = None,
-    source: OptionSource = NO_SOURCE,
     prior: Prior = None,
     rename: Rename = None,
     column: Constant = None,
@@ -92,26 +64,18 @@ def command(
         str | None, typer.Option(metavar="SHARE", help="Time that the best setting may cost (kind power), such as 10%.")
     ] = None,
     columns: Columns = False,
-    as_json: AsJson = False,
-    output: OutputFile = None,
-    plot: Plot = None,
-    opened: Open = False,
 ) -> int:
-    """Fit the constants of a system to measurements: values, intervals, held-out errors, what to measure next."""
-    check_report(output, opened=opened, extensions=EXTENSIONS)
-    check_output(plot, PICTURES)
+    """Fit the constants of a system to measurements: values, intervals, held-out errors, what to measure next.
+
+    -o constants.toml writes a scenario with them, which evaluate, optimize, sweep and calibrate --prior read.
+    """
+    show.check(".toml")
     with Progress(lines=True) as progress:
         from energymodel.calibration.calibrate import calibrate
         from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log
         from energymodel.calibration.kinds import KINDS
         from energymodel.errors import suggest
-        from energymodel.report.calibration_report import (
-            calibration_json,
-            calibration_report,
-            calibration_toml,
-            residual_figure,
-        )
-        from energymodel.report.page.calibration_page import calibration_chart, calibration_page
+        from energymodel.report.answers.calibrate import calibrate_answer, calibration_toml
         from energymodel.units import parse_quantity
 
         if kind not in KINDS:
@@ -129,27 +93,14 @@ def command(
         asked = {"prior": prior, "form": form, "choices": choices, "max_slowdown": slowdown, "progress": progress}
         if any(map(is_training_log, files)):
             run = source.read(tokens_otherwise=TOKENS) if source.is_given else None
-            found = calibrate_logs(kind, files, run, cluster=source.cluster or "", **asked)
+            fitted = calibrate_logs(kind, files, run, cluster=source.cluster or "", **asked)
         elif len(files) > 1:
             raise InputError(f"calibrate {kind}: {len(files)} tables, and no training log. Give one table, or logs.")
         elif source.is_given:
             raise InputError(f"{files[0]}: it is a table, whose rows say model and layout. Leave out the scenario.")
         else:
-            found = calibrate(kind, files[0], **asked)
-        if plot is not None:
-            plot.write_bytes(residual_figure(found, plot.suffix[1:]))
-        content = calibration_toml(found).encode() if output is not None and output.suffix == ".toml" else None
-    deliver(
-        calibration_json(found),
-        calibration_report(found),
-        as_json=as_json,
-        output=output,
-        content=content,
-        page=lambda: calibration_page(found, command_line()),
-        chart=lambda: calibration_chart(found),
-        opened=opened,
-    )
-    return TRUSTED if found.converged else fail(found.message, NOT_TRUSTED)
+            fitted = calibrate(kind, files[0], **asked)
+    return show.deliver(calibrate_answer(fitted), files={".toml": lambda: calibration_toml(fitted)})
 
 
 def _list_columns(kind: str) -> int:

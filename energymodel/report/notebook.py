@@ -11,19 +11,17 @@ import numpy as np
 
 from energymodel.calibration.calibrate import Calibration
 from energymodel.report import data
-from energymodel.report.answer import SHORT, Answer, Column, Quantity, Sentence, Table
+from energymodel.report.answer import SHORT, Answer, Sentence, Table
+from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.evaluate import outcome_answer
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
-from energymodel.report.calibration_report import constants_table
 from energymodel.report.charts import AbstractChart, chart_css, figure_html
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.drawing import drawn
 from energymodel.report.html_page import table_html
 from energymodel.report.number import sentence
-from energymodel.report.page.calibration_page import calibration_chart
-from energymodel.report.page.markup import terminal_table
 from energymodel.report.painter import paint
 from energymodel.search.front import Front
 from energymodel.search.result import Optimum
@@ -36,7 +34,7 @@ CLASS = "em-shown"
 
 
 class View(NamedTuple):
-    """How a calibration is shown: the title, the table as markup, the figure, and the values."""
+    """How a result is shown: the title, the table as markup, the figure, and the values."""
 
     title: str
     markup: str
@@ -107,18 +105,5 @@ def _sensitivity(result: Sensitivity) -> View:
 
 @view.register
 def _calibration(result: Calibration) -> View:
-    columns = [Column("constant", "", kind="words"), *(Column(name, "", "") for name in ("value", "prior"))]
-    columns.append(Column("determined", "", kind="words"))
-    rows = [
-        [
-            *(one.name, Quantity(one.value, *(one.laplace or (None, None)), unit=one.unit), Quantity(one.prior)),
-            "yes" if one.determined else "no",
-        ]
-        for one in result.constants
-    ]
-    return View(
-        f"{result.kind}: {result.rows} rows of {result.source}, priors of {result.base}",
-        terminal_table(constants_table(result), title=False),
-        calibration_chart(result),
-        Table("constants", "", columns, rows),
-    )
+    title = Sentence(f"{result.kind}: {result.rows} rows of {result.source}, priors of {result.base}")
+    return _view(calibrate_answer(result), title, "constants", "constants")

@@ -11,7 +11,8 @@ from energymodel.calibration.batch_curves import reference_population
 from energymodel.calibration.calibrate import Calibration, calibrate
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty, rest_critical_batch, sharp_batch_penalty
-from energymodel.report.calibration_report import calibration_json, calibration_toml
+from energymodel.report import data
+from energymodel.report.answers.calibrate import calibrate_answer, calibration_toml
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 
@@ -46,9 +47,8 @@ def test_one_reference_point_gives_the_usual_multiple_with_an_interval(tmp_path)
     assert fitted.undetermined == ("critical_batch[a]",)
     assert not fitted.held_out
     assert any('"a" was measured at one batch: its critical batch is taken as' in note for note in fitted.notes)
-    predicted = {
-        prediction.batch: prediction for prediction in calibration_json(fitted)["predictions"] and fitted.predictions
-    }
+    predicted = {prediction.batch: prediction for prediction in fitted.predictions}
+    assert len(calibrate_answer(fitted).table("predictions").rows) == len(predicted)
     np.testing.assert_allclose(predicted[1536.0].amount, 585728, rtol=1e-3)
     # (1 + 16/m) / (1 + 1/m)
     ratio = (MULTIPLE + 16.0) / (MULTIPLE + 1.0)
@@ -160,7 +160,7 @@ def test_sequences_become_tokens_by_the_prior(tmp_path):
     fitted = calibrated(tmp_path, "batch,samples", "16,160000", "64,230000", prior="llama-3.1-405b-h100")
     assert any("Sequences have 8192 tokens" in note for note in fitted.notes)
     assert {constant.unit for constant in fitted.constants} == {"token"}
-    assert json.dumps(calibration_json(fitted)["scenario"]).count("at_pivot") == 1
+    assert json.dumps(data.tree(calibrate_answer(fitted))["scenario"]).count("at_pivot") == 1
 
 
 def test_rows_without_an_amount_are_predicted(tmp_path):

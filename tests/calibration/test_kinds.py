@@ -14,7 +14,7 @@ from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.measurements import MOST_ROWS
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty
-from energymodel.report.calibration_report import calibration_toml
+from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.scenario_axes import scenario_axis

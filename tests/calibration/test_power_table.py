@@ -1,7 +1,5 @@
 """Tables of times and powers as people have them: repeats, several cards, kernels, logs of nvidia-smi."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
@@ -15,9 +13,10 @@ from energymodel.calibration.kinds.power_runs import busy_line
 from energymodel.calibration.kinds.power_table import averaged
 from energymodel.calibration.power_population import KERNELS, architecture_of, power_population
 from energymodel.errors import InputError
-from energymodel.report.calibration_report import calibration_json, calibration_toml, commands
-from energymodel.report.page.calibration_page import calibration_page
-from energymodel.report.page.document import page_html
+from energymodel.report import data
+from energymodel.report.answers.calibrate import calibrate_answer, calibration_toml, commands
+from energymodel.report.html_page import page_html
+from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate
 from report.page.read_page import assert_sound
@@ -53,10 +52,10 @@ def test_ten_repeats_of_one_setting_of_a_known_card_still_give_predictions(tmp_p
     assert result.converged
     assert result.rows == 0
     assert result.best.settings[0].speed < 260
-    assert "NaN" not in json.dumps(calibration_json(result))
-    page = assert_sound(page_html(calibration_page(result, "energymodel calibrate power")))
-    assert page.headings[1:3] == ["Best settings", "Constants"]
-    assert result.best.settings[0].energy in page.numbers("lowest energy")
+    answer = calibrate_answer(result)
+    assert "NaN" not in data.dumps(answer)
+    page = assert_sound(page_html(answer, "energymodel calibrate power"), data=False)
+    assert page.headings[1:3] == ["Constants", "Lowest energy for the same work"]
 
 
 def test_one_setting_of_an_unknown_card_is_not_enough(tmp_path):
@@ -117,7 +116,7 @@ def test_cards_of_one_file_have_constants_of_their_own_and_no_common_scenario(tm
     assert {(setting.device, setting.workload) for setting in result.best.settings} == {
         (g, w) for g in ("V100", "A40") for w in "abc"
     }
-    assert [line.partition(":")[0] for line in commands(result)] == ["V100", "A40"]
+    assert [line.words.partition(":")[0] for line in commands(result)] == ["V100", "A40"]
     with pytest.raises(InputError, match=r"holds V100, A40; a scenario has one accelerator.*--where gpu=V100"):
         calibration_toml(result)
     assert calibrate("power", several(tmp_path), where={"gpu": "A40"}).tables["calibration"]["power"]["gpu"] == "A40"
@@ -225,7 +224,7 @@ def test_a_card_with_a_preset_of_its_name_is_its_own_prior(tmp_path):
     result = calibrate("power", written(tmp_path, HEADER, "MI300X,a,8,750,10,700", "MI300X,a,8,600,10.5,598"))
     assert result.base == "mi300x"
     assert any("The prior is mi300x, which the table names" in note for note in result.notes)
-    assert commands(result)[0].startswith(("rocm-smi --setpoweroverdrive 600", "No lower setting"))
+    assert sentence(commands(result)[0]).startswith(("rocm-smi --setpoweroverdrive 600", "No lower setting"))
 
 
 def test_a_power_far_above_its_limit_is_refused(tmp_path):
@@ -249,8 +248,8 @@ def test_rows_without_time_and_power_are_predicted(tmp_path):
         assert setting.time_interval[0] < setting.time < setting.time_interval[1]
         assert setting.power_interval[0] < setting.power < setting.power_interval[1]
     assert all(constant.determined is False for constant in result.constants)
-    tree = calibration_json(result)["predictions"]
-    assert tree[0]["energy_j"] == pytest.approx(middle.time * middle.power)
+    tree = data.tree(calibrate_answer(result))["tables"]["settings"]["rows"]
+    assert tree[0]["energy"] == pytest.approx(middle.time * middle.power)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from energymodel.calibration.cluster_source import cluster_scenario, cluster_sys
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.step_prediction import predict
 from energymodel.calibration.step_slopes import known_constants, step_time_spread
-from energymodel.report.calibration_report import calibration_toml
+from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.step_population import NAMES
 
 FITTED, UNFITTED = "megatron-a100", "a100-sxm4-80gb + megatron"

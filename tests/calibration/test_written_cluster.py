@@ -12,7 +12,7 @@ from cli.shell import run
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.predicted_step import with_constants
 from energymodel.calibration.step_prediction import predict
-from energymodel.report.calibration_report import calibration_toml
+from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.distributions import parse_distribution
 from energymodel.scenarios.step_population import STEP_CONSTANTS
 

@@ -12,10 +12,15 @@ import jax
 import numpy as np
 
 import energymodel as em
+from energymodel.calibration.best_setting import BestSetting, EnergyCurve, PredictedSetting, Recommendation
+from energymodel.calibration.calibrate import Calibration, GroupError
+from energymodel.calibration.calibrated_scenario import FittedConstant
+from energymodel.calibration.calibration_case import PredictedAmount
 from energymodel.calibration.measured_table import measured_rows
 from energymodel.readers.measured_log import measure_logs
 from energymodel.report.answer import Answer
 from energymodel.report.answers.batch import batch_answer
+from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.compare import compare_answer
 from energymodel.report.answers.design_chip import design_chip_answer
 from energymodel.report.answers.evaluate import evaluate_answer
@@ -121,6 +126,46 @@ def _optimize() -> Answer:
     return optimize_answer(found, saving_at_risk(found), details=True)
 
 
+def _calibrate() -> Answer:
+    """A fit of three rows to two groups, made by hand."""
+    constants = (
+        FittedConstant("busy_power", 300.0, "W", 250.0, (280.0, 320.0), (270.0, 330.0), True, (280.0, 320.0)),
+        FittedConstant("exponent", 0.4, "1", 0.5, None, None, False, (0.2, 0.9)),
+    )
+    best = BestSetting("V100", "a", 8.0, 150.0, None, 0.8, 1.2, (0.75, 0.85), (1.1, 1.3))
+    speed = np.array([150.0, 250.0])
+    energy, low, high = np.array([[0.8, 1.0], [0.75, 1.0], [0.85, 1.0]])
+    curve = EnergyCurve("V100", "a", 8.0, speed, energy, low, high, speed, speed / 250.0)
+    asked = PredictedSetting(3, "V100", "a", 8.0, 200.0, None, 11.0, (10.0, 12.0), 190.0, (180.0, 200.0))
+    along = ("power limit [W]", np.array([150.0, 200.0, 250.0]))
+    fitted = Calibration(
+        kind="power",
+        source="runs.csv",
+        base="v100-sxm2-32gb",
+        rows=3,
+        group_word="workload",
+        constants=constants,
+        undetermined=("exponent",),
+        held_out=(GroupError("a", 2, {"time": 4.0}), GroupError("b", 1, {"time": 5.0})),
+        held_out_mean={"time": 4.3},
+        in_fit={"time": 2.0},
+        next_setting="b at 100 W",
+        next_gain=0.3,
+        predictions=(PredictedAmount("a", 16.0, 5e5, 4e5, 6e5, "sequence"),),
+        best=Recommendation((best,), (curve,), (), (asked,)),
+        tables={},
+        residuals={"time": np.array([0.01, -0.02, 0.03])},
+        along=along,
+        groups=np.array(["a", "a", "b"]),
+        notes=("Repeats were averaged.",),
+        converged=True,
+        message="",
+        fit=cast(Any, None),
+        case=cast(Any, SimpleNamespace(devices=(), form=None, along=along)),
+    )
+    return calibrate_answer(fitted)
+
+
 def _measure(*, training: bool) -> Answer:
     """A log with a meter, or the meter alone."""
     with tempfile.TemporaryDirectory() as folder:
@@ -149,6 +194,7 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate, uncertainty unknown": lambda: evaluate_answer(*evaluated()[:2], None),
     "pareto": _pareto,
     "batch": _batch,
+    "calibrate": _calibrate,
     "compare": _compare,
     "frontier": _frontier,
     "design-chip": _design_chip,
