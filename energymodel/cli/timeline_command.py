@@ -1,10 +1,11 @@
 """`energymodel timeline`: the passes of a step by pipeline rank, and with --clocks the clocks that save its energy."""
 
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.source import Source
 from energymodel.errors import InputError, suggest
 
@@ -32,22 +33,20 @@ By = Annotated[
 @shell.guarded
 def command(
     source: Source,
+    show: Delivery,
     clocks: Clocks = False,
     per: By = None,
     points: Points = None,
     slowdown: Slowdown = None,
-    as_json: shell.AsJson = False,
-    plot: shell.Plot = None,
-    output: shell.TableOutput = None,
-) -> None:
+) -> int:
     """Simulate the pipeline of a step pass by pass, or find the clocks of its ranks with the lowest energy."""
-    shell.check_outputs(output, plot)
+    show.check()
     for name, value in (("per", per), ("points", points), ("slowdown", slowdown)):
         if value is not None and not clocks:
             raise InputError(f"{name}: {value} belongs to a search of clocks. Add --clocks, or leave it out.")
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.report import stage_clocks_report, timeline_report
+        from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer
         from energymodel.search.pipeline import Per
         from energymodel.search.pipeline_clocks import stage_front
         from energymodel.search.timeline import step_timeline
@@ -56,35 +55,15 @@ def command(
         if per is not None and per not in get_args(Per):
             raise InputError(f'per: unknown "{per}". {suggest(per, get_args(Per))}')
         scenario = source.read()
-        answer: Any
         if clocks:
             progress("searching the clocks ...")
             longer = parse_number(slowdown or "20%", "1", "slowdown")
             kind = cast(Per, per or "rank")
-            answer = stage_front(
+            front = stage_front(
                 scenario.system, scenario.plan, per=kind, points=6 if points is None else points, slowdown=longer
             )
-            tree, rows, figure = (
-                stage_clocks_report.stage_clocks_json(answer),
-                stage_clocks_report.stage_clocks_csv,
-                stage_clocks_report.stage_clocks_figure,
-            )
-            report = stage_clocks_report.stage_clocks_report(answer, scenario.system.accelerator)
+            answer = stage_clocks_answer(scenario, front)
         else:
             progress("simulating the step ...")
-            answer = step_timeline(scenario.system, scenario.plan)
-            tree, rows, figure = (
-                timeline_report.timeline_json(answer),
-                timeline_report.timeline_csv,
-                timeline_report.timeline_figure,
-            )
-            report = timeline_report.timeline_report(answer)
-    shell.deliver(
-        {"scenario": scenario.named_tables, **tree},
-        report,
-        as_json=as_json,
-        output=output,
-        rows=lambda: rows(answer),
-        plot=plot,
-        figure=lambda kind: figure(answer, kind),
-    )
+            answer = timeline_answer(scenario, step_timeline(scenario.system, scenario.plan))
+    return show.deliver(answer)

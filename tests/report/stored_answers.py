@@ -31,12 +31,15 @@ from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.replan import replan_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
+from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer
 from energymodel.search.chip_search import CacheSizes, DesignedOptimum
 from energymodel.search.compare import Candidate, Comparison, Frontier, FrontierStep
 from energymodel.search.front import Front, FrontPoint
+from energymodel.search.pipeline_clocks import StageClocks, StageFront
 from energymodel.search.posterior import Update
 from energymodel.search.replan import Forecast, Replan, Rest
 from energymodel.search.result import SearchResult
+from energymodel.search.timeline import step_timeline
 from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
 from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
@@ -188,6 +191,20 @@ def _replan() -> Answer:
     return replan_answer(Replan(rest, optimum(), forecast), "rest.toml")
 
 
+def _stage_clocks() -> Answer:
+    clocks = StageClocks(
+        clock=np.broadcast_to(np.array([1.0, 0.9, 0.8])[:, None], (2, 2, 3, 1)),
+        step_time=np.array([1.0, 1.2]),
+        energy=np.array([10.0, 8.0]),
+        price=np.array([5.0, 1.0]),
+        late=np.zeros(2),
+        result=cast(Any, np.array([0, 1])),
+        paths=7,
+    )
+    front = StageFront(cast(Any, None), clocks, np.array([10.0, 9.0]))
+    return stage_clocks_answer(evaluated()[0], front)
+
+
 BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate": _evaluate,
     "evaluate --trajectory": _evaluate_over_time,
@@ -203,6 +220,8 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "measure, no training": lambda: _measure(training=False),
     "optimize": _optimize,
     "replan": _replan,
+    "timeline": lambda: timeline_answer(evaluated()[0], step_timeline(evaluated()[0].system, evaluated()[0].plan)),
+    "timeline --clocks": _stage_clocks,
     "sensitivity": lambda: sensitivity_answer(sensitivity()),
     "sensitivity --optimum": lambda: sensitivity_answer(of_optimum()),
     "optimize, infeasible": lambda: optimize_answer(infeasible()),

@@ -31,6 +31,8 @@ def passes_table(timeline: Timeline) -> Table:
     columns = [
         Column("rank", "pipeline rank", kind="count"),
         Column("kind", "pass", kind="words"),
+        Column("stage", "virtual stage", kind="count", level=DATA),
+        Column("microbatch", "micro-batch", kind="count", level=DATA),
         Column("start", "start", "s"),
         Column("end", "end", "s"),
         Column("lane", "lane", kind="count", level=DATA),
@@ -40,6 +42,8 @@ def passes_table(timeline: Timeline) -> Table:
         [
             Quantity(rank),
             NAMES[each.operation.kind],
+            Quantity(each.operation.stage),
+            Quantity(each.operation.microbatch),
             Quantity(start),
             Quantity(each.end),
             Quantity(lane),
