@@ -1,35 +1,19 @@
-"""`energymodel sweep`: what is best over a whole grid of plans and systems?"""
+"""`energymodel sweep`: the best points of a whole grid of plans and systems, or random samples."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from energymodel.cli.process import INTERRUPTED
-from energymodel.cli.shell import (
-    EXTENSIONS,
-    NOT_TRUSTED,
-    TRUSTED,
-    AsJson,
-    Open,
-    Output,
-    Progress,
-    check_report,
-    command_line,
-    deliver,
-    fail,
-    guarded,
-    keeping,
-)
+from energymodel.cli import shell
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
+    from energymodel.report.answer import Answer
     from energymodel.scenarios.scenario import Scenario
-    from energymodel.sweeps.monte_carlo import MonteCarlo, PreparedMonteCarlo
-    from energymodel.sweeps.prepared_sweep import PreparedSweep
     from energymodel.sweeps.program_choice import Kernel, Offer
-    from energymodel.sweeps.sweep_result import SweepResult
     from energymodel.sweeps.tile_program import TileProgram
 
 WIDTH = 160  # of tables where the output is no terminal
@@ -85,9 +69,10 @@ Of = Annotated[
 Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random numbers of --samples.")]
 
 
-@guarded
+@shell.guarded
 def command(
     source: Source,
+    show: Delivery,
     axis: Axes = None,
     keep: Keep = "best",
     minimize: AnyObjective = "energy",
@@ -101,16 +86,14 @@ def command(
     samples: Samples = None,
     of: Of = None,
     seed: Seed = 0,
-    as_json: AsJson = False,
-    output: Output = None,
-    opened: Open = False,
 ) -> int:
     """Evaluate a whole grid of plans and systems, and keep the best points; or draw its uncertain numbers."""
     from energymodel.scenarios.question import parse_limits
 
-    check_report(output, opened=opened)
-    if dry_run and output is not None and output.suffix not in EXTENSIONS:
-        raise InputError(f"{output}: --dry-run computes nothing that could be drawn. Leave it out, or write .json.")
+    show.check()
+    for path in show.output or ():
+        if dry_run and path.suffix not in shell.EXTENSIONS:
+            raise InputError(f"{path}: --dry-run computes nothing that could be drawn. Leave it out, or write .json.")
     limits = parse_limits(limit)
     if samples is not None:
         of_grids = {
@@ -120,11 +103,11 @@ def command(
             "--minimize": minimize != "energy",
             "--kernel": kernel is not None,
         }
-        for option, given in of_grids.items():
-            if given:
+        for option, is_set in of_grids.items():
+            if is_set:
                 raise InputError(f"{option} needs a grid: leave it out, or leave out --samples.")
         drawn = {"samples": samples, "of": of, "limits": limits, "seed": seed, "precision": precision}
-        return _draw(source.read(), drawn, resume, engine, dry_run, as_json, output, opened)
+        return show.deliver(_draw(source.read(), drawn, resume, engine, dry_run), WIDTH)
     if of:
         raise InputError("--of needs samples: add --samples 100000.")
     axes = dict(parse_axis_option(text) for text in axis or ())
@@ -132,78 +115,53 @@ def command(
         raise InputError(
             'sweep: no axis. Give at least one, such as --axis "plan.batch=8..64 Mi token log 20", or --samples 100000.'
         )
-    asked: dict[str, Any] = {"keep": keep, "minimize": minimize, "limits": limits}
-    with Progress(lines=True) as progress:
-        given = source.read()
-        progress(f"loading the model for {given.name} ...")
-        from energymodel.report import sweep_report as report
-        from energymodel.report.page.sweep_page import sweep_chart, sweep_page
-        from energymodel.report.sweep_rows import check_rows, sweep_csv
+    with shell.Progress(lines=True) as progress:
+        scenario = source.read()
+        progress(f"loading the model for {scenario.name} ...")
+        from energymodel.report.answers.sweep import MOST_ROWS, ROWS, check_rows, cost_answer, sweep_answer
         from energymodel.sweeps.outcome_spread import outcome_spread
         from energymodel.sweeps.sweep import prepare_sweep
 
-        prepared = prepare_sweep(given, axes, keep, minimize, limits, precision=precision)
+        prepared = prepare_sweep(scenario, axes, keep, minimize, limits, precision=precision)
         if dry_run:
-            return _print_cost(prepared, progress, as_json, output)
-        if output is not None or as_json:
+            progress("compiling the model, and timing a chunk ...")
+            return show.deliver(cost_answer(scenario, prepared.cost()))
+        whole = bool(show.output or show.as_json or show.full)
+        if whole:
             check_rows(keep, prepared.program.grid.points)
-        with keeping(resume):
+        with shell.keeping(resume):
             swept = prepared.run(progress, polished=polish, resume=resume, engine=engine, kernel=_offer(kernel))
-        tree = report.sweep_json(given, swept, asked)
-        spread = outcome_spread(given) if swept.winners and swept.complete else None
-        shown = report.sweep_report(given, swept, minimize, spread)
-        content = sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None
-    deliver(
-        tree,
-        shown,
-        as_json=as_json,
-        output=output,
-        content=content,
-        page=lambda: sweep_page(given, swept, minimize, spread, command_line()),
-        chart=lambda: sweep_chart(swept, minimize),
-        opened=opened,
-        width=WIDTH,
-    )
-    return _verdict(swept, "infeasible")
+        spread = outcome_spread(scenario) if swept.winners and swept.complete else None
+        asked = _asked({"keep": keep, "minimize": minimize, "limits": limits})
+        most = MOST_ROWS if whole else ROWS
+        answer = sweep_answer(scenario, swept, minimize, spread, asked, most=most, details=show.details)
+    return show.deliver(answer, WIDTH)
+
+
+def _asked(question: dict[str, Any]) -> dict[str, str]:
+    """The question in words."""
+    limits = {f"limit {name}": str(value) for name, value in question["limits"].items()}
+    others = {name: value for name, value in question.items() if name != "limits" and value is not None}
+    return {**{name: " ".join(value) if name == "of" else str(value) for name, value in others.items()}, **limits}
 
 
 def _draw(
-    given: "Scenario",
-    asked: dict[str, Any],
-    resume: Path | None,
-    engine: str | None,
-    dry_run: bool,
-    as_json: bool,
-    output: Path | None,
-    opened: bool,
-) -> int:
-    with Progress(lines=True) as progress:
-        progress(f"loading the model for {given.name} ...")
-        from energymodel.report import uncertainty_report as report
-        from energymodel.report.page.samples_page import samples_chart, samples_page
+    scenario: "Scenario", question: dict[str, Any], resume: Path | None, engine: str | None, dry_run: bool
+) -> "Answer":
+    with shell.Progress(lines=True) as progress:
+        progress(f"loading the model for {scenario.name} ...")
+        from energymodel.report.answers.samples import samples_answer
+        from energymodel.report.answers.sweep import cost_answer
         from energymodel.sweeps.monte_carlo import prepare_monte_carlo
 
         progress("evaluating a few samples ...")
-        prepared = prepare_monte_carlo(given, **asked)
+        prepared = prepare_monte_carlo(scenario, **question)
         if dry_run:
-            return _print_cost(prepared, progress, as_json, output)
-        with keeping(resume):
-            found = prepared.run(progress, resume=resume, engine=engine)
-        tree = report.samples_json(given, found, {key: value for key, value in asked.items() if key != "samples"})
-        shown = report.samples_report(given, found)
-        content = report.samples_csv(found).encode() if output is not None and output.suffix == ".csv" else None
-    deliver(
-        tree,
-        shown,
-        as_json=as_json,
-        output=output,
-        content=content,
-        page=lambda: samples_page(given, found, command_line()),
-        chart=lambda: samples_chart(found),
-        opened=opened,
-        width=WIDTH,
-    )
-    return _verdict(found, "undefined")
+            progress("compiling the model, and timing a chunk ...")
+            return cost_answer(scenario, prepared.cost())
+        with shell.keeping(resume):
+            drawn = prepared.run(progress, resume=resume, engine=engine)
+        return samples_answer(scenario, drawn, _asked(question))
 
 
 def _offer(wanted: bool | None) -> "Offer":
@@ -217,24 +175,6 @@ def _offer(wanted: bool | None) -> "Offer":
         return sweep_kernel(program, forced=wanted is True)
 
     return offer
-
-
-def _print_cost(
-    prepared: "PreparedSweep | PreparedMonteCarlo", progress: Progress, as_json: bool, output: Path | None
-) -> int:
-    from energymodel.report.sweep_report import cost_json, cost_report
-
-    progress("compiling the model, and timing a chunk ...")
-    cost = prepared.cost()
-    deliver(cost_json(cost), cost_report(cost), as_json=as_json, output=output)
-    return TRUSTED
-
-
-def _verdict(found: "SweepResult | MonteCarlo", doubt: str) -> int:
-    """How the command ends: interrupted, in doubt for this reason, or trusted."""
-    if not found.complete:
-        return fail(found.message, INTERRUPTED, "interrupted")
-    return fail(found.message, NOT_TRUSTED, doubt) if found.message else TRUSTED
 
 
 def parse_axis_option(text: str) -> tuple[str, str]:

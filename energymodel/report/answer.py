@@ -28,6 +28,8 @@ from typing import NamedTuple
 
 SHORT, FULL, PAGE, DATA = range(4)
 """Levels: on every surface; under --full; folded on a page, but on no terminal; in JSON, CSV and data frames alone."""
+INTERVALS = "Intervals hold with a probability of 90 %, to first order in the uncertain numbers of the system."
+"""What intervals mean, unless an answer says it otherwise."""
 CHANGE, CHANCE = "change", "chance"
 """Kinds of rows of a tall table whose numbers are no amounts: changes against another row, and probabilities."""
 
@@ -123,11 +125,12 @@ class Table:
             raise TypeError(f"{self.name}.{name}: row {row} holds no number")
         return self.column_of(row, column), cell
 
-    def series(self, name: str) -> list[tuple[str, Column, Quantity]]:
-        """Numbers with their names: of a row of a tall table by its label, or of a column."""
+    def series(self, name: str, labels: str = "") -> list[tuple[str, Column, Quantity]]:
+        """Numbers with their names: of a row of a tall table by its label, or of a column by a column of `labels`."""
         if not self.tall:
             column, cells = self.column(name)
-            names = next((cells for one, cells in map(self.column, self.names) if one.kind == "words"), cells)
+            words = [name for name, column in zip(self.names, self.columns, strict=True) if column.kind == "words"]
+            names = self.column(labels or words[0])[1] if labels or words else cells
             return [
                 (str(label), column, cell)
                 for label, cell in zip(names, cells, strict=True)
@@ -189,6 +192,7 @@ class Answer:
     - `rows`: name of the table that CSV holds; by default the first, joined with other tables of one tall row.
     - `also`: what to do next, with the command for it.
     - `inputs`: the scenario, which gives the same answer when it is read back.
+    - `intervals`: what intervals mean.
     - `result`: "successful", or why the answer is not to be trusted, as `message` explains.
     """
 
@@ -205,6 +209,7 @@ class Answer:
     rows: str = ""
     result: str = "successful"
     message: str = ""
+    intervals: str = INTERVALS
 
     def table(self, name: str) -> Table:
         """A table by name."""

@@ -44,7 +44,7 @@ def description(answer: Answer, chart: Chart) -> str:
         " ".join(filter(None, (label, text(cell, column), f"({ends})" if (ends := interval(cell, column)) else "")))
         for name in chart.y or ("",)
         if table.tall or name
-        for label, column, cell in table.series(name)
+        for label, column, cell in table.series(name, chart.x if chart.kind == "bars" and not table.tall else "")
         if not chart.only or {label, *_named(table, label)} & set(chart.only)
     ]
     more = f"; and {len(lines) - _LINES:,} more, which the table lists" if len(lines) > _LINES else ""
@@ -65,7 +65,7 @@ def _bars(answer: Answer, chart: Chart, table: Table) -> AbstractChart:
     groups: dict[str, list[Part]] = {}
     columns = []
     for name in chart.y:
-        for label, column, cell in table.series(name):
+        for label, column, cell in table.series(name, "" if table.tall else chart.x):
             if not chart.only or label in chart.only:
                 of = column.title if len(chart.y) > 1 else ""
                 groups.setdefault(label, []).append(_part(of, column, cell))
@@ -82,7 +82,7 @@ def _bars(answer: Answer, chart: Chart, table: Table) -> AbstractChart:
         bars,
         chart.subtitle,
         chart.axis,
-        chart.limit,
+        chart.limit[:2] if chart.limit else None,
         difference=columns[0].kind == "difference",
         log=bool(chart.log),
     )
@@ -150,7 +150,9 @@ def _plane(answer: Answer, chart: Chart, table: Table) -> AbstractChart:
         _axis(columns[0], values, chart, title=chart.axis or columns[0].title),
         _axis(x, [cell.value for cell in xs if isinstance(cell, Quantity)], chart),
     ]
-    levels = (Level(*chart.limit),) if chart.limit else ()
+    levels = (Level(chart.limit[0], *chart.limit[1:]),) if chart.limit else ()
+    if chart.lines:
+        series = {name: sorted(points, key=lambda point: point.x) for name, points in series.items()}
     series = {name: _thinned(points) for name, points in series.items()}
     named = tuple(Series(name, tuple(points), kind) for name, points in series.items())
     if chart.diagonal:
@@ -193,7 +195,7 @@ def _intervals(answer: Answer, chart: Chart, table: Table) -> AbstractChart:
 
 def _tornado(answer: Answer, chart: Chart, table: Table) -> AbstractChart:
     """Changes to both sides, in the order of the table."""
-    (down, downs), (up, ups) = (table.column(name) for name in (chart.y * 2)[:2])
+    (down, downs), (up, ups) = (table.column(name) for name in [*chart.y, *chart.y][:2])
     ends_of = [
         {label: text(cell, column) for label, cell in zip(_words(table, chart.x), cells, strict=True)}
         for column, cells in map(table.column, chart.hover)

@@ -13,7 +13,6 @@ from energymodel.report.charts.chart import NARROW, chart_css
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.drawing import svg
 from energymodel.report.number import PRIOR_MARK, Layout, interval, layout_of_column, sentence, text
-from energymodel.report.terminal import INTERVALS
 
 VERSIONS = ("energymodel", "jax", "numpy", "scipy")
 ROWS = 500
@@ -168,7 +167,7 @@ def _reproduction(answer: Answer, command: str) -> str:
     also = "".join(element("p", escape(f"{words}:")) + _code(line) for words, line in answer.also)
     versions = ", ".join(f"{name} {version(name)}" for name in VERSIONS)
     system = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    words = f"{INTERVALS} Versions: {versions}, {system}."
+    words = f"{answer.intervals} Versions: {versions}, {system}."
     return _code(command) + also + element("p", escape(words), class_="em-muted")
 
 

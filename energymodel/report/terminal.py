@@ -9,7 +9,6 @@ from energymodel.report.answer import FULL, SHORT, Answer, Quantity, Sentence, T
 from energymodel.report.number import PRIOR_MARK, interval, layout_of_column, sentence, text
 
 _BAR = 20
-INTERVALS = "Intervals hold with a probability of 90 %, to first order in the uncertain numbers of the system."
 
 
 def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
@@ -21,7 +20,7 @@ def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
     parts += [Text(f"Warning: {sentence(words)}", style="yellow") for words in answer.warnings]
     for table in tables:
         parts += ["", _table(table, level), *([Text(table.note, style="dim")] if table.note else [])]
-    notes = [*(answer.notes if full else ()), *_legend(tables, full=full)]
+    notes = [*(answer.notes if full else ()), *_legend(answer, tables, full=full)]
     parts += ["", *(Text(sentence(note), style="dim") for note in notes)] if notes else []
     parts += [""] if answer.also else []
     parts += [Text(f"{words}: {command}", style="dim") for words, command in answer.also]
@@ -31,7 +30,7 @@ def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def _legend(tables: list[Table], *, full: bool) -> list[Sentence]:
+def _legend(answer: Answer, tables: list[Table], *, full: bool) -> list[Sentence]:
     """What intervals and marks mean, where there are any."""
     cells = [
         (table.column_of(index, column), cell)
@@ -39,7 +38,7 @@ def _legend(tables: list[Table], *, full: bool) -> list[Sentence]:
         for index, row in enumerate(table.rows)
         for column, cell in zip(table.columns, row, strict=True)
     ]
-    notes = [Sentence(INTERVALS)] if any(interval(cell, column) for column, cell in cells) else []
+    notes = [Sentence(answer.intervals)] if any(interval(cell, column) for column, cell in cells) else []
     priors = [(column.title, cell.prior) for column, cell in cells if isinstance(cell, Quantity) and cell.prior]
     if priors:
         notes.append(Sentence(f"{PRIOR_MARK} prior: assumed, not measured{'' if full else '; --full says why'}"))

@@ -3,13 +3,16 @@
 Prints the tables and writes `result.json` beside this file.
 """
 
+import dataclasses
+import math
 import sys
 from pathlib import Path
 
 from rich.console import Console
 
 import energymodel as em
-from energymodel.report.uncertainty_report import samples_json, samples_report
+from energymodel.report.answers.samples import samples_answer
+from energymodel.report.terminal import terminal
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
@@ -22,12 +25,38 @@ LIMITS = {"time": "100 days"}
 
 def main() -> None:
     scenario = em.load_scenario(SCENARIO)
-    found = em.monte_carlo(scenario, SAMPLES, limits=LIMITS)
-    Console(width=120, highlight=False).print(samples_report(scenario, found))
-    tree = samples_json(scenario, found, {"limits": LIMITS})
-    kept = {key: tree[key] for key in ("limits", "samples", "index_samples", "outputs", "chances", "indices")}
-    kept["outputs"] = {name: kept["outputs"][name] for name in found.of}
-    outputs.write(kept, HERE)
+    drawn = em.monte_carlo(scenario, SAMPLES, limits=LIMITS)
+    Console(width=120, highlight=False).print(terminal(samples_answer(scenario, drawn)))
+    result = {
+        "limits": LIMITS,
+        "samples": drawn.samples,
+        "index_samples": drawn.index_samples,
+        "outputs": {
+            name: {
+                "mean": spread.mean,
+                "error": spread.error,
+                "deviation": spread.deviation,
+                "undefined": spread.undefined,
+                "quantiles": {f"{share:g}": value for share, value in spread.quantiles.items()},
+                "intervals": {f"{share:g}": ends for share, ends in spread.ranges.items()},
+            }
+            for name in drawn.of
+            for spread in [drawn.spreads[name]]
+        },
+        "chances": {
+            name: {
+                **{
+                    word: end if math.isfinite(end) else None for word, end in zip(("least", "most"), ends, strict=True)
+                },
+                "share": chance.share,
+                "interval": [chance.low, chance.high],
+            }
+            for name, chance in drawn.chances.items()
+            for ends in [drawn.limits.get(name, (-math.inf, math.inf))]
+        },
+        "indices": {name: [dataclasses.asdict(index) for index in rows] for name, rows in drawn.indices.items()},
+    }
+    outputs.write(result, HERE)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,9 @@ from energymodel.report.answers.measure import measure_answer
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.replan import replan_answer
+from energymodel.report.answers.samples import samples_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
+from energymodel.report.answers.sweep import sweep_answer
 from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer
 from energymodel.search.chip_search import CacheSizes, DesignedOptimum
 from energymodel.search.compare import Candidate, Comparison, Frontier, FrontierStep
@@ -41,6 +43,7 @@ from energymodel.search.replan import Forecast, Replan, Rest
 from energymodel.search.result import SearchResult
 from energymodel.search.timeline import step_timeline
 from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
+from energymodel.sweeps.best_points import Top
 from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
 from energymodel.system.evaluate import evaluate_once
@@ -49,6 +52,7 @@ from energymodel.system.trajectory import run_trajectory
 from readers.test_measured_log import write_run
 from report.reference_optimum import infeasible, optimum
 from report.reference_sensitivity import of_optimum, sensitivity
+from report.reference_sweep import samples, swept
 
 HOSTILE = '</title><script>alert("x")</script> \u202ereversed & <b>bold'
 
@@ -205,6 +209,12 @@ def _stage_clocks() -> Answer:
     return stage_clocks_answer(evaluated()[0], front)
 
 
+def _sweep() -> Answer:
+    scenario, _, spread = evaluated()
+    result = swept(Top("energy", 3), (4e8, 4.4e8, 5e8))
+    return sweep_answer(scenario, result, "energy", spread, {"keep": "top:3"}, details=True)
+
+
 BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate": _evaluate,
     "evaluate --trajectory": _evaluate_over_time,
@@ -224,6 +234,8 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "timeline --clocks": _stage_clocks,
     "sensitivity": lambda: sensitivity_answer(sensitivity()),
     "sensitivity --optimum": lambda: sensitivity_answer(of_optimum()),
+    "sweep": _sweep,
+    "sweep --samples": lambda: samples_answer(evaluated()[0], samples(), {"seed": "0"}),
     "optimize, infeasible": lambda: optimize_answer(infeasible()),
 }
 

@@ -41,7 +41,7 @@ def uncertain(text, value, path="x", unit="1"):
 def test_draws_follow_the_quantiles_of_each_family(text, value):
     number = uncertain(text, value)
     shares = np.linspace(0.001, 0.999, 37)
-    drawn = jax.vmap(number_sampler([number]))(shares[:, None])[:, 0]
+    drawn = jax.vmap(number_sampler([number]))(jnp.asarray(shares)[:, None])[:, 0]
     np.testing.assert_allclose(drawn, number.distribution.quantiles(value, shares), rtol=2e-4, atol=1e-6)
 
 
@@ -85,7 +85,7 @@ def test_joint_numbers_are_drawn_together():
     drawn = number_sampler([uncertain("normal 1", 3.0), *numbers])
     assert drawn.factors == ("x", "joint chinchilla")
     shares = (np.arange(0, 1000, 4) + 0.5) / 1000.0
-    rows = np.asarray(jax.vmap(drawn)(np.stack([np.full(250, 0.5), shares], axis=1)))
+    rows = np.asarray(jax.vmap(drawn)(jnp.stack([jnp.full(250, 0.5), jnp.asarray(shares)], axis=1)))
     floor, a, alpha, b, beta = rows[:, 1:].T
     # Besiroglu et al. 2024: standard errors 0.02566 (E), 0.0154 (alpha), 0.0206 (beta).
     np.testing.assert_allclose([floor.std(), alpha.std(), beta.std()], [0.02566, 0.0154, 0.0206], rtol=0.15)
@@ -247,17 +247,19 @@ def test_command_draws_samples(tmp_path):
     done = run("sweep", SMALL, *options)
     assert done.exit_code == 0, done.stderr
     tree = json.loads(done.stdout)
-    assert tree["samples"] == 208
-    loss = tree["outputs"]["loss"]
-    assert loss["quantiles"]["0.05"] < loss["quantiles"]["0.5"] < loss["quantiles"]["0.95"]
+    tables = {name: table["rows"] for name, table in tree["tables"].items()}
+    assert tables["run"][0]["samples"] == 208
+    loss = next(row for row in tables["outputs"] if row["name"] == "loss")
+    assert loss["quantile_05"]["value"] < loss["median"]["value"] < loss["quantile_95"]["value"]
     assert loss["undefined"] == 0.0
-    assert tree["chances"]["time"]["share"] == 1.0
-    assert tree["chances"]["all"]["share"] <= min(row["share"] for row in tree["chances"].values())
-    moving = {index["factor"] for index in tree["indices"]["loss"] if index["total"] > 1e-3}
+    chances = {row["name"]: row["chance"] for row in tables["chances"]}
+    assert chances["time"] == 1.0
+    assert chances["all"] <= min(chances.values())
+    moving = {row["path"] for row in tables["indices_loss"] if row["total"]["value"] > 1e-3}
     # The plan gives the tokens: only the law and the penalty of the batch move the loss.
     assert "joint chinchilla" in moving
     assert all(factor.startswith(("joint", "system.learning", "system.mixture")) for factor in moving)
-    assert path.read_text().startswith("output,unit,mean,error,deviation,undefined,quantile 0.01")
+    assert path.read_text().startswith("output,median unit,median,median low,median high,relative_deviation [1]")
 
 
 @pytest.mark.parametrize(

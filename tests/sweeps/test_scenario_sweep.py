@@ -101,17 +101,15 @@ def test_command_prints_the_best_points(tmp_path):
     done = run("sweep", "llama-3.1-405b-h100", *options, "--keep", "top:2", "--json", "-o", str(path))
     assert done.exit_code == 0, done.stderr
     tree = json.loads(done.stdout)
-    assert tree["points"] == 18
-    assert [axis["name"] for axis in tree["axes"]] == list(AXES)
-    assert len(tree["winners"]) == 2
-    assert tree["evaluated"] == {
-        "program": "the model in float64",
-        "reason": "a grid of 18 points needs no program of its own",
-        "rates": {},
-    }
-    assert tree["winners"][0]["outputs"]["energy"] == tree["winners"][0]["value"]
+    tables = {name: table["rows"] for name, table in tree["tables"].items()}
+    assert tables["run"][0]["points"] == 18
+    assert [row["axis"] for row in tables["axes"]] == list(AXES)
+    assert tables["run"][0]["program"] == "the model in float64"
+    assert tables["run"][0]["reason"] == "a grid of 18 points needs no program of its own"
+    first, second = tables["points"]
+    assert second["change"] == pytest.approx(second["energy"]["value"] / first["energy"]["value"] - 1.0)
     lines = path.read_text().splitlines()
-    assert lines[0].startswith("plan.power_cap [W],plan.clock,plan.batch [token],")
+    assert lines[0].startswith("plan.power_cap [W],plan.clock [1],plan.batch [token],")
     assert len(lines) == 3
 
 
