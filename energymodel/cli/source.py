@@ -205,7 +205,8 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
     The scenario is the first argument; what is shown and written comes last.
     """
     signature = inspect.signature(command, eval_str=True)
-    groups = {name: one.annotation for name, one in signature.parameters.items() if is_dataclass(one.annotation)}
+    kinds = {name: one.annotation for name, one in signature.parameters.items()}
+    groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)}
     if not groups:
         command.__signature__ = signature  # type: ignore[attr-defined]
         return command

@@ -37,7 +37,7 @@ def idle_stage_layers(
     **Returns:** layer equivalents [1], not negative.
     """
     p, r = jnp.asarray(pipeline), jnp.asarray(head)
-    return spare / p + jnp.maximum(-r / p, (share - 1.0 / p) * r - share * jnp.minimum(ends, spare))
+    return jnp.divide(spare, p) + jnp.maximum(-r / p, (share - 1.0 / p) * r - share * jnp.minimum(ends, spare))
 
 
 def slowest_chunk_layers(chunk: Numeric, spare: Numeric, head: Numeric) -> Float[Array, "..."]:

@@ -65,7 +65,7 @@ def _shape(
 ) -> NetworkShape:
     """A shape whose numbers all have the shape of `nodes`."""
     parts = (bisection_links, links_per_node, mean_switches, switch_ports, uplink_price, added_latency, domain)
-    return NetworkShape(*(part * jnp.ones_like(nodes) for part in parts))
+    return NetworkShape(*(jnp.ones_like(nodes) * part for part in parts))
 
 
 class AbstractTopology(eqx.Module):

@@ -22,7 +22,7 @@ an answer to `tests/report/stored_answers.py`, for the test that compares all su
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,6 +46,11 @@ class Quantity(NamedTuple):
     prior: str = ""
     unit: str = ""
     kind: str = ""
+
+    def mapped(self, function: Callable[[float], float]) -> "Quantity":
+        """An increasing function of the number, with its interval."""
+        low, high = (None if end is None else function(end) for end in (self.low, self.high))
+        return Quantity(function(self.value), low, high)
 
     def column(self, column: "Column") -> "Column":
         """The column as this number reads it."""

@@ -129,8 +129,8 @@ def compare(
     for name in precisions:
         if name not in PRECISIONS:
             raise InputError(f'precision: unknown "{name}". {suggest(name, PRECISIONS)}')
-    choices = product(*(names or (None,) for names in (accelerators, precisions, networks, topologies)))
-    combinations = [Candidate(*names, most) for names, most in product(choices, chips or (None,))]
+    names = accelerators or (None,), precisions or (None,), networks or (None,), topologies or (None,)
+    combinations = [Candidate(*choice) for choice in product(*names, chips or (None,))]
     if len(combinations) > MOST:
         raise InputError(f"compare: {len(combinations)} combinations are more than {MOST}. Ask for fewer.")
     own = load_scenario(source, changes, cluster).with_question(minimize, limits)

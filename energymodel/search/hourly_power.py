@@ -201,7 +201,7 @@ class HourlyProblem(NamedTuple):
         for _ in range(ZOOMS):
             prices = np.geomspace(prices[max(at - 1, 0)], prices[min(at + 1, len(prices) - 1)], ZOOM)
             nearer, at, _ = at_prices(prices, [cap], np.array([best.start]))
-            best = _cheapest((best, nearer))
+            best = nearer if nearer is not None and nearer.value < best.value else best
         return best
 
     def _best_start(self, rule: np.ndarray, starts: np.ndarray, horizon: int) -> Schedule | None:

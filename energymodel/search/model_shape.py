@@ -125,15 +125,16 @@ class ShapedFormulation(Formulation):
     @classmethod
     def of(cls, plain: Formulation, prior: ShapePrior) -> "ShapedFormulation":
         """The formulation of a plan with a shape."""
-        own = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
-        own |= {"paths": (*(MODEL + name for name in SHAPE), *plain.paths), "rows": (*plain.rows, "active_experts")}
+        own: dict[str, Any] = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+        own.update(paths=(*(MODEL + name for name in SHAPE), *plain.paths), rows=(*plain.rows, "active_experts"))
         return cls(**own, prior=(float(prior.best_ratio), float(prior.best_feed_forward), float(prior.stiffness)))
 
     @property
     def plain(self) -> Formulation:
         """The formulation of the plan alone."""
-        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(Formulation)}
-        return Formulation(**own | {"paths": self.paths[len(SHAPE) :], "rows": self.rows[:-1]})
+        own: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(Formulation)}
+        own.update(paths=self.paths[len(SHAPE) :], rows=self.rows[:-1])
+        return Formulation(**own)
 
     def values(self, point: Array, layout: Any, criteria: Criteria, run: TrainingRun) -> Values:
         """Objective and rows of a shape and its plan at a depth."""

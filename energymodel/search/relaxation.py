@@ -19,6 +19,7 @@ from energymodel.runtime.compilation import Compiled
 from energymodel.runtime.operations import simplified
 from energymodel.runtime.work_in_progress import counted
 from energymodel.search.layouts import Lattice, candidates, chips_per_replica, take
+from energymodel.search.model_shape import Depth
 from energymodel.search.problem import Criteria, DesignProblem, Formulation
 from energymodel.search.training_run import TrainingRun, in_chunks
 from energymodel.solver import PerConstraint, Solution, SolverOptions, Values, minimize_many
@@ -260,7 +261,7 @@ class LaneModel(NamedTuple):
         return self.formulation, points[index], self.lanes.take(lanes[index]), self.run
 
 
-def lane_model(problem: DesignProblem, lattice: Lattice, criteria: Criteria) -> LaneModel:
+def lane_model(problem: DesignProblem, lattice: Lattice | Depth, criteria: Criteria) -> LaneModel:
     """The model of a problem in layouts, each by its own criteria."""
     return LaneModel(problem.formulation, pack((lattice, criteria), len(lattice.tensor)), pack(problem.run))
 
@@ -296,7 +297,7 @@ def model_expansion(formulation: Formulation, points: Array, lanes: Packed, run:
 
 def solve_relaxed(
     problem: DesignProblem,
-    lattice: Lattice,
+    lattice: Lattice | Depth,
     start: Float[np.ndarray, "lanes n"],
     criteria: Criteria | None = None,
     *,
@@ -310,11 +311,12 @@ def solve_relaxed(
     Where iterations are limited, a search is not `patient` unless that is asked for: lanes that stall at a kink, or of
     whose limits a percent would be worth a hundred percent of the objective, are given up [see `minimize_many`].
     """
+    layout = lattice.layout if isinstance(lattice, Depth) else lattice
     model = lane_model(problem, lattice, problem.repeated_criteria(len(start)) if criteria is None else criteria)
     return minimize_many(
         ModelOutside(len(problem.formulation.rows) + 1, model.values, model.expansion),
         start,
-        bounds=layout_bounds(problem, lattice) if bounds is None else bounds,
+        bounds=layout_bounds(problem, layout) if bounds is None else bounds,
         options=OPTIONS,
         chunk=OPTIONS.chunk,
         warm=warm,

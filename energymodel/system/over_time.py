@@ -110,7 +110,7 @@ def temperature_over_time(system: TrainingSystem, step: Step) -> TemperatureOver
     coolant, resistance = step.coolant.last, chip.thermal_resistance + step.coolant.resistance
     lag = thermal_time_constant(resistance, chip.heat_capacity)
 
-    period, low_time = time.total, time.apart
+    period, low_time = jnp.asarray(time.total), jnp.asarray(time.apart)
     high_time = period - low_time
     swing = lagged_swing(resistance * (levels.working - levels.waiting), low_time, period, lag)
     # In the periodic state the trough is as far below the steady temperature of work as the wave rises from it.

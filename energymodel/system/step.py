@@ -201,7 +201,7 @@ def _power_levels(
     bubbles, exposed gradient communication, fixed overhead and behind stragglers, `awake` [W] without kernels, and
     `stopped` [W].
     """
-    total, apart = time.total, time.apart
+    total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     working = (drawn * total - waiting * apart) / (total - apart)
     floor = plan.power_floor * point.busy_power
     raised = jnp.maximum(floor - working, 0.0) * (total - apart) + jnp.maximum(floor - waiting, 0.0) * apart

@@ -6,6 +6,7 @@ import pytest
 from cli.shell import run
 from energymodel.errors import InputError
 from energymodel.performance.switch_topologies import Dragonfly, FatTree, RailOnly
+from energymodel.report.answer import Quantity
 from energymodel.report.answers.compare import combinations_table
 from energymodel.report.answers.frontier import frontier_answer
 from energymodel.scenarios.scenario import load_scenario
@@ -44,8 +45,10 @@ def test_the_best_plan_of_each_is_that_of_a_search(comparison):
 def test_the_table_holds_all_combinations(comparison):
     table = combinations_table(comparison)
     optima = [candidate.optimum for candidate in comparison.candidates if candidate.optimum]
-    assert [cell.value for cell in table.column("value")[1] if cell] == [optimum.value for optimum in optima]
-    assert any("has no fp8" in reason for reason in table.column("reason")[1])
+    assert [cell.value for cell in table.column("value")[1] if isinstance(cell, Quantity)] == [
+        optimum.value for optimum in optima
+    ]
+    assert any("has no fp8" in str(reason) for reason in table.column("reason")[1])
     assert len(table.rows) == 4
 
 
@@ -73,9 +76,9 @@ def test_each_step_is_the_best_plan_of_its_generation(steps):
 @pytest.mark.slow
 def test_the_table_holds_all_steps(steps):
     table = frontier_answer(steps).table("steps")
-    today, later = (cell.value for cell in table.column("energy")[1])
+    today, later = (table.number("energy", row)[1].value for row in range(len(table.rows)))
     assert later < today
-    assert "loss" in table.column("binds")[1][0]
+    assert "loss" in str(table.column("binds")[1][0])
 
 
 @pytest.mark.parametrize("name", ["fat-tree", "rail-only", "dragonfly"])

@@ -118,8 +118,9 @@ def test_a_row_counts_as_violated_from_two_tolerances_on():
 @pytest.mark.parametrize("distance", [1e-4, 1e-5, 1e-6, 1e-7, 1e-8, -1e-4, -1e-6])
 def test_programs_that_are_hardly_feasible_or_infeasible(distance):
     c, A, b = programs(80, distance, seed=3)
-    functions = {"inequalities": lambda x, c, A, b: A @ x - b}
-    solution = minimize_many(lambda x, c, A, b: c @ x, np.zeros_like(c), (c, A, b), **functions)
+    solution = minimize_many(
+        lambda x, c, A, b: c @ x, np.zeros_like(c), (c, A, b), inequalities=lambda x, c, A, b: A @ x - b
+    )
     lack = np.max(-solution.slacks.inequalities, axis=1)
     feasible, infeasible = (np.asarray(solution.result == end) for end in (RESULTS.successful, RESULTS.infeasible))
     if distance < 0.0:

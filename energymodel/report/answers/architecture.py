@@ -25,8 +25,10 @@ from energymodel.report.command_text import command_of
 from energymodel.search.architecture import FLATNESS, Architecture
 from energymodel.sweeps.outcome_spread import outcome_spread
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import parse_objective
 from energymodel.system.plan import TokenBudget, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
 
 COUNTS = (
     *("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "dense_feed_forward"),
@@ -75,9 +77,9 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
     )
 
 
-def _outcome(system: object, plan: TrainingPlan) -> object:
+def _outcome(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     with jax.enable_x64(True):
-        return jax.device_get(evaluate_once(system, plan))  # type: ignore[arg-type]
+        return jax.device_get(evaluate_once(system, plan))
 
 
 def search_table(architecture: Architecture) -> Table:

@@ -5,6 +5,7 @@ import numpy as np
 from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
+from energymodel.system.outcome import TrainingOutcome
 
 RATIOS = ("time", "energy", "money")
 _COLUMNS = (
@@ -82,7 +83,7 @@ def batch_answer(scenario: Scenario, curve: BatchCurve) -> Answer:
 def batches_table(curve: BatchCurve) -> Table:
     """A row for each batch."""
     outcome, own = curve.outcome, curve.own
-    totals = {name: np.asarray(_total(outcome, name)) for name in RATIOS}
+    totals = {name: _total(outcome, name) for name in RATIOS}
     pays = {name: values < float(_total(own, name)) * (1.0 - 1e-9) for name, values in totals.items()}
     numbers = (
         *(curve.batch, outcome.tokens, outcome.tokens / own.tokens - 1.0, outcome.steps, *totals.values()),
@@ -99,8 +100,8 @@ def batches_table(curve: BatchCurve) -> Table:
     return Table("batches", "Batches", _COLUMNS, rows)
 
 
-def _total(outcome, name: str):
-    return outcome.energy.total if name == "energy" else getattr(outcome, name)
+def _total(outcome: TrainingOutcome, name: str) -> np.ndarray:
+    return np.asarray(outcome.energy.total if name == "energy" else getattr(outcome, name))
 
 
 def best_table(curve: BatchCurve) -> Table:
@@ -109,6 +110,6 @@ def best_table(curve: BatchCurve) -> Table:
 
 
 def _best_row(name: str, best: BestBatch) -> list[Quantity | str]:
-    ends = (best.low, best.high) if best.at_edge == 0 else ()
+    ends = (best.low, best.high) if best.at_edge == 0 else (None, None)
     flat = (Quantity(end) for end in best.flat)
     return [name, Quantity(best.batch, *ends), *flat, Quantity(best.saving), _EDGES[best.at_edge]]

@@ -135,7 +135,7 @@ def prediction_table(prediction: RunPrediction) -> Table:
 
     def add(name: str, title: str, unit: str, of: str, factor: float = 1.0) -> None:
         columns.append(Column(name, title, unit, kind_of(Field(of, "", "", unit, 0.0))))
-        cells.append(Quantity(*(factor * end for end in run.quantity(of)[:3] if end is not None)))
+        cells.append(run.quantity(of).mapped(lambda end: factor * end))
 
     def rate(name: str, title: str, factor: float) -> None:
         value, low, high = (factor / end for end in run.quantity("step_time")[:3] if end)
@@ -180,6 +180,10 @@ def table_prediction_answer(prediction: TablePrediction, source: str) -> Answer:
     )
 
 
+def _error(predicted: Quantity, measured: float) -> Quantity:
+    return predicted.mapped(lambda end: end / measured - 1.0)
+
+
 def steps_table(prediction: TablePrediction) -> Table:
     """A row for each layout."""
     predicted, measured = prediction.predicted, prediction.measured_time
@@ -196,12 +200,13 @@ def steps_table(prediction: TablePrediction) -> Table:
     ]
     rows = []
     for index, line in enumerate(prediction.read.lines):
-        ends = [float(predicted[f"step_time_{end}_s"][index]) for end in ("low", "high")] if known else []
-        time = Quantity(float(predicted["step_time_s"][index]), *(ends if all(map(math.isfinite, ends)) else ()))
+        time = Quantity(float(predicted["step_time_s"][index]))
+        if known:
+            low, high = (float(predicted[f"step_time_{end}_s"][index]) for end in ("low", "high"))
+            time = time._replace(low=low, high=high) if math.isfinite(low) and math.isfinite(high) else time
         beside: list[Cell] = [None, None] if timed else []
         if np.isfinite(measured[index]):
-            true = float(measured[index])
-            beside = [Quantity(true), Quantity(*(end / true - 1.0 for end in time[:3] if end is not None))]
+            beside = [Quantity(float(measured[index])), _error(time, float(measured[index]))]
         others = [
             Quantity(float(predicted[name][index]))
             for name in ("mfu", "tokens_per_s", "memory_b", "out_of_memory_probability")

@@ -125,7 +125,7 @@ def outcome_table(runs: Runs) -> Table:
     serves = any(float(run.outcome.serving_chip_time) > 0.0 for run in runs.values())
     known = all(run.spread is not None for run in runs.values())
     columns = output_columns(serves, "interval" if known else "two")
-    rows = [[run.quantity(column.name) for column in columns] for run in runs.values()]
+    rows: list[list[Cell]] = [[run.quantity(column.name) for column in columns] for run in runs.values()]
     title = "Outcome, and its 90 % interval" if known else "Outcome; how sure it is, is unknown"
     if len(runs) == 1:
         return Table("outcome", title, columns, rows, tall=True)
@@ -210,7 +210,7 @@ def data_parallel(plan: TrainingPlan) -> float:
 
 def parts_table(name: str, title: str, runs: Runs, level: int = SHORT) -> Table:
     """Parts of `energy` or `step_time` in each run, the largest of the last run first, and their shares of it."""
-    last = list(runs.values())[-1]
+    first, last = next(iter(runs.values())), list(runs.values())[-1]
     alone = len(runs) == 1
     fields = sorted(outcome_fields(getattr(last.outcome, name)), key=lambda field: -field.value)
     columns = [Column("part", "", kind="words")]
@@ -223,7 +223,7 @@ def parts_table(name: str, title: str, runs: Runs, level: int = SHORT) -> Table:
     for field in fields:
         parts = [run.quantity(f"{name}.{field.name}") for run in runs.values()]
         if any(part.value for part in parts):
-            moved = [change(*runs.values(), f"{name}.{field.name}", columns[1])] if len(runs) == 2 else []
+            moved = [change(first, last, f"{name}.{field.name}", columns[1])] if len(runs) == 2 else []
             rows.append([field.title, *parts, *moved, _share(last, name, field)])
     return Table(f"{name}_parts", title, columns, rows, short=range(min(5, len(rows))), bars="share", level=level)
 
@@ -248,7 +248,7 @@ def limits_table(run: Run, but: str = "") -> Table:
         if field.value > _BOUNDLESS or field.name == but:
             continue
         size, kind = kelvins.get(field.name, 1.0), "difference" if field.name in kelvins else "share"
-        margin, ends, chance = math.expm1(field.value) * size, (), None
+        margin, ends, chance = math.expm1(field.value) * size, (None, None), None
         if run.spread is not None:
             moved = deviation(run.spread.change(f"slack.{field.name}"))
             half = math.exp(field.value) * DEVIATIONS * moved * size

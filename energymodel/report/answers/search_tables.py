@@ -118,8 +118,8 @@ def price_step(optimum: Optimum, name: str, half: float) -> tuple[str, Quantity 
         return "", None
     step, words = next((one for one in steps if one[0] <= _LARGEST_STEP * optimum.limits[name]), steps[-1])
     saved = -optimum.value * math.expm1(-price.elasticity * math.log1p(step / optimum.limits[name]))
-    ends = sorted((saved * math.exp(-half), saved * math.exp(half))) if half else (None, None)
-    return f"{words} more", Quantity(saved, *ends)
+    low, high = sorted((saved * math.exp(-half), saved * math.exp(half))) if half else (None, None)
+    return f"{words} more", Quantity(saved, low, high)
 
 
 def binding_sentence(optimum: Optimum, prices: Table) -> Sentence:
@@ -144,8 +144,10 @@ def binding_sentence(optimum: Optimum, prices: Table) -> Sentence:
     numbers = {"change": (SHARE, Quantity(abs(change.value)))} if isinstance(change, Quantity) else {}
     words = f"{listed}{most}: 1 % more {verb} {{change}} {optimum.minimize}"
     if isinstance(saved, Quantity):
-        ends = (None, None) if saved.low is None or saved.high is None else sorted((abs(saved.low), abs(saved.high)))
-        numbers["saved"] = prices.column("saved")[0], Quantity(abs(saved.value), *ends)
+        low, high = (
+            (None, None) if saved.low is None or saved.high is None else sorted((abs(saved.low), abs(saved.high)))
+        )
+        numbers["saved"] = prices.column("saved")[0], Quantity(abs(saved.value), low, high)
         words += f"; {step} {verb} {{saved}}"
     return Sentence(f"{words}.", numbers)
 
@@ -419,7 +421,9 @@ def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> list[Table]:
         Column("minimize", "minimized", kind="words"),
         *(Column(name, "", of) for name, (_, of) in numbers.items()),
     ]
-    cells = [Quantity(float(value), *(ends if name == "saving" else ())) for name, (value, _) in numbers.items()]
+    cells = [
+        Quantity(float(value), *(ends if name == "saving" else (None, None))) for name, (value, _) in numbers.items()
+    ]
     tables = [Table("search", "The search", columns, [[optimum.minimize, *cells]], tall=True, level=DATA)]
     units = {field.name.split("[")[0]: field.unit for field in plan_fields(optimum.plan)}
     units |= {

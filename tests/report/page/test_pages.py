@@ -140,7 +140,10 @@ def test_money_by_what_it_pays_for_adds_up():
 
 def test_the_stream_of_energy_keeps_its_amount():
     _, outcome, _ = evaluated()
-    flows = [(source, target, cell.value) for source, target, cell, _ in energy_flow(outcome)[0].rows]
+    table = energy_flow(outcome)[0]
+    flows = [
+        (source, target, table.number("amount", row)[1].value) for row, (source, target, *_) in enumerate(table.rows)
+    ]
     out_of = {name: sum(value for source, _, value in flows if source == name) for name, _, _ in flows}
     into = {target: value for _, target, value in flows}
     total = float(np.asarray(outcome.energy.total))
