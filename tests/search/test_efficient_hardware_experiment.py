@@ -21,7 +21,7 @@ EXPERIMENT = Experiment("09_efficient_hardware")
 @pytest.fixture(scope="module")
 def experiment():
     """The two modules of the experiment, and its question."""
-    hardware, search = EXPERIMENT.modules("hardware", "search")
+    hardware, search = EXPERIMENT.modules("hardware", "plan_search")
     with jax.enable_x64(True):  # a fixture of the module runs before the one that sets the precision
         asked = search.question()
     return SimpleNamespace(hardware=hardware, search=search, asked=asked)
