@@ -65,10 +65,11 @@ def test_a_swing_beyond_the_limit_exits_with_3_and_says_what_to_do():
 
 
 def test_limits_that_nobody_states_are_not_shown():
-    result = run("evaluate", SMALL)
+    result = run("evaluate", SMALL, "--full")
     assert result.exit_code == 0
-    room = result.stdout[result.stdout.index("Room to each limit") :]
-    assert "power swing" not in room
+    margins = result.stdout[result.stdout.index("Margin to each limit") :].partition("\n\n")[0]
+    assert "power swing" not in margins
+    assert "memory" in margins
 
 
 def test_limits_are_read_with_their_units():
