@@ -230,7 +230,7 @@ def test_time_and_memory_are_differentiable(system):
         ({"tensor": 0.5}, ["line 2", "tensor", "0.5"]),
         ({"chips": 8}, ["line 2", "8 chips", "64"]),
         ({"zero": 4}, ["ZeRO", "4"]),
-        ({"offload_parameters": 2}, ["line 2", "offload_parameters", "2", "above 1"]),
+        ({"offload_parameters": 2}, ["line 2", "offload_parameters", "2", "at most 1"]),
         ({"tf32": 0.5, "fp8": 0.7}, ["line 2", "tf32", "1.2"]),
         ({"model": "megatron-176b"}, ["megatron-175b"]),
         ({"local_layers": 0.5}, ["line 2", "window", "0.5"]),
