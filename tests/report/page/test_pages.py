@@ -221,7 +221,7 @@ def test_a_browser_shows_the_page_without_network(browser, tmp_path, made):
         assert page.evaluate(SPILLED) == []
         assert page.evaluate(OVERLAPPING) == []
     page.locator(".em-narrow g:last-of-type .em-area").first.hover()
-    assert page.locator(".em-tip").inner_text().startswith(("own plan: ", "found: "))
+    assert page.locator(".em-tip").inner_text().startswith(("energy: ", "own plan: ", "found: "))
     page.locator(".em-theme").click()
     assert page.locator("html").get_attribute("class") in ("em-dark", "em-light")
     page.locator(".em-data summary").first.click()
