@@ -280,7 +280,7 @@ CLASSES = {
     "Network": "energymodel.system.cluster",
     "CollectiveLibrary": "energymodel.performance.collectives",
     "Link": "energymodel.performance.network",
-    "FatTree": "energymodel.performance.topology",
+    "FatTree": "energymodel.performance.switch_topologies",
     "Torus": "energymodel.performance.topology",
     "RailOnly": "energymodel.performance.switch_topologies",
     "Dragonfly": "energymodel.performance.switch_topologies",

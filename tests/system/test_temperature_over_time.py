@@ -100,7 +100,7 @@ def test_the_hottest_point_of_a_die_sets_the_limit():
 
 
 def test_a_steep_start_exits_with_3_and_temperatures_are_shown():
-    result = run("evaluate", SMALL, "--set", "system.facility.ramp_limit=2 K/s")
+    result = run("evaluate", SMALL, "--set", "system.facility.ramp_limit=2 K/s", "--full")
     assert result.exit_code == 3
     assert "ramp: 2.309 K/s exceeds the limit 2 K/s" in result.stderr
     assert "temperature after checkpoints" in result.stdout
