@@ -78,9 +78,6 @@ TableOutput = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help=f"Write the result as well: {', '.join(EXTENSIONS)}."),
 ]
-JsonOutput = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result as well: .json.")
-]
 
 
 def fail(message: str, code: int, word: str = "") -> int:

@@ -18,7 +18,8 @@ from energymodel.explorer.optimize_here import Found, optimize_here
 from energymodel.explorer.readings import Reading, limits_sentence, readings, rooms, summary
 from energymodel.explorer.state import Asked, PlanSpace, Settled, Shown
 from energymodel.explorer.view import BATCHES, CLOCKS
-from energymodel.report.tables import prior_count
+from energymodel.report.answers.run_tables import prior_count
+from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.training_run import STEP, TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64
@@ -37,7 +38,7 @@ class Explorer:
         self.space = PlanSpace(scenario)
         self.evaluator = Evaluator(self.space.run)
         self.own = self.shown(Asked({}, {}))
-        self.priors = prior_count(scenario)
+        self.priors = sentence(prior_count(scenario))
         self._searching = threading.Lock()
 
     def shown(self, asked: Asked) -> Shown:

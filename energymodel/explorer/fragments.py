@@ -9,7 +9,7 @@ from energymodel.explorer.readings import Reading, Room, change, fields_of, read
 from energymodel.explorer.view import View
 from energymodel.report.charts import AbstractChart
 from energymodel.report.charts.svg import element, escape
-from energymodel.report.tables import PRIOR_MARK
+from energymodel.report.number import PRIOR_MARK
 
 STEPS = 1000
 """Steps of a slider."""

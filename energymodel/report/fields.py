@@ -44,14 +44,6 @@ def outcome_fields(component: eqx.Module) -> list[Field]:
     ]
 
 
-def shown_outcomes(*outcomes: TrainingOutcome) -> list[dict[str, Field]]:
-    """Scalar outputs of runs by name, as tables show them: those of the whole life where one of the models serves."""
-    serves = any(float(one.serving_chip_time) > 0.0 for one in outcomes)
-    return [
-        {field.name: field for field in outcome_fields(one) if serves or field.name not in OF_LIFE} for one in outcomes
-    ]
-
-
 def _value(value: Any, key: str) -> float:
     return float(value) / HOUR if key.endswith("hours") else float(value)
 

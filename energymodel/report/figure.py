@@ -5,7 +5,6 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from energymodel.errors import InputError
-from energymodel.report.charts.scale import tick_texts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,20 +50,6 @@ def add_axes(figure: "Figure", *place: int) -> Any:
     """Axes of a figure in the style of the project; `place` as in `Figure.add_subplot`."""
     with style():
         return figure.add_subplot(*place)
-
-
-def log_axis(axes: Any, name: str) -> None:
-    """Make the axis "x" or "y" logarithmic, with ticks in plain digits: 60, not 6 × 10¹."""
-    from matplotlib.ticker import LogFormatter
-
-    class Plain(LogFormatter):
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return tick_texts([x])[0] if super().__call__(x, pos) else ""
-
-    getattr(axes, f"set_{name}scale")("log")
-    axis = getattr(axes, f"{name}axis")
-    axis.set_major_formatter(Plain(labelOnlyBase=False))
-    axis.set_minor_formatter(Plain(labelOnlyBase=False, minor_thresholds=(1.2, 0.5)))
 
 
 def _wrap_titles(figure: "Figure") -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.report.fields import HOUR, PERCENT, Field, show
-from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
+from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.units import format_quantity
 
 MOST = 4
@@ -147,13 +147,3 @@ def percent(share: float, half_width: float = 0.0, *, sign: str = "") -> str:
     place = min(place, max(0, math.floor(math.log10(abs(number)))) if number else 0)
     text = f"{round(number, -place):{sign}.{max(0, -place)}f}"
     return f"{text.lstrip('+-') if float(text) == 0.0 else text} %"
-
-
-def half_of_change(own: OutcomeSpread, found: OutcomeSpread, name: str, of: str = "") -> float:
-    """Half the width of the 90 % interval of the logarithm of found over own, which move together [1].
-
-    **Arguments:**
-
-    - `of`: the output of `own`, if it is not the same.
-    """
-    return DEVIATIONS * deviation(found.relative(name) - own.relative(of or name))

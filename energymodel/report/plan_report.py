@@ -2,27 +2,19 @@
 
 import math
 
-from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from energymodel.report import terminal
-from energymodel.report.answers import optimize, search_tables
-from energymodel.report.fields import Field, plan_fields
+from energymodel.report.answers import optimize
+from energymodel.report.answers.run_tables import data_parallel, plan_priors
+from energymodel.report.fields import Field, plan_fields, show
 from energymodel.report.intervals import percent
-from energymodel.report.number import sentence
-from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, show_plan
+from energymodel.report.number import PRIOR_MARK, sentence
+from energymodel.scenarios.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.result import Optimum
 from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.system.plan import TrainingPlan
-
-failure_line = search_tables.failure
-
-
-def optimum_report(optimum: Optimum, risk: SavingAtRisk | None = None) -> RenderableType:
-    """The plan found beside the scenario's own."""
-    return terminal.terminal(optimize.optimize_answer(optimum, risk))
 
 
 def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> str:
@@ -41,20 +33,28 @@ def _comparison(title: str, *, intervals: bool = False) -> Table:
 def plans_table(scenario: Scenario, own: TrainingPlan, found: TrainingPlan, varied: tuple[str, ...]) -> Table:
     """Numbers of both plans that differ or were free."""
     table = _comparison("Plan")
-    priors = given_priors(scenario)
+    priors = plan_priors(scenario)
     before = {field.name: field for field in plan_fields(own)}
     for field in plan_fields(found):
         old = before.get(field.name)
         differs = old is None or old.value != field.value
         if differs or field.name.split("[")[0] in varied:
             mark = f" {PRIOR_MARK}" if old and field.name.split("[")[0] in priors else ""
-            shown = show_plan(scenario, old) + mark if old else ""
+            shown = _shown_plan(scenario, old) + mark if old else ""
             name = field.name.removeprefix("plan.").removeprefix("layout.").replace("_", " ")
-            table.add_row(escape(name), shown, show_plan(scenario, field), _ratio(old, field) if differs else "")
+            table.add_row(escape(name), shown, _shown_plan(scenario, field), _ratio(old, field) if differs else "")
     replicas = [data_parallel(plan) for plan in (own, found)]
     if replicas[0] != replicas[1]:
         table.add_row("data (follows)", *(f"{count:g}" for count in replicas), f"x {replicas[1] / replicas[0]:.3g}")
     return table
+
+
+def _shown_plan(scenario: Scenario, field: Field) -> str:
+    """A number of a plan as a person reads it; a clock also in MHz, marked where the reference clock is a prior."""
+    if field.name != CLOCK:
+        return show(field)
+    prior = f" {PRIOR_MARK}" if scenario.provenance[REFERENCE_CLOCK].is_prior else ""
+    return f"{show(field)} ({ClockScale.of(scenario.system.accelerator).megahertz(field.value)}{prior})"
 
 
 def _ratio(before: Field | None, after: Field, half_width: float = 0.0) -> str:

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.report.tables import PRIOR_MARK
+from energymodel.report.number import PRIOR_MARK
 from energymodel.scenarios.files import CATEGORIES, companions, is_quantity, names, read_preset
 from energymodel.units import format_quantity
 

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import pytest
 
 import energymodel as em
+from energymodel.report.answers.run_tables import plan_table
 from energymodel.report.fields import Field, outcome_fields, plan_fields, plan_key, show
-from energymodel.report.json_tree import plan_json
 from energymodel.system.outcome import EnergyBreakdown, TrainingOutcome
 
 
@@ -92,5 +92,6 @@ def test_energy_fields_in_order():
 def test_a_batch_schedule_is_a_list_of_knots():
     scenario = em.load_scenario("test-1b-h100", ["plan.batch=[262144 token, 1048576 token]"])
     plan = scenario.plan
-    assert plan_json(plan, scenario)["batch_tokens"] == [262144, 1048576]
+    table = plan_table(scenario, {"run": plan})
+    assert [table.number(f"batch[{knot}]")[1].value for knot in range(2)] == [262144, 1048576]
     assert [field.name for field in plan_fields(plan) if "batch[" in field.name] == ["plan.batch[0]", "plan.batch[1]"]

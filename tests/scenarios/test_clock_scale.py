@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from energymodel.cli import app
 from energymodel.errors import InputError
-from energymodel.report.json_tree import plan_json
+from energymodel.report.answers.run_tables import plan_table
 from energymodel.scenarios.clock_scale import ClockScale, is_frequency
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.sweeps.scenario_axes import scenario_axis
@@ -19,7 +19,7 @@ SMALL = "test-1b-h100"  # reference clock 1830 MHz, lowest 345 MHz
 def test_clock_in_megahertz_is_a_share_of_the_reference(given):
     scenario = load_scenario(SMALL, {"plan.clock": given})
     assert float(scenario.plan.clock) == pytest.approx(1464 / 1830)
-    assert plan_json(scenario.plan, scenario)["clock_hz"] == pytest.approx(1464e6)
+    assert plan_table(scenario, {"run": scenario.plan}).number("clock_frequency")[1].value == pytest.approx(1464e6)
     # What is resolved gives the same scenario when read back.
     again = load_scenario({"name": SMALL, **scenario.tables})
     assert float(again.plan.clock) == float(scenario.plan.clock)

@@ -1,11 +1,11 @@
-"""Where do energy, time and money of one plan go, or of two beside each other?"""
+"""Where energy, time and money of one plan go, or of two beside each other."""
 
 from collections.abc import Mapping
 
 import equinox as eqx
-import jax
 import numpy as np
 
+from energymodel.report.answers.spending import money_parts
 from energymodel.report.charts import Bar, Flow, Part, Sankey, StackedBars
 from energymodel.report.fields import outcome_fields, total
 from energymodel.report.intervals import like
@@ -14,7 +14,6 @@ from energymodel.report.page.markup import paragraph
 from energymodel.scenarios.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.training_system import as_designed
 from energymodel.units import format_quantity
 
 Runs = Mapping[str, tuple[TrainingPlan, TrainingOutcome]]
@@ -41,12 +40,6 @@ def energy_bars(runs: Runs) -> StackedBars:
     return StackedBars(
         largest_sentence(bars[-1], "energy"), "J", bars, "Energy of the run by where it goes", "energy", DIGITS
     )
-
-
-def energy_of_outcome(outcome: TrainingOutcome) -> StackedBars:
-    """Energy of a run whose plan nobody knows."""
-    bar = _bar("run", outcome.energy)
-    return StackedBars(largest_sentence(bar, "energy"), "J", (bar,), "Energy of the run", "energy", DIGITS)
 
 
 def time_bars(runs: Runs) -> StackedBars:
@@ -133,32 +126,3 @@ def bits_line(outcome: TrainingOutcome) -> str:
         f"The model absorbs about {absorbed}, at {energy} for each bit. All operations together take about "
         f"{like(multiple, '1', 1.0)} times the energy that erasing their bits needs at least (Landauer's limit)."
     )
-
-
-def money_parts(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
-    """Money of a run by what it pays for [USD]; the parts add up to the money of the outcome.
-
-    A price adds up what chips, energy, power and time cost, so that each is the price of it alone. What the price of
-    the chips leaves over are links, storage and plant.
-    """
-    with jax.enable_x64(True):
-        system, plan = as_designed(scenario.system, plan)
-        chips = float(plan.chips) + float(system.spare_chips(plan.spares))
-    price, chip_price = system.market.price, float(system.accelerator.price)
-    time, energy, power = float(outcome.time), total(outcome.energy), float(outcome.power_peak)
-
-    def cost(chip_price: float, chips: float, energy: float, power: float) -> float:
-        with jax.enable_x64(True):
-            return float(price.cost(chip_price, chips, time, energy, power))
-
-    waiting, rent = cost(0.0, 0.0, 0.0, 0.0), cost(0.0, chips, 0.0, 0.0)
-    parts = {
-        "chips and servers": cost(chip_price, chips, 0.0, 0.0) - rent,
-        "rent of chips": rent - waiting,
-        "energy": cost(0.0, 0.0, energy, 0.0) - waiting,
-        "peak power and building": cost(0.0, 0.0, 0.0, power) - waiting,
-        "value of time": waiting,
-    }
-    whole = float(outcome.money)
-    parts["links, storage and plant"] = whole - sum(parts.values())
-    return {name: part for name, part in parts.items() if part > _SMALLEST * whole}
