@@ -7,6 +7,7 @@ import numpy as np
 from energymodel.report.answer import DATA, Answer, Cell, Chart, Column, Quantity, Sentence, Table
 from energymodel.report.answers.run_tables import Run, outcome_table
 from energymodel.search.compare import Candidate, Comparison
+from energymodel.search.result import Optimum
 
 _CHOICES = ("accelerator", "precision", "network", "topology")
 _NUMBERS = (
@@ -26,13 +27,12 @@ _NUMBERS = (
 def compare_answer(comparison: Comparison) -> Answer:
     """A comparison in numbers, the best combination first."""
     table = combinations_table(comparison)
-    solved = [one for one in comparison.candidates if one.optimum is not None and not one.reason]
+    solved = optima(comparison)
     tables, charts = [table], []
     if solved:
-        runs = {one.name: Run(one.optimum.plan, one.optimum.outcome) for one in solved if one.optimum is not None}
+        runs = {name: Run(optimum.plan, optimum.outcome) for name, optimum in solved.items()}
         outcomes = [outcome_table({name: run}) for name, run in runs.items()]
-        rows = [one.rows[0] for one in outcomes]
-        columns = [*outcomes[0].columns]
+        columns, rows = outcomes[0].columns, [outcome.rows[0] for outcome in outcomes]
         tables.append(
             Table("outcomes", "Outcome of each plan", columns, rows, tall=True, labels=tuple(runs), level=DATA)
         )
@@ -41,14 +41,23 @@ def compare_answer(comparison: Comparison) -> Answer:
     return Answer(
         "compare",
         f"Plans of the lowest {comparison.minimize}",
-        Sentence(f"{solved[0].name} is best" if solved else "No combination has a plan within the limits"),
-        [Sentence(f"{one.name}: {one.reason}") for one in comparison.candidates if one.reason],
+        Sentence(f"{next(iter(solved))} is best" if solved else "No combination has a plan within the limits"),
+        [Sentence(f"{candidate.name}: {candidate.reason}") for candidate in comparison.candidates if candidate.reason],
         tables,
         charts,
         rows="combinations",
         result="successful" if solved else "infeasible",
         message="" if solved else "no combination has a plan.",
     )
+
+
+def optima(comparison: Comparison) -> dict[str, Optimum]:
+    """The optimum of each combination that has a plan, the best first, by the name of the combination."""
+    return {
+        candidate.name: candidate.optimum
+        for candidate in comparison.candidates
+        if candidate.optimum is not None and not candidate.reason
+    }
 
 
 def combinations_table(comparison: Comparison) -> Table:
@@ -60,30 +69,33 @@ def combinations_table(comparison: Comparison) -> Table:
         *(Column("value", comparison.minimize, comparison.unit, digits="rows", level=DATA),),
         *(Column("more", "more", kind="change"), Column("reason", "reason", kind="words", level=DATA)),
     ]
-    solved = [one.optimum for one in comparison.candidates if one.optimum is not None and not one.reason]
-    best = solved[0].value if solved else math.nan
-    rows = [_row(one, comparison.varied, best) for one in comparison.candidates]
-    short = [index for index, one in enumerate(comparison.candidates) if not one.reason]
+    best = next((optimum.value for optimum in optima(comparison).values()), math.nan)
+    rows = [_row(candidate, comparison.varied, best) for candidate in comparison.candidates]
+    short = [index for index, candidate in enumerate(comparison.candidates) if not candidate.reason]
     return Table("combinations", "Each with its best plan", columns, rows, short=short)
 
 
 def _unit(comparison: Comparison, path: str) -> str:
-    scenarios = (one.optimum.scenario for one in comparison.candidates if one.optimum is not None)
+    scenarios = (candidate.optimum.scenario for candidate in comparison.candidates if candidate.optimum is not None)
     return next(scenario.provenance[path].unit for scenario in scenarios if path in scenario.provenance)
 
 
-def _row(one: Candidate, varied: tuple[str, ...], best: float) -> list[Cell]:
-    most = None if one.chips is None else Quantity(float(one.chips))
-    choices: list[Cell] = [one.name, *(getattr(one, name) or "" for name in _CHOICES), most]
-    if one.optimum is None:
-        return [*choices, *[None] * (len(_NUMBERS) - 1 + len(varied) + 2), one.reason]
-    plan, outcome = one.optimum.plan, one.optimum.outcome
+def _row(candidate: Candidate, varied: tuple[str, ...], best: float) -> list[Cell]:
+    most = None if candidate.chips is None else Quantity(float(candidate.chips))
+    choices: list[Cell] = [candidate.name, *(getattr(candidate, name) or "" for name in _CHOICES), most]
+    if candidate.optimum is None:
+        return [*choices, *[None] * (len(_NUMBERS) - 1 + len(varied) + 2), candidate.reason]
+    plan, outcome = candidate.optimum.plan, candidate.optimum.outcome
     layout = " x ".join(f"{float(getattr(plan.layout, name)):g}" for name in ("tensor", "pipeline", "context"))
     totals = (outcome.time, outcome.energy.total, outcome.power_average, outcome.money, outcome.carbon)
     numbers = (outcome.clock, np.ravel(plan.batch)[0], *totals)
-    chosen = (one.optimum.found.get(path) for path in varied)
+    chosen = (candidate.optimum.found.get(path) for path in varied)
     return [
         *(*choices, Quantity(float(plan.chips)), layout, *(Quantity(float(np.asarray(number))) for number in numbers)),
         *(None if value is None else Quantity(value) for value in chosen),
-        *(Quantity(one.optimum.value), None if one.reason else Quantity(one.optimum.value / best - 1.0), one.reason),
+        *(
+            Quantity(candidate.optimum.value),
+            None if candidate.reason else Quantity(candidate.optimum.value / best - 1.0),
+            candidate.reason,
+        ),
     ]

@@ -75,7 +75,9 @@ def bounds_table(bounds: Bounds, half: float) -> Table:
     def times(value: float) -> Quantity:
         return Quantity(value, value * math.exp(-half), value * math.exp(half))
 
-    rows = [[one.title, Quantity(one.energy), times(one.multiple), one.basis, one.key] for one in bounds.bounds]
+    rows = [
+        [bound.title, Quantity(bound.energy), times(bound.multiple), bound.basis, bound.key] for bound in bounds.bounds
+    ]
     rows.append(["the run", Quantity(bounds.energy), Quantity(1.0), "", "run"])
     return Table("bounds", "Lower bounds on energy", _COLUMNS, rows, short=range(len(rows) - 1))
 
@@ -111,12 +113,12 @@ def rates_table(bounds: Bounds, spread: OutcomeSpread) -> Table:
 
 def ladder_chart(bounds: Bounds, table: Table) -> Chart:
     """Energy of the run above its lower bounds, on a logarithmic axis."""
-    nearest = max((one for one in bounds.bounds if one.energy > 0.0), key=lambda one: one.energy)
+    nearest = max((bound for bound in bounds.bounds if bound.energy > 0.0), key=lambda bound: bound.energy)
     multiple = next(row[2] for row in table.rows if row[4] == nearest.key)
     assert isinstance(multiple, Quantity)
     title = Sentence(
         f"The run takes {{times}} times the nearest bound: {nearest.title}", {"times": (_COLUMNS[2], multiple)}
     )
-    positive = ["the run", *(one.title for one in bounds.bounds if one.energy > 0.0)]
+    positive = ["the run", *(bound.title for bound in bounds.bounds if bound.energy > 0.0)]
     subtitle = "Lower bounds on the energy of the run"
     return Chart("bars", title, "bounds", "bound", ["energy"], subtitle, log=["energy"], only=positive, axis="energy")
