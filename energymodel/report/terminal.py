@@ -23,7 +23,9 @@ def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
     notes = [*(answer.notes if full else ()), *_legend(answer, tables, full=full)]
     parts += ["", *(Text(sentence(note), style="dim") for note in notes)] if notes else []
     parts += [""] if answer.also else []
-    parts += [Text(f"{words}: {command}", style="dim") for words, command in answer.also]
+    parts += [  # on one line each, so that a command can be copied
+        Text(f"{words}: {command}", style="dim", no_wrap=True, overflow="ignore") for words, command in answer.also
+    ]
     if hidden := sum(table.level == FULL for table in answer.tables):
         more = f"{hidden} more table{'s' * (hidden > 1)} and all rows"
         parts += [] if full else [Text(f"--full shows {more}; -o report.html draws them.", style="dim")]

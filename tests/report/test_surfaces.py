@@ -43,9 +43,9 @@ def numbers(table: Table):
                 yield row, index, cell
 
 
-def on_terminal(shown: Answer) -> str:
-    console = Console(width=400, file=io.StringIO())
-    console.print(terminal.terminal(shown, full=True))
+def on_terminal(shown: Answer, width: int = 400) -> str:
+    console = Console(width=width, file=io.StringIO())
+    console.print(terminal.terminal(shown, full=True), crop=False)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -134,6 +134,11 @@ def test_pages_are_sound(shown):
 def test_files_alone_hold_what_is_no_table_for_people(shown):
     text = on_terminal(shown)
     assert all(table.title not in text for table in shown.tables if table.level == DATA)
+
+
+def test_a_command_to_copy_is_on_one_line(shown):
+    lines = on_terminal(shown, 60).splitlines()
+    assert all(any(line.endswith(command) for line in lines) for _, command in shown.also)
 
 
 def formats_numbers(path: Path) -> bool:
