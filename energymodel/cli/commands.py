@@ -83,8 +83,12 @@ EXAMPLES = {
     "timeline": "timeline llama-3.1-405b-h100 --plot step.svg",
 }
 """A command that runs as it stands, or with a person's own file, for each help text."""
-MERGED = {"site-power": "fleet --site", "stage-clocks": "timeline --clocks"}
-"""Commands that are options of others now."""
+MOVED = {
+    "site-power": "it is `energymodel fleet --site` now, with the same options",
+    "stage-clocks": "it is `energymodel timeline --clocks` now, with the same options",
+    "documents": "its table is the page docs/documents.md now",
+}
+"""Commands that are no longer here, and what does their work."""
 
 app = typer.Typer(
     name="energymodel",
@@ -118,17 +122,13 @@ for _name, _command in COMMANDS.items():
 app.add_typer(presets_command.app, name="presets")
 
 
-def _merged(context: typer.Context) -> None:
+def _moved(context: typer.Context) -> None:
     name = str(context.info_name)
-    raise typer.Exit(
-        fail(f"{name}: it is `energymodel {MERGED[name]}` now, with the same options.", BAD_INPUT, "error")
-    )
+    raise typer.Exit(fail(f"{name}: {MOVED[name]}.", BAD_INPUT, "error"))
 
 
-for _name in MERGED:
-    app.command(_name, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-        _merged
-    )
+for _name in MOVED:
+    app.command(_name, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_moved)
 
 
 def run_command() -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import DATA, FULL, Answer, Cell, Chart, Column, Quantity, Sentence, Table
 from energymodel.report.answers.run_tables import Run, outcome_table, prior_count, priors_table
 from energymodel.report.answers.spending import bits_sentence, energy_flow
 from energymodel.report.energy_bounds import Bounds, run_bounds
@@ -18,13 +18,13 @@ _COLUMNS = (
     Column("basis", "basis", kind="words"),
     Column("key", "key", kind="words", level=DATA),
 )
+_OF_OPERATIONS = ("landauer_operation", "landauer_finite_time")
 
 
 def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpread) -> Answer:
     """The bounds of a run in numbers."""
     bounds, run = run_bounds(scenario.system, scenario.plan, outcome), Run(scenario.plan, outcome, spread)
-    half = DEVIATIONS * spread.deviation("energy")
-    table, rates = bounds_table(bounds, half), rates_table(bounds, spread)
+    table, rates = bounds_table(bounds, spread), rates_table(bounds, spread)
     flow_table, flow = energy_flow(outcome)
     multiples = {row[4]: row[2] for row in table.rows}
     numbers = {str(key): (_COLUMNS[2], cell) for key, cell in multiples.items() if isinstance(cell, Quantity)}
@@ -69,35 +69,42 @@ def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
     )
 
 
-def bounds_table(bounds: Bounds, half: float) -> Table:
-    """Lower bounds and the multiples of them that the run takes; `half`: of the interval of the logarithm of energy."""
+def bounds_table(bounds: Bounds, spread: OutcomeSpread) -> Table:
+    """Lower bounds and the multiples of them that the run takes.
 
-    def times(value: float) -> Quantity:
-        return Quantity(value, value * math.exp(-half), value * math.exp(half))
-
-    rows = [
-        [bound.title, Quantity(bound.energy), times(bound.multiple), bound.basis, bound.key] for bound in bounds.bounds
-    ]
+    Those of the bits that operations erase are as uncertain as the outcome's multiple of Landauer's limit, whose bits
+    per operation are uncertain; the others as the energy.
+    """
+    rows: list[list[Cell]] = []
+    for bound in bounds.bounds:
+        name = "landauer_multiple" if bound.key in _OF_OPERATIONS else "energy"
+        multiple = uncertain(bound.multiple, spread, name)
+        rows.append([bound.title, Quantity(bound.energy), multiple, bound.basis, bound.key])
     rows.append(["the run", Quantity(bounds.energy), Quantity(1.0), "", "run"])
     return Table("bounds", "Lower bounds on energy", _COLUMNS, rows, short=range(len(rows) - 1))
 
 
+def uncertain(value: float, spread: OutcomeSpread, name: str) -> Quantity:
+    """A number whose logarithm is as uncertain as that of an output."""
+    half = DEVIATIONS * spread.deviation(name)
+    return Quantity(value, value * math.exp(-half), value * math.exp(half))
+
+
 def rates_table(bounds: Bounds, spread: OutcomeSpread) -> Table:
     """What a bit takes, and how fast operations could be."""
-
-    def uncertain(value: float, name: str) -> Quantity:
-        half = DEVIATIONS * spread.deviation(name)
-        return Quantity(value, value * math.exp(-half), value * math.exp(half))
-
     numbers = {
         Column("temperature", "erasure at", "K", "temperature"): Quantity(bounds.temperature),
-        Column("information", "information absorbed", "bit"): uncertain(bounds.information, "information"),
+        Column("information", "information absorbed", "bit"): uncertain(bounds.information, spread, "information"),
         Column("capacity", "storage capacity", "bit"): Quantity(bounds.capacity),
         Column("share", "share of the capacity", kind="share"): uncertain(
-            bounds.information / bounds.capacity, "information"
+            bounds.information / bounds.capacity, spread, "information"
         ),
-        Column("energy_per_bit", "energy of a bit", "J/bit"): uncertain(bounds.energy_per_bit, "energy"),
-        Column("energy_per_bit_multiple", "times k_B T ln 2"): uncertain(bounds.energy_per_bit_multiple, "energy"),
+        Column("energy_per_bit", "energy of a bit", "J/bit"): uncertain(
+            bounds.energy_per_bit, spread, "energy_per_bit"
+        ),
+        Column("energy_per_bit_multiple", "times k_B T ln 2"): uncertain(
+            bounds.energy_per_bit_multiple, spread, "energy_per_bit"
+        ),
         Column("operation_rate", "rate of operations", "FLOP/s", digits="two"): Quantity(bounds.operation_rate),
         Column("speed_limit_of_energy", "speed limit of the energy", "1/s", digits="two"): Quantity(
             bounds.speed_limit_of_energy
