@@ -1,4 +1,4 @@
-"""Bounds of variables, as distances that must stay positive or through a change of variables."""
+"""Bounds of variables, as distances that must stay positive."""
 
 from typing import NamedTuple
 
@@ -68,40 +68,3 @@ class Box(NamedTuple):
         x = jnp.where(self.below, jnp.maximum(x, self.lower + low), x)
         x = jnp.where(self.above, jnp.minimum(x, self.upper - high), x)
         return jnp.where(self.free, x, jnp.clip(x, self.lower, self.upper))
-
-
-class UnboundedVariables(NamedTuple):
-    """Variables z without bounds in place of x in a box: `x = middle + half sin(k z)`, or
-    `low + s (sqrt(z^2+1) - 1)` with one bound, or `s z` with none [James & Roos 1975, sec. 3]. An active bound is an
-    ordinary minimum in z.
-    """
-
-    box: Box
-    scale: Float[Array, " n"]
-
-    def _parts(self) -> tuple[Array, Array, Array, Array]:
-        low, high, free = self.box.below, self.box.above, self.box.free
-        both, single = low & high, low ^ high
-        start = jnp.where(low | ~free, self.box.lower, jnp.where(high, self.box.upper, 0.0))
-        half = jnp.where(both, 0.5 * (self.box.upper - self.box.lower), 1.0)
-        return both, single, start, half
-
-    def z(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Unbounded variables of a point inside."""
-        both, single, start, half = self._parts()
-        share = jnp.clip(jnp.where(both, (x - start) / half - 1.0, 0.0), -1.0, 1.0)
-        above = jnp.where(single, jnp.abs(x - start) / self.scale + 1.0, 1.0)
-        root = jnp.sqrt(jnp.maximum(above**2 - 1.0, 0.0))
-        return jnp.where(both, jnp.arcsin(share) * half / self.scale, jnp.where(single, root, (x - start) / self.scale))
-
-    def x(self, z: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """The point, and its slope `dx/dz`."""
-        both, single, start, half = self._parts()
-        angle = jnp.where(both, z * self.scale / half, 0.0)
-        root = jnp.sqrt(z**2 + 1.0)
-        sign = jnp.where(self.box.above, -1.0, 1.0)
-        elsewhere = self.scale * jnp.where(single, sign * (root - 1.0), z)
-        x = jnp.where(both, start + half * (1.0 + jnp.sin(angle)), start + elsewhere)
-        slope = self.scale * jnp.where(both, jnp.cos(angle), jnp.where(single, sign * z / root, 1.0))
-        free = self.box.free
-        return jnp.where(free, x, self.box.lower), jnp.where(free, slope, 0.0)

@@ -87,7 +87,7 @@ def step(
 
     `at_once` is for a problem that no loop can hold [see `line_search`].
     """
-    tolerance, first = reachable_tolerance(options, state.x.dtype), state.fresh
+    tolerance, first = reachable_tolerance(options.tolerance, state.x.dtype), state.fresh
     state, at = _linearize(problem, options, state)
     alive = (state.result == RESULTS.running) & at.finite & ~first
     system = newton_system(at, state.damping, alive)

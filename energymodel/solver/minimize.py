@@ -11,7 +11,6 @@ from jaxtyping import Array, PyTree
 from energymodel.solver import interior_point as ip
 from energymodel.solver.box import Box
 from energymodel.solver.flat_problem import FlatProblem, FlatSolution, Values, derivatives, flatten
-from energymodel.solver.oracles import solve_with_oracle
 from energymodel.solver.search_state import init
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution, SolverOptions
 
@@ -31,7 +30,6 @@ def minimize(
     equalities: Callable[..., PyTree] | None = None,
     options: SolverOptions | None = None,
     warm: PerConstraint | None = None,
-    method: str = "interior-point",
     throw: bool = False,
 ) -> Solution:
     """Minimize `f(x)` subject to `g(x) <= 0`, `h(x) = 0`, `lower <= x <= upper` [Nocedal & Wright 2006, ch. 19].
@@ -58,29 +56,22 @@ def minimize(
     - `inequalities`, `equalities`: `g(x, *args)` and `h(x, *args)`, any pytree of arrays.
     - `options`: `SolverOptions`.
     - `warm`: `multipliers` of a neighboring solution, whose `x` is `x0`: saves about half of the iterations.
-    - `method`: `"interior-point"`; or, to check it, `"ipopt"` or `"slsqp"`, which run on the host without
-      transformations and need the extra `oracles` [see `oracles.solve_with_oracle`].
     - `throw`: raise the message of the result unless it is `successful` or `rounded`.
 
     **Returns:** `Solution`.
 
-    **Raises:** `ValueError` for an `x0` without numbers, an objective that is no scalar, bounds unlike `x0`, functions
-    of more than 4,000 operations with exact Hessians, a method unknown or traced; `ImportError` where the package of
-    the method is missing.
+    **Raises:** `ValueError` for an `x0` without numbers, an objective that is no scalar, bounds unlike `x0`, and
+    functions of more than 4,000 operations with exact Hessians.
     """
     options = SolverOptions() if options is None else options
     problem = flatten(objective, x0, args, bounds, inequalities, equalities, warm)
-    if method == "interior-point":
-        if options.hessian == "exact" and (operations := problem.operations) > MOST_OPERATIONS:
-            raise ValueError(
-                f"minimize: objective and constraints have {operations:,} operations; exact Hessians of more than "
-                f"{MOST_OPERATIONS:,} take minutes and gigabytes to compile. Write sums over data as operations on "
-                'arrays (jax.vmap, jnp.sum), or use SolverOptions(hessian="differences") or minimize_first_order.'
-            )
-        flat = _solve(problem, options=options)
-    else:
-        flat = solve_with_oracle(method, problem, options)
-    solution = problem.shaped(flat)
+    if options.hessian == "exact" and (operations := problem.operations) > MOST_OPERATIONS:
+        raise ValueError(
+            f"minimize: objective and constraints have {operations:,} operations; exact Hessians of more than "
+            f"{MOST_OPERATIONS:,} take minutes and gigabytes to compile. Write sums over data as operations on "
+            'arrays (jax.vmap, jnp.sum), or use SolverOptions(hessian="differences").'
+        )
+    solution = problem.shaped(_solve(problem, options=options))
     if throw:
         usable = (solution.result == RESULTS.successful) | (solution.result == RESULTS.rounded)
         solution = solution.result.error_if(solution, ~usable)

@@ -24,20 +24,9 @@ class SolverOptions(eqx.Module):
     chunk: int = eqx.field(default=32, static=True)
 
 
-class FirstOrderOptions(eqx.Module):
-    """Options of the first-order search, for quantities of order one as well.
-
-    - `tolerance`: largest residual of the optimality conditions [1]; float32 stops at about 7e-5.
-    - `max_iterations`: evaluations of the problem and its gradient before giving up [1].
-    """
-
-    tolerance: float = eqx.field(default=1e-7, static=True)
-    max_iterations: int = eqx.field(default=5000, static=True)
-
-
-def reachable_tolerance(options: SolverOptions | FirstOrderOptions, dtype: np.dtype) -> float:
+def reachable_tolerance(tolerance: float, dtype: np.dtype) -> float:
     """Residual that rounding lets a search reach, `max(tolerance, eps^0.6)` [1]."""
-    return max(options.tolerance, float(np.finfo(dtype).eps) ** 0.6)
+    return max(tolerance, float(np.finfo(dtype).eps) ** 0.6)
 
 
 class RESULTS(eqx.Enumeration):

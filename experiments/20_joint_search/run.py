@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from ipopt import ipopt
 
 import energymodel as em
 from energymodel.search.layout_search import LayoutSearch, search_layouts
 from energymodel.search.layouts import take
 from energymodel.search.problem import DesignProblem, formulate
 from energymodel.search.relaxation import OPTIONS, fitting_layouts, layout_bounds
-from energymodel.solver import minimize
 from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.system.evaluate import evaluate_once
 
@@ -108,13 +108,12 @@ def ipopt_rows(problem: DesignProblem, searched: LayoutSearch) -> list[dict[str,
         layout = take(searched.lattice, np.array([lane]))
         low, high = layout_bounds(problem, layout)
         one, criteria = jax.tree.map(lambda leaf: leaf[0], (layout, problem.repeated_criteria(1)))
-        asked = minimize(
+        asked = ipopt(
             problem.formulation,
             0.5 * (low + high)[0],
             args=(one, criteria, problem.run),
             bounds=(low[0], high[0]),
             options=OPTIONS,
-            method="ipopt",
         )
         degrees = ("tensor", "pipeline", "virtual_stages", "context", "microbatch")
         rows.append(

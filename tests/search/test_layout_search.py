@@ -20,9 +20,11 @@ from energymodel.search.relaxation import (
     screen,
     solve_relaxed,
 )
-from energymodel.solver.minimize import RESULTS, minimize
+from energymodel.solver import RESULTS
 from energymodel.system.evaluate import evaluate_once
+from experiment import Experiment
 
+ipopt = Experiment("20_joint_search").module("ipopt").ipopt
 SCENARIO = "llama-3.1-405b-h100"
 DRAWN = 512  # layouts
 RIVAL = 0.3  # in the logarithm: of worse layouts it does not matter how tight their bound is
@@ -161,16 +163,15 @@ def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
     layout = take(searched.lattice, np.array([best]))
     low, high = layout_bounds(problem, layout)
     layout, criteria = jax.tree.map(lambda leaf: leaf[0], (layout, problem.repeated_criteria(1)))
-    found = minimize(
+    optimum = ipopt(
         problem.formulation,
         0.5 * (low + high)[0],
         args=(layout, criteria, problem.run),
         bounds=(low[0], high[0]),
         options=OPTIONS,
-        method="ipopt",
     )
-    assert bool(found.result == RESULTS.successful)
-    np.testing.assert_allclose(found.value, searched.solution.value[best], rtol=0.0, atol=1e-6)
+    assert bool(optimum.result == RESULTS.successful)
+    np.testing.assert_allclose(optimum.value, searched.solution.value[best], rtol=0.0, atol=1e-6)
 
 
 @pytest.mark.slow

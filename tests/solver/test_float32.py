@@ -29,7 +29,7 @@ def test_hock_schittkowski_71_is_rounded_in_float32():
     solution = hock_schittkowski_71(throw=True)
     assert bool(solution.result == RESULTS.rounded)
     assert "float64" in RESULTS[RESULTS.rounded]
-    assert 1e-8 < float(solution.residual) <= reachable_tolerance(SolverOptions(), np.dtype(np.float32))
+    assert 1e-8 < float(solution.residual) <= reachable_tolerance(SolverOptions().tolerance, np.dtype(np.float32))
     assert solution.value.dtype == jnp.float32
     np.testing.assert_allclose(solution.value, 17.0140173, rtol=2e-4)
 

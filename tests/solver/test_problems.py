@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from energymodel.solver import RESULTS, Values, minimize, minimize_many
+from experiment import Experiment
 from solver.problems import by_shape, programs, read
 
+ipopt = Experiment("20_joint_search").module("ipopt").ipopt
 PUBLISHED, POSED = read("published"), by_shape(read("posed"))
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 TOLERANCE = 1e-4  # of the optimal value of published problems
@@ -79,9 +81,7 @@ def test_as_many_solved_as_ipopt_solves():
     """Ipopt solves all but a few to a published optimum, which also shows that they are stated as published."""
     solved = []
     for problem in PUBLISHED:
-        solution = minimize(
-            lambda x, p=problem: Values(p.f(x), p.g(x), p.h(x)), problem.x0, bounds=problem.bounds, method="ipopt"
-        )
+        solution = ipopt(lambda x, p=problem: Values(p.f(x), p.g(x), p.h(x)), problem.x0, bounds=problem.bounds)
         solved.append(bool(solution.result == RESULTS.successful) and optimal(problem, float(solution.value)))
     assert len(PUBLISHED) - len(UNSOLVED) >= sum(solved)
     unsolved = {problem.name for problem, good in zip(PUBLISHED, solved, strict=True) if not good}

@@ -10,16 +10,17 @@ variables.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from energymodel.solver.box import Box, UnboundedVariables
+from energymodel.solver.box import Box
 from energymodel.solver.flat_problem import FlatProblem, FlatSolution, flatten
 from energymodel.solver.newton_system import select
 from energymodel.solver.search_state import PUSH
-from energymodel.solver.solution import RESULTS, FirstOrderOptions, Solution, reachable_tolerance
+from energymodel.solver.solution import RESULTS, Solution, reachable_tolerance
 
 _ARMIJO = 1e-4
 _SHORTEST = 1e-12  # step length below which a line search has failed
@@ -32,6 +33,54 @@ _HIGHEST_PENALTY = 1e8
 _MEMORY = 20  # pairs of steps and gradients that L-BFGS remembers
 _INNER_DROP = 0.1
 _LOOSEST = 1e-2  # stationarity asked of the first round, in units of a problem of order one
+
+
+class FirstOrderOptions(eqx.Module):
+    """Options of the first-order search, for quantities of order one as well.
+
+    - `tolerance`: largest residual of the optimality conditions [1]; float32 stops at about 7e-5.
+    - `max_iterations`: evaluations of the problem and its gradient before giving up [1].
+    """
+
+    tolerance: float = eqx.field(default=1e-7, static=True)
+    max_iterations: int = eqx.field(default=5000, static=True)
+
+
+class UnboundedVariables(NamedTuple):
+    """Variables z without bounds in place of x in a box: `x = middle + half sin(k z)`, or
+    `low + s (sqrt(z^2+1) - 1)` with one bound, or `s z` with none [James & Roos 1975, sec. 3]. An active bound is an
+    ordinary minimum in z.
+    """
+
+    box: Box
+    scale: Float[Array, " n"]
+
+    def _parts(self) -> tuple[Array, Array, Array, Array]:
+        low, high, free = self.box.below, self.box.above, self.box.free
+        both, single = low & high, low ^ high
+        start = jnp.where(low | ~free, self.box.lower, jnp.where(high, self.box.upper, 0.0))
+        half = jnp.where(both, 0.5 * (self.box.upper - self.box.lower), 1.0)
+        return both, single, start, half
+
+    def z(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
+        """Unbounded variables of a point inside."""
+        both, single, start, half = self._parts()
+        share = jnp.clip(jnp.where(both, (x - start) / half - 1.0, 0.0), -1.0, 1.0)
+        above = jnp.where(single, jnp.abs(x - start) / self.scale + 1.0, 1.0)
+        root = jnp.sqrt(jnp.maximum(above**2 - 1.0, 0.0))
+        return jnp.where(both, jnp.arcsin(share) * half / self.scale, jnp.where(single, root, (x - start) / self.scale))
+
+    def x(self, z: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """The point, and its slope `dx/dz`."""
+        both, single, start, half = self._parts()
+        angle = jnp.where(both, z * self.scale / half, 0.0)
+        root = jnp.sqrt(z**2 + 1.0)
+        sign = jnp.where(self.box.above, -1.0, 1.0)
+        elsewhere = self.scale * jnp.where(single, sign * (root - 1.0), z)
+        x = jnp.where(both, start + half * (1.0 + jnp.sin(angle)), start + elsewhere)
+        slope = self.scale * jnp.where(both, jnp.cos(angle), jnp.where(single, sign * z / root, 1.0))
+        free = self.box.free
+        return jnp.where(free, x, self.box.lower), jnp.where(free, slope, 0.0)
 
 
 def minimize_first_order(
@@ -64,7 +113,7 @@ def minimize_first_order(
     options = FirstOrderOptions() if options is None else options
     problem = flatten(objective, x0, args, bounds, inequalities, equalities, None)
     unbounded = UnboundedVariables(Box(problem.lower, problem.upper), problem.scale)
-    tolerance = reachable_tolerance(options, problem.x0.dtype)
+    tolerance = reachable_tolerance(options.tolerance, problem.x0.dtype)
     method = _AugmentedLagrangian(problem, problem.equality, unbounded, tolerance)
     state = jax.lax.while_loop(
         lambda state: (state.result == RESULTS.running) & (state.iteration < options.max_iterations),
