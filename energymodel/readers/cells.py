@@ -3,29 +3,27 @@
 import math
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.readers.columns import UNITS
-from energymodel.readers.log_records import NOT_SAID
+from energymodel.readers.columns import unit_factor
+from energymodel.readers.log_records import NOT_SAID, PowerReading
 
 MOST_POWER = 1e5
 """Power that no device draws [W]."""
 MOST_SITE_POWER = 1e10
 """Power that no site draws [W]."""
 MEASURE = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%]*)", re.ASCII)
-STAMP = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
+STAMP = re.compile(
+    r"(?<!\d)\d{4}[-/]?\d\d[-/]?\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d(?!\d))?", re.ASCII
+)
+MONTH_FIRST = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)", re.ASCII)
 OF_DATE = re.compile(
     r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d)(?: ([AP]M))?(?: [A-Z]{2,5})? (\d{4})", re.ASCII
 )
 EPOCH = re.compile(r"(?<![\d.])1\d{9}(?:\.\d+|\d{3})?(?!\d)", re.ASCII)
 POWER_OR_HEAT = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 """Bits of NVML's reasons for a lowered clock: power cap, hardware slowdown, heat (software, hardware), power brake."""
-
-
-def unit_factor(unit: str) -> float:
-    """SI value of a unit of power, energy, frequency, time or share; NaN for an unknown one."""
-    values = (UNITS[kind].get(unit, UNITS[kind].get(unit.lower())) for kind in ("W", "J", "Hz", "s", "1"))
-    return next((value for value in values if value is not None), math.nan)
 
 
 def number(text: str) -> float:
@@ -43,20 +41,12 @@ def measure(text: str, factor: float = 1.0) -> float:
     if not math.isnan(value):
         return value * factor
     match = MEASURE.fullmatch(text.strip()) if len(text) <= 64 else None
-    if match is None:
-        return NOT_SAID
-    unit = match[2]
-    return number(match[1]) * (factor if unit in ("", "C") else unit_factor(unit))
+    return number(match[1]) * (factor if match[2] in ("", "C") else unit_factor(match[2])) if match else NOT_SAID
 
 
-def between(value: float, lowest: float, largest: float) -> float:
+def between(value: float, lowest: float, highest: float) -> float:
     """A number within its bounds, NaN outside them."""
-    return value if lowest <= value <= largest else NOT_SAID
-
-
-def kelvin(celsius: float) -> float:
-    """A temperature that a chip can have; zero stands for one that is not reported."""
-    return celsius + ZERO_CELSIUS if -100 < celsius < 300 and celsius != 0 else NOT_SAID
+    return value if lowest <= value <= highest else NOT_SAID
 
 
 def time_of(text: str, factor: float = math.nan) -> float:
@@ -64,44 +54,36 @@ def time_of(text: str, factor: float = math.nan) -> float:
     text = text.strip()
     value = number(text)
     if not math.isnan(value):
-        if not math.isnan(factor):
-            return value * factor
         size = abs(value)
-        return value * (1.0 if size < 1e11 else 1e-3 if size < 1e14 else 1e-6 if size < 1e17 else 1e-9)
-    if len(text) > 64 or len(text) < 10:
-        return NOT_SAID
+        by_size = 1.0 if size < 1e11 else 1e-3 if size < 1e14 else 1e-6 if size < 1e17 else 1e-9
+        return value * (by_size if math.isnan(factor) else factor)
     try:
-        when = datetime.fromisoformat(text.replace("/", "-").removesuffix(" UTC"))
-    except ValueError:
-        return _time_of_date(text)
-    return _seconds(when)
+        if match := OF_DATE.fullmatch(text):  # what the command `date` prints
+            month, day, clock, half, year = match.groups("")
+            pattern = "%b %d %Y %I:%M:%S %p" if half else "%b %d %Y %H:%M:%S"
+            when = datetime.strptime(f"{month} {day} {year} {clock} {half}".strip(), pattern)
+        elif 10 <= len(text) <= 64:
+            when = datetime.fromisoformat(text.replace("/", "-").removesuffix(" UTC"))
+        else:
+            return NOT_SAID
+        since = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (OverflowError, ValueError):
+        return NOT_SAID
+    return since if since >= 0 else NOT_SAID
+
+
+def stamp(text: str) -> float:
+    """The last date and time that a line states [s since 1970]; without a zone UTC, without a year none."""
+    if dates := STAMP.findall(text[-1000:]):
+        return time_of(dates[-1])
+    match = MONTH_FIRST.search(text)
+    return time_of(f"{match[3]}-{match[1]}-{match[2]} {match[4]}") if match else NOT_SAID
 
 
 def time_within(text: str) -> float:
     """When, if a date or the seconds since 1970 stand somewhere in a text."""
     match = STAMP.search(text) or OF_DATE.search(text) or EPOCH.search(text)
     return time_of(match[0]) if match else NOT_SAID
-
-
-def _time_of_date(text: str) -> float:
-    """The time that the command `date` prints."""
-    match = OF_DATE.fullmatch(text)
-    if match is None:
-        return NOT_SAID
-    month, day, clock, half, year = match.groups()
-    pattern = "%b %d %Y %I:%M:%S %p" if half else "%b %d %Y %H:%M:%S"
-    try:
-        return _seconds(datetime.strptime(f"{month} {day} {year} {clock} {half or ''}".strip(), pattern))
-    except ValueError:
-        return NOT_SAID
-
-
-def _seconds(when: datetime) -> float:
-    try:
-        since = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    except (OverflowError, ValueError):
-        return NOT_SAID
-    return since if since >= 0 else NOT_SAID
 
 
 def throttled_by_mask(text: str) -> float:
@@ -111,3 +93,19 @@ def throttled_by_mask(text: str) -> float:
     except (ValueError, OverflowError):
         return NOT_SAID
     return float(bool(mask & POWER_OR_HEAT)) if 0 <= mask < 2**32 else NOT_SAID
+
+
+def reading_of(device: str, time: float, most: float = MOST_POWER, **values: float) -> PowerReading:
+    """A reading of a device; what cannot be is left out.
+
+    **Arguments:**
+
+    - `most`: power that it cannot exceed [W].
+    - `values`: fields of the reading in SI, the temperature in °C; 0 °C, 0 Hz and a limit of 0 W are not reported.
+    """
+    ranges = {"power": (0.0, most), "energy": (0.0, 1e15), "clock": (1.0, 1e11), "utilization": (0.0, 1.0)}
+    ranges |= {"power_limit": (1.0, most), "throttled": (0.0, 1.0)}
+    fields: dict[str, Any] = {name: between(values.get(name, NOT_SAID), *bounds) for name, bounds in ranges.items()}
+    celsius = values.get("temperature", NOT_SAID)
+    kelvin = celsius + ZERO_CELSIUS if -100 < celsius < 300 and celsius != 0 else NOT_SAID
+    return PowerReading(time=time, device=device, temperature=kelvin, **fields)

@@ -133,6 +133,12 @@ def unit_value(unit: str, target: str) -> tuple[float, float] | None:
     return factor, ZERO_CELSIUS if unit.lower() in OF_CELSIUS else 0.0
 
 
+def unit_factor(unit: str) -> float:
+    """SI value of a unit of power, energy, frequency, time or share; NaN for an unknown one."""
+    values = (UNITS[kind].get(unit, UNITS[kind].get(unit.lower())) for kind in ("W", "J", "Hz", "s", "1"))
+    return next((value for value in values if value is not None), math.nan)
+
+
 def column_index(path: str, header: Sequence[str], name: str, option: str) -> int:
     """Index of the column that an option names as the file does.
 

@@ -17,6 +17,7 @@ Skipped = Counter[str]
 """How many lines or rows were passed over, by reason."""
 UNREAD = "line that holds no reading"
 NO_VALUE = "reading without a usable number"
+SEPARATORS = ",;\t"
 
 
 def too_long(longest: int = LONGEST) -> str:
@@ -89,6 +90,17 @@ def clean(lines: Iterable[str], skipped: Skipped) -> Iterator[str]:
             skipped[UNREAD] += 1
         elif text := line.strip().removeprefix("\ufeff"):
             yield text
+
+
+def separator_of(line: str) -> str:
+    """What separates the cells of a line: the most frequent of comma, semicolon and tab."""
+    return max(SEPARATORS, key=line.count)
+
+
+def decimal_point(cell: str) -> str:
+    """A cell with a point for a decimal comma."""
+    integer, comma, digits = cell.partition(",")
+    return f"{integer}.{digits}" if comma and integer.lstrip("+-").isdigit() and digits[:1].isdigit() else cell
 
 
 def cells(line: str, separator: str = ",") -> list[str]:

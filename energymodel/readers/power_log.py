@@ -4,6 +4,7 @@ Read line by line: files of any length, and files that still grow, are read alik
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -27,15 +28,14 @@ HEAD = 60
 
 
 class PowerKind(NamedTuple):
-    """How a kind is recognized and read; `timed` readers are told how far apart samples without times are."""
+    """How a kind is recognized from its first lines, and read."""
 
     fits: Callable[[list[str]], bool]
     read: Callable[..., Iterator[PowerReading]]
-    timed: bool = False
 
 
 READERS = {
-    "dcgm": PowerKind(is_dcgm, read_dcgm, timed=True),
+    "dcgm": PowerKind(is_dcgm, read_dcgm),
     "codecarbon": PowerKind(is_codecarbon, read_codecarbon),
     "zeus": PowerKind(is_zeus, read_zeus),
     "rapl": PowerKind(is_rapl, read_rapl),
@@ -52,8 +52,7 @@ def power_kind(path: str | Path) -> str:
     **Raises:** `InputError` if it is none of `KINDS` or cannot be read.
     """
     path = Path(path)
-    skipped = Skipped()
-    head = list(islice(clean(Lines(path), skipped), HEAD))
+    head = list(islice(clean(Lines(path), Skipped()), HEAD))
     for kind, reader in READERS.items():
         if head and reader.fits(head):
             return kind
@@ -77,9 +76,9 @@ def read_power(
     **Raises:** `InputError` for an unknown kind, and where the file cannot be read or holds no reading.
     """
     path = Path(path)
-    passed = Skipped() if skipped is None else skipped
-    kind = _known(kind) if kind else power_kind(path)
-    return power_of(Lines(path, left_out=passed), kind, str(path), interval=interval, skipped=passed)
+    skipped = Skipped() if skipped is None else skipped
+    lines = Lines(path, left_out=skipped)
+    return power_of(lines, kind or power_kind(path), str(path), interval=interval, skipped=skipped)
 
 
 def power_of(
@@ -89,18 +88,19 @@ def power_of(
 
     **Raises:** `InputError` for an unknown kind, and at the end of lines that held no reading.
     """
-    return _readings(lines, _known(kind), name, interval, Skipped() if skipped is None else skipped)
+    if kind not in KINDS:
+        raise InputError(f'Unknown kind of power log "{kind}". {suggest(kind, KINDS)}')
+    if interval is not None and not 0 < interval < 1e9:
+        raise InputError(f"{name}: interval is {interval!r} s between samples. Give a positive number.")
+    return _readings(lines, kind, name, interval, Skipped() if skipped is None else skipped)
 
 
 def _readings(
     lines: Iterable[str], kind: str, name: str, interval: float | int | None, skipped: Skipped
 ) -> Iterator[PowerReading]:
-    text = clean(lines, skipped)
-    if interval is not None and not 0 < interval < 1e9:
-        raise InputError(f"{name}: interval is {interval!r} s between samples. Give a positive number.")
-    reader = READERS[kind]
-    empty = True
-    for reading in reader.read(text, name, skipped, interval) if reader.timed else reader.read(text, name, skipped):
+    read, empty = READERS[kind].read, True
+    read = partial(read, interval=interval) if kind == "dcgm" else read
+    for reading in read(clean(lines, skipped), name, skipped):
         if len(reading.device) > LONGEST_NAME or not reading.device.isprintable():
             skipped[UNREAD] += 1
             continue
@@ -109,9 +109,3 @@ def _readings(
     if empty:
         passed = "; ".join(f"{count} times {reason}" for reason, count in skipped.items())
         raise InputError(f"{name}: no reading of kind {kind}{f' ({passed})' if passed else ''}. Is it the right file?")
-
-
-def _known(kind: str) -> str:
-    if kind not in KINDS:
-        raise InputError(f'Unknown kind of power log "{kind}". {suggest(kind, KINDS)}')
-    return kind

@@ -15,9 +15,9 @@ from pathlib import Path
 from energymodel.errors import InputError, suggest
 from energymodel.readers.lines import LONGEST, Lines, too_long
 from energymodel.readers.log_records import LogEvent, LoggedStep
-from energymodel.readers.logs import hf_trainer, megatron, mlperf, nemo, tensorboard, wandb
+from energymodel.readers.logs import hf_trainer, megatron, mlperf, nemo, scalars
 from energymodel.readers.logs.line_kinds import LINE_KINDS
-from energymodel.readers.logs.tensorboard import join_scalars
+from energymodel.readers.logs.scalars import join_scalars
 from energymodel.readers.logs.text import plain
 
 __all__ = ["KINDS", "StepLog", "join_scalars", "log_kind", "read_steps", "steps_of"]
@@ -29,18 +29,25 @@ READERS: dict[str, Callable[[Iterable[str], str], Iterator[Record]]] = {
     **{name: LINE_KINDS[name].steps for name in ("torchtitan", "maxtext", "nanotron")},
     "hf-trainer": hf_trainer.steps,
     "mlperf": mlperf.steps,
-    "tensorboard": tensorboard.steps,
-    "wandb": wandb.steps,
+    "tensorboard": scalars.tensorboard_steps,
+    "wandb": scalars.wandb_steps,
 }
 KINDS = tuple(READERS)
 """Kinds of logs that are read."""
+SIGNS = (
+    (("iteration", "|"), (("nanotron", LINE_KINDS["nanotron"].sign), ("megatron", megatron.SIGN))),
+    (("Epoch",), (("nemo", nemo.SIGN),)),
+    (("step:",), (("maxtext", LINE_KINDS["maxtext"].sign), ("torchtitan", LINE_KINDS["torchtitan"].sign))),
+    (("{",), (("hf-trainer", hf_trainer.PRINTED),)),
+    (("log_history",), (("hf-trainer", re.compile(r'"log_history"\s*:')),)),
+)
+"""Words of a line, and the patterns that tell its kind where it has them all."""
 MOST_LINES = 200_000
 """Lines within which a log must show its kind."""
 MOST_HELD = 2**26
 """Characters of them."""
 _LINES = ("megatron", "torchtitan", "maxtext", "nanotron")
 """Kinds that say everything of a step in one line, with the same fields in each."""
-_STATE = re.compile(r'"log_history"\s*:')
 REMEMBERED = 16
 """Steps within which a line may come late from a slower rank."""
 LATE = 2.0
@@ -65,27 +72,31 @@ class StepLog(Iterator[Record]):
     def _once(self, records: Iterator[Record], source: Iterator[str]) -> Iterator[Record]:
         """Leave out what several ranks print, tell restarts, and derive what two lines say together."""
         seen = _Seen()
-        empty = True
         for record in records:
             if isinstance(record, LogEvent):
-                if seen.event(record):
+                if seen.is_new(record):
                     yield record
                 else:
                     self.left_out["events printed again"] += 1
                 continue
-            cut = isinstance(source, Lines) and source.unfinished and self.kind in _LINES
-            if cut and _fewer(record, seen.last):
+            is_cut = isinstance(source, Lines) and source.unfinished and self.kind in _LINES
+            if is_cut and seen.last and len(_said(record)) < len(_said(record) | _said(seen.last)):
                 self.left_out["half-written last lines"] += 1
-                continue
-            if seen.late(record):
+            elif seen.is_late(record):
                 self.left_out["steps printed again by other ranks"] += 1
-                continue
-            if seen.back(record):
-                yield LogEvent("restart", record.time, step=record.step)
-            empty = False
-            yield seen.step(record)
-        if empty:
+            else:
+                is_told = any(event.kind == "restart" for event in seen.events)
+                if seen.last is not None and record.step <= seen.last.step and not is_told:
+                    yield LogEvent("restart", record.time, step=record.step)
+                yield seen.step(record)
+        if seen.last is None:
             raise InputError(f'No step in "{self.name}", read as a log of {self.kind}. Give the log of a training run.')
+
+
+def _said(record: LoggedStep) -> set[str]:
+    """What a line says; what follows from two lines left aside."""
+    names = {field.name for field in dataclasses.fields(record)} - {"step", "step_time", "tokens"}
+    return {name for name in names if not math.isnan(getattr(record, name))}
 
 
 class _Seen:
@@ -104,15 +115,19 @@ class _Seen:
         """Whether the run has begun or ended since the last step."""
         return any(event.kind in ("restart", "start", "stop") for event in self.events)
 
-    def event(self, record: LogEvent) -> bool:
-        """Whether an event is new."""
+    def is_new(self, event: LogEvent) -> bool:
+        """Whether an event is new, and not what another rank prints of it; it is taken."""
         for before in self.events:
-            if before.kind == record.kind and (record.kind == "restart" or _same(before, record)):
+            values = (before.value, event.value)
+            alike = before.step == event.step and (values[0] == values[1] or all(map(math.isnan, values)))
+            passed = abs(event.time - before.time)
+            together = alike and (math.isnan(passed) or passed <= LATE)
+            if before.kind == event.kind and (event.kind == "restart" or together):
                 return False
-        self.events = [*self.events[-99:], record]
+        self.events = [*self.events[-99:], event]
         return True
 
-    def late(self, record: LoggedStep) -> bool:
+    def is_late(self, record: LoggedStep) -> bool:
         """Whether another rank has printed this step, and it was not repeated after a restart."""
         before = self.recent.get(record.step)
         if self.last is None or before is None:
@@ -124,19 +139,13 @@ class _Seen:
             return not self.again
         return record.loss == before.loss or (math.isnan(record.loss) and math.isnan(before.loss))
 
-    def back(self, record: LoggedStep) -> bool:
-        """Whether a step begins again and no line has told so."""
-        behind = self.last is not None and record.step <= self.last.step
-        return behind and not any(event.kind == "restart" for event in self.events)
-
     def step(self, record: LoggedStep) -> LoggedStep:
         """A new step, with what follows from the one before."""
         last = self.last
         if last is not None and record.step > last.step and not self.again:
             count = record.step - last.step
             evaluations = (e.time for e in self.events if e.kind == "evaluation" and e.step == last.step)
-            start = max((time for time in evaluations if time > last.time), default=last.time)
-            passed = record.time - start
+            passed = record.time - max((time for time in evaluations if time > last.time), default=last.time)
             self.pace = passed if passed > 0 else self.pace
             if math.isnan(record.step_time) and passed > 0:
                 record = dataclasses.replace(record, step_time=passed / count)
@@ -152,23 +161,6 @@ class _Seen:
         return record
 
 
-def _same(first: LogEvent, other: LogEvent) -> bool:
-    """Whether two events since one step are what two ranks print of it."""
-    values = (first.value, other.value)
-    if first.step != other.step or (values[0] != values[1] and not all(map(math.isnan, values))):
-        return False
-    passed = other.time - first.time
-    return math.isnan(passed) or abs(passed) <= LATE
-
-
-def _fewer(record: LoggedStep, before: LoggedStep | None) -> bool:
-    """Whether a line says less than the one before, as a half-written one does."""
-    if before is None:
-        return False
-    names = [field.name for field in dataclasses.fields(record) if field.name not in ("step", "step_time", "tokens")]
-    return any(math.isnan(getattr(record, n)) and not math.isnan(getattr(before, n)) for n in names)
-
-
 def read_steps(path: str | Path, kind: str | None = None) -> StepLog:
     """The steps and events of a log, read as they are asked for.
 
@@ -182,11 +174,7 @@ def read_steps(path: str | Path, kind: str | None = None) -> StepLog:
 
     **Raises:** `InputError` if the file cannot be read or its kind is not known; while it is read, if it holds no step.
     """
-    path = Path(path)
-    if kind is None:
-        kind = log_kind(path)
-    lines = Lines(path, hf_trainer.LARGEST if path.suffix.lower() == ".json" else LONGEST)
-    return steps_of(lines, kind, str(path))
+    return steps_of(_lines(Path(path)), kind or log_kind(path), str(path))
 
 
 def steps_of(lines: Iterable[str], kind: str | None, name: str) -> StepLog:
@@ -210,6 +198,18 @@ def steps_of(lines: Iterable[str], kind: str | None, name: str) -> StepLog:
     return StepLog(READERS[kind](itertools.chain(held, source), name), kind, name, source, left_out)
 
 
+def log_kind(path: str | Path) -> str:
+    """The kind of a log, one of `KINDS`.
+
+    **Raises:** `InputError` if it cannot be read or none of its first lines belongs to a known kind.
+    """
+    return _recognized(_lines(Path(path)), str(path), [])
+
+
+def _lines(path: Path) -> Lines:
+    return Lines(path, hf_trainer.LARGEST if path.suffix.lower() == ".json" else LONGEST)
+
+
 def _short(lines: Iterable[str], left_out: Counter[str]) -> Iterator[str]:
     """Lines without their ends and without those that are too long, which are counted."""
     for line in lines:
@@ -219,32 +219,22 @@ def _short(lines: Iterable[str], left_out: Counter[str]) -> Iterator[str]:
             yield line.rstrip("\r\n")
 
 
-def log_kind(path: str | Path) -> str:
-    """The kind of a log, one of `KINDS`.
-
-    **Raises:** `InputError` if it cannot be read or none of its first lines belongs to a known kind.
-    """
-    path = Path(path)
-    return _recognized(Lines(path, hf_trainer.LARGEST if path.suffix.lower() == ".json" else LONGEST), str(path), [])
-
-
 def _recognized(lines: Iterator[str], name: str, held: list[str]) -> str:
     """The kind that a line tells; the lines up to it are held."""
     size, first = 0, True
     for line in lines:
         held.append(line)
-        kind = _kind_of(line, first)
-        if kind is not None:
+        if kind := _kind_of(line, first):
             return kind
         first = first and not line.strip()
         size += len(line)
         if len(held) >= MOST_LINES or size > MOST_HELD:
             break
+    if not held:
+        raise InputError(f'"{name}" is empty. Give the log of a training run.')
     raise InputError(
         f'"{name}": no line is one of a training log that is known. Known kinds: {", ".join(KINDS)}; in Python, give '
         "one as kind= if it is one."
-        if held
-        else f'"{name}" is empty. Give the log of a training run.'
     )
 
 
@@ -252,22 +242,10 @@ def _kind_of(line: str, first: bool) -> str | None:
     """The kind that a line tells, if it does; headers tell it only on the first line."""
     if mlperf.MARK in line:
         return "mlperf"
-    if first and "," in line and tensorboard.is_header(line):
+    if first and "," in line and scalars.is_tensorboard(line):
         return "tensorboard"
-    if first and "," in line and wandb.is_header(line):
+    if first and "," in line and scalars.is_wandb(line):
         return "wandb"
     text = plain(line)
-    if "iteration" in text and "|" in text:
-        if LINE_KINDS["nanotron"].sign.search(text):
-            return "nanotron"
-        if megatron.SIGN.search(text):
-            return "megatron"
-    if "Epoch" in text and nemo.SIGN.search(text):
-        return "nemo"
-    if "step:" in text:
-        for name in ("maxtext", "torchtitan"):
-            if LINE_KINDS[name].sign.search(text):
-                return name
-    if ("{" in text and hf_trainer.PRINTED.search(text)) or _STATE.search(text):
-        return "hf-trainer"
-    return None
+    signs = (sign for words, group in SIGNS if all(word in text for word in words) for sign in group)
+    return next((kind for kind, sign in signs if sign.search(text)), None)

@@ -10,13 +10,13 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.readers.columns import AS_WRITTEN, TEXT, Column, Schema, TableChoices, column_index, number
+from energymodel.readers.lines import SEPARATORS, decimal_point, separator_of
 from energymodel.readers.text_file import is_file
 from energymodel.units import counted
 
 MOST_ROWS = 20_000
 FEWEST_ROWS = 2
 LISTED_PROBLEMS, LISTED_LINES = 20, 12
-SEPARATORS = ",;\t"
 
 
 class Problem(NamedTuple):
@@ -56,17 +56,6 @@ class Measurements(NamedTuple):
         """Some of the rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
         return Measurements(self.path, columns, self.lines[rows], self.notes)
-
-
-def separator_of(line: str) -> str:
-    """What separates the cells of a line: the most frequent of comma, semicolon and tab."""
-    return max(SEPARATORS, key=line.count)
-
-
-def decimal_point(cell: str) -> str:
-    """A cell with a point for a decimal comma."""
-    integer, comma, digits = cell.partition(",")
-    return f"{integer}.{digits}" if comma and integer.lstrip("+-").isdigit() and digits[:1].isdigit() else cell
 
 
 def read_csv(path: Path, where: Mapping[str, str] | None = None, most_rows: int = MOST_ROWS) -> CsvTable:

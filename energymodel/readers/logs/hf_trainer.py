@@ -7,15 +7,14 @@ no number: step and time are those of the progress bar before it; without bar, e
 
 import itertools
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from energymodel.errors import InputError
+from energymodel.readers.cells import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of
-from energymodel.readers.logs.text import NUMBER, figure, made, number, plain, stamp, whole
+from energymodel.readers.logs.text import NUMBER, figure, made, number, plain, whole
 
 LARGEST = 2**28
 """Characters of a trainer_state.json, which is read at once."""
@@ -39,15 +38,18 @@ def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEven
     source = iter(lines)
     first = next((line for line in source if line.strip()), "")
     if first.lstrip().startswith("{") and not PRINTED.match(first.lstrip()):
-        yield from _state(first, source, name)
+        yield from _state(itertools.chain((first,), source), name)
     else:
-        yield from _printed(first, source)
+        bars = _Bars()
+        for raw in itertools.chain((first,), source):
+            if "{" in raw or "%|" in raw:
+                yield from bars.read(plain(raw))
 
 
-def _state(first: str, rest: Iterable[str], name: str) -> Iterator[LoggedStep | LogEvent]:
+def _state(lines: Iterable[str], name: str) -> Iterator[LoggedStep | LogEvent]:
     """Steps of trainer_state.json."""
-    parts, size = [first], len(first)
-    for line in rest:
+    parts, size = [], 0
+    for line in lines:
         parts.append(line)
         size += len(line)
         if size > LARGEST:
@@ -59,31 +61,23 @@ def _state(first: str, rest: Iterable[str], name: str) -> Iterator[LoggedStep | 
     except ValueError as error:
         raise InputError(f'"{name}" is no valid JSON: {" ".join(str(error).split())[:200]}.') from error
     history = table.get("log_history") if isinstance(table, dict) else None
-    entries = [_figures(entry) for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
-    mean = _mean_step(entries)
+    entries = [
+        # Newer versions print numbers as texts.
+        {
+            str(key): number(value) if isinstance(value, str) else figure(value)
+            for key, value in entry.items()
+            if isinstance(value, str | int | float)
+        }
+        for entry in (history if isinstance(history, list) else [])
+        if isinstance(entry, dict)
+    ]
+    mean, ends = NOT_SAID, [entry for entry in entries if "train_runtime" in entry]
+    if len(ends) == 1 and ends[0].get("step", NOT_SAID) > 0:
+        evaluations = sum(value for entry in entries if (value := entry.get("eval_runtime", 0.0)) > 0)
+        mean = (ends[0]["train_runtime"] - evaluations) / ends[0]["step"]
     for entry in entries:
-        step = entry.get("step", NOT_SAID)
-        if 0 <= step < 1e15:
-            yield from _entry(entry, int(step), NOT_SAID, mean)
-
-
-def _figures(entry: Mapping[Any, Any]) -> dict[str, float]:
-    """The numbers of an entry; newer versions print them as texts."""
-    return {
-        str(key): number(value) if isinstance(value, str) else figure(value)
-        for key, value in entry.items()
-        if isinstance(value, str | int | float)
-    }
-
-
-def _mean_step(entries: list[dict[str, float]]) -> float:
-    """Mean step of the whole run without its evaluations [s], if the run has ended."""
-    ends = [entry for entry in entries if "train_runtime" in entry]
-    if len(ends) != 1:
-        return NOT_SAID
-    evaluations = sum(value for entry in entries if (value := entry.get("eval_runtime", 0.0)) > 0)
-    steps = ends[0].get("step", NOT_SAID)
-    return (ends[0]["train_runtime"] - evaluations) / steps if steps > 0 else NOT_SAID
+        if 0 <= entry.get("step", NOT_SAID) < 1e15:
+            yield from _entry(entry, int(entry["step"]), NOT_SAID, mean)
 
 
 def _entry(entry: Mapping[str, float], step: int, time: float, step_time: float) -> Iterator[LoggedStep | LogEvent]:
@@ -97,28 +91,15 @@ def _entry(entry: Mapping[str, float], step: int, time: float, step_time: float)
         yield LogEvent("evaluation", time, entry.get("eval_runtime", NOT_SAID), value, step)
         return
     values: dict[str, float] = {}
-    memory = []
     for key, value in entry.items():
         field, scale = field_of(key) or ("", 1.0)
         if field == "memory":
-            memory.append(value * scale)
+            values[field] = max(values.get(field, 0.0), value * scale)
         elif field not in ("", EVALUATION, TOTAL_RATE):
             values.setdefault(field, value * scale)
-    if "loss" not in values and "grad_norm" not in values:
-        return
-    values["memory"] = max((value for value in memory if not math.isnan(value)), default=NOT_SAID)
-    values.setdefault("step_time", step_time)
-    record = made(step, time, values)
-    if record is not None:
-        yield record
-
-
-def _printed(first: str, rest: Iterable[str]) -> Iterator[LoggedStep | LogEvent]:
-    """Steps of what was printed."""
-    bars = _Bars()
-    for raw in itertools.chain((first,), rest):
-        if "{" in raw or "%|" in raw:
-            yield from bars.read(plain(raw))
+    if "loss" in values or "grad_norm" in values:
+        record = made(step, time, {"step_time": step_time} | values)
+        yield from () if record is None else (record,)
 
 
 class _Bars:
@@ -132,18 +113,20 @@ class _Bars:
         self.step, self.clock = 0, NOT_SAID
 
     def read(self, line: str) -> Iterator[LoggedStep | LogEvent]:
+        """Take a line: bars, and an entry that is printed between them."""
         printed = PRINTED.search(line)
-        self.drawn(line[: printed.start()] if printed else line)
+        start = printed.start() if printed else len(line)
+        self._drawn(line[:start])
         if printed is None:
             return
-        text, _, after = line[printed.start() : printed.start() + 20_000].partition("}")
+        text, _, after = line[start : start + 20_000].partition("}")
         entry = {key: number(value) for key, value in _PAIR.findall(text)}
         trained = ("loss" in entry or "grad_norm" in entry) and not any(key.startswith("eval_") for key in entry)
-        step, step_time = self.advanced() if trained else (self.step, NOT_SAID)
-        yield from _entry(entry, step, stamp(line[: printed.start()]), step_time)
-        self.drawn(after)
+        step, step_time = self._advanced() if trained else (self.step, NOT_SAID)
+        yield from _entry(entry, step, stamp(line[:start]), step_time)
+        self._drawn(after)
 
-    def drawn(self, text: str) -> None:
+    def _drawn(self, text: str) -> None:
         """Take the bars of a text."""
         for match in _BAR.finditer(text):
             step, total = whole(match[1]), whole(match[2])
@@ -153,13 +136,12 @@ class _Bars:
             for part in match[3].split(":"):
                 clock = clock * 60 + number(part)
             rate = number(match[4]) if match[4] else NOT_SAID
-            rate = 1 / rate if match[5] == "it/s" and rate > 0 else rate
-            self.seen[total] = (step, clock, rate)
+            self.seen[total] = (step, clock, 1 / rate if match[5] == "it/s" and rate > 0 else rate)
             self.last = total
             if len(self.seen) > 1000:
                 self.seen = {total: self.seen[total]}
 
-    def advanced(self) -> tuple[int, float]:
+    def _advanced(self) -> tuple[int, float]:
         """Step and step time of an entry of training."""
         bar = self.seen.get(self.total) if self.total is not None else None
         if (bar is None or bar[0] == self.step) and self.last is not None and self.last != self.total:

@@ -7,11 +7,12 @@ time their dispatch alone. nanotron prints three digits, with K, M, B (or G), T 
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from energymodel.readers.cells import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.text import DECLARED, NUMBER, made, number, plain, stamp, step_fields, whole
+from energymodel.readers.logs.text import DECLARED, NUMBER, made, number, plain, step_fields, whole
 
 SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 SAME = 0.04
@@ -46,60 +47,44 @@ class LineKind(NamedTuple):
     sign: re.Pattern[str]
     field: re.Pattern[str]
     events: dict[Any, re.Pattern[str]]
-    length: re.Pattern[str] | None = None
-    value: Callable[[str], float] = number
-    also: Callable[[dict[str, float], float], dict[str, float]] | None = None
+    length: re.Pattern[str]
 
     def steps(self, lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
         """Steps and events of lines, as often as ranks print them."""
-        length = NOT_SAID
+        length, is_nanotron = NOT_SAID, self.name == "nanotron"
         for raw in lines:
             if not any(word in raw for word in self.words):
                 continue
             line = plain(raw)
             if match := self.sign.search(line):
                 step, time = whole(match["step"]), stamp(line[: match.start()])
-                values = step_fields(self.name, self.field.findall(line, match.end()), self.value)
+                fields = self.field.findall(line, match.end())
+                values = step_fields(self.name, fields, human if is_nanotron else number)
                 if match.groupdict().get("evaluation"):
                     yield LogEvent("evaluation", time, NOT_SAID, values.get("loss", NOT_SAID), step)
-                    continue
-                values = self.also(values, length) if self.also else values
-                record = made(step, time, values) if step is not None else None
-                if record is not None:
+                elif record := made(step, time, _of_nanotron(values, length) if is_nanotron else values):
                     yield record
-            elif event := self._event(line):
-                yield event
-            elif self.length and (match := self.length.search(line)):
-                length = number(match[1])
-
-    def _event(self, line: str) -> LogEvent | None:
-        for kind, pattern in self.events.items():
-            if match := pattern.search(line):
-                parts = match.groupdict("")
-                duration, value = number(parts.get("duration", "")), number(parts.get("value", ""))
-                return LogEvent(kind, stamp(line), duration, value, whole(parts.get("step", "")))
-        return None
+                continue
+            for kind, pattern in self.events.items():
+                if match := pattern.search(line):
+                    parts = match.groupdict("")
+                    duration, value = number(parts.get("duration", "")), number(parts.get("value", ""))
+                    yield LogEvent(kind, stamp(line), duration, value, whole(parts.get("step", "")))
+                    break
+            else:
+                match = self.length.search(line)
+                length = number(match[1]) if match else length
 
 
-def _declared(name: str, **hooks: Any) -> LineKind:
+def _declared(name: str) -> LineKind:
     patterns = DECLARED[name]
 
     def pattern(text: str) -> re.Pattern[str]:
         return re.compile(text.replace("<number>", NUMBER))
 
-    return LineKind(
-        name,
-        tuple(patterns["words"]),
-        pattern(patterns["sign"]),
-        pattern(patterns["field"]),
-        {kind: pattern(text) for kind, text in patterns["events"].items()},
-        pattern(patterns["length"]) if "length" in patterns else None,
-        **hooks,
-    )
+    sign, field, length = (pattern(patterns.get(key, "(?!)")) for key in ("sign", "field", "length"))
+    events = {kind: pattern(text) for kind, text in patterns["events"].items()}
+    return LineKind(name, tuple(patterns["words"]), sign, field, events, length)
 
 
-LINE_KINDS = {
-    "maxtext": _declared("maxtext"),
-    "torchtitan": _declared("torchtitan"),
-    "nanotron": _declared("nanotron", value=human, also=_of_nanotron),
-}
+LINE_KINDS = {name: _declared(name) for name in ("maxtext", "torchtitan", "nanotron")}

@@ -11,8 +11,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
+from energymodel.readers.cells import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.text import NUMBER, bar_fields, made, number, plain, stamp, step_fields, whole
+from energymodel.readers.logs.text import NUMBER, made, number, plain, step_fields, whole
 
 SIGN = re.compile(r"\biteration\s+([\d,]+)\s*/\s*[\d,]+\s*\|")
 _BARE = re.compile(rf"(lm loss|learning rate|loss scale) ({NUMBER})", re.IGNORECASE)
@@ -38,7 +39,17 @@ def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEven
     state = _Run()
     for raw in lines:
         if any(word in raw for word in _WORDS) or "start of training" in raw:
-            yield from state.read(plain(raw))
+            line = plain(raw)
+            matches = list(SIGN.finditer(line)) if "|" in line and "validation" not in line else []
+            if not matches:
+                yield from state.between(line)
+                continue
+            yield from state.told()
+            starts, ends = [0, *(match.end() for match in matches)], [*(match.start() for match in matches), len(line)]
+            for at, match in enumerate(matches):
+                before, after = line[starts[at] : ends[at]], line[starts[at + 1] : ends[at + 1]]
+                if step := state.step(whole(match[1]), stamp(before), after):
+                    yield step
     yield from state.told()
 
 
@@ -58,37 +69,23 @@ class _Run:
             yield self.checkpoint
             self.checkpoint = None
 
-    def read(self, line: str) -> Iterator[LoggedStep | LogEvent]:
-        matches = list(SIGN.finditer(line)) if "|" in line else []
-        if matches and "validation" not in line:
-            yield from self.told()
-        elif not matches or "validation" in line:
-            yield from self.between(line)
-            return
-        ends = [match.start() for match in matches[1:]] + [len(line)]
-        before = 0
-        for match, end in zip(matches, ends, strict=True):
-            step = self.step(whole(match[1]), line[before : match.start()], line[match.end() : end])
-            before = match.end()
-            if step is not None:
-                yield step
-
-    def step(self, step: int | None, before: str, text: str) -> LoggedStep | None:
-        """One iteration: the text before its number has the time, that behind it the fields."""
-        if step is None:
-            return None
+    def step(self, step: int | None, time: float, text: str) -> LoggedStep | None:
+        """One iteration: its number, its time and the text of its fields, the first of two equal names counting."""
         # What no bar ends may be cut short; NeMo ends no line with a bar.
-        fields = bar_fields(text if "global_step:" in text or "reduced_train_loss" in text else text.rpartition("|")[0])
+        complete = text if "global_step:" in text or "reduced_train_loss" in text else text.rpartition("|")[0]
+        fields: dict[str, str] = {}
+        for part in complete.split("|", 200)[:200]:
+            name, colon, value = part.partition(":")
+            if colon and len(name) < 100:
+                fields.setdefault(" ".join(name.lower().split()), value.strip())
         bare = _BARE.findall(text) if "loss" not in fields and "lm loss " in text else ()
         values = step_fields("megatron", (*fields.items(), *bare))
         if not {"step_time", "loss"} & values.keys():
             return None
         sequence = number(fields.get("actual seqlen", ""))
         sequence = self.sequence if math.isnan(sequence) else sequence
-        values.setdefault("tokens", values.get("sequences", NOT_SAID) * sequence)
-        values.setdefault("memory", self.memory)
-        values.setdefault("flops_rate", self.flops)
-        return made(step, stamp(before), values)
+        tokens = values.get("sequences", NOT_SAID) * sequence
+        return made(step, time, {"tokens": tokens, "memory": self.memory, "flops_rate": self.flops} | values)
 
     def between(self, line: str) -> Iterator[LogEvent]:
         """Lines that are no step."""
@@ -100,30 +97,26 @@ class _Run:
             self.memory = number(match[1]) * 2**20 if match[1] else number(match[2]) * 1e9
         elif match := _EVALUATED.search(line):
             loss = _EVALUATION_LOSS.search(line, match.end())
-            step = whole(match[1]) if match[1] else None
             value = number(loss[1]) if loss else NOT_SAID
-            yield LogEvent("evaluation", stamp(line), self.evaluation, value, step)
+            yield LogEvent("evaluation", stamp(line), self.evaluation, value, whole(match[1] or ""))
             self.evaluation = NOT_SAID
         elif match := _SAVED.search(line):
-            step = whole(match[1])
-            if self.checkpoint is None:
-                if step != self.saved:
-                    self.checkpoint = LogEvent("checkpoint", stamp(line), step=step)
-            elif not math.isnan(self.checkpoint.time):
-                took = stamp(line) - self.checkpoint.time
-                self.checkpoint = dataclasses.replace(self.checkpoint, duration=took if took >= 0 else NOT_SAID)
+            if self.checkpoint is None and whole(match[1]) != self.saved:
+                self.checkpoint = LogEvent("checkpoint", stamp(line), step=whole(match[1]))
+            elif self.checkpoint is not None and not math.isnan(self.checkpoint.time):
+                duration = stamp(line) - self.checkpoint.time
+                self.checkpoint = dataclasses.replace(self.checkpoint, duration=duration if duration >= 0 else NOT_SAID)
         elif match := _SAVING.search(line):
-            step = whole(match[1])
-            if self.checkpoint is None or self.checkpoint.step != step:
+            if self.checkpoint is None or self.checkpoint.step != whole(match[1]):
                 yield from self.told()
-                self.checkpoint = LogEvent("checkpoint", stamp(line[: match.start()]), step=step)
+                self.checkpoint = LogEvent("checkpoint", stamp(line[: match.start()]), step=whole(match[1]))
         elif match := _LOADED.search(line):
-            yield LogEvent("restart", stamp(line), step=whole(match[1]) if match[1] else None)
+            yield LogEvent("restart", stamp(line), step=whole(match[1] or ""))
         elif match := _MARK.search(line):
             yield LogEvent("start" if match[1].startswith("before") else "stop", stamp(line))
         elif match := _TIMER.search(line):
-            took = number(match[3] or match[2]) * 1e-3
+            duration = number(match[3] or match[2]) * 1e-3
             if match[1] == "evaluate":
-                self.evaluation = took
+                self.evaluation = duration
             elif self.checkpoint is not None:
-                self.checkpoint = dataclasses.replace(self.checkpoint, duration=took)
+                self.checkpoint = dataclasses.replace(self.checkpoint, duration=duration)

@@ -19,26 +19,18 @@ _DECODER = json.JSONDecoder(parse_int=float)  # an integer of 5,000 digits is no
 _LOSSES = ("train_loss", "loss", "reduced_train_loss")
 
 
-def entries(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The table of each such line, whatever stands before or behind it."""
+def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
+    """Mean steps between two lines, and events, whatever stands before or behind the table of a line."""
+    run = _Run()
     for line in lines:
         at = line.find(MARK)
         start = line.find("{", at) if at >= 0 else -1
-        if start < 0:
-            continue
         try:
-            entry, _ = _DECODER.raw_decode(line, start)
+            entry, _ = _DECODER.raw_decode(line, start) if start >= 0 else ({}, 0)
         except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict) and isinstance(entry.get("key"), str):
-            yield entry
-
-
-def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
-    """Mean steps between two lines, and events."""
-    run = _Run()
-    for entry in entries(lines):
-        yield from run.read(entry)
+            yield from run.read(entry["key"], entry.get("value"), entry)
 
 
 class _Run:
@@ -55,19 +47,17 @@ class _Run:
         self.per_sample = NOT_SAID
         """What `epoch_num` counts for each sample: 1 or its tokens."""
 
-    def read(self, entry: dict[str, Any]) -> Iterator[LoggedStep | LogEvent]:
-        key, value = entry["key"], entry.get("value")
-        metadata = entry.get("metadata")
+    def read(self, key: str, value: object, entry: dict[str, Any]) -> Iterator[LoggedStep | LogEvent]:
+        """Take a line."""
         time = figure(entry.get("time_ms")) * 1e-3
         time = time if math.isfinite(time) else NOT_SAID
-        samples = self.samples_of(metadata) if isinstance(metadata, dict) else NOT_SAID
+        samples = self.samples_of(entry.get("metadata"))
         if key == "global_batch_size":
             self.batch = figure(value)
         elif key == "max_sequence_length":
             self.length = figure(value)
         elif key == "run_start":
-            self.started, self.time, self.samples = time, time, 0.0
-            self.inside = False
+            self.started, self.time, self.samples, self.inside = time, time, 0.0, False
             yield LogEvent("start", time)
         elif key == "run_stop":
             yield LogEvent("stop", time, time - self.started)
@@ -86,13 +76,15 @@ class _Run:
             self.time = time
             self.samples = self.samples if math.isnan(samples) else samples
         elif not self.inside:
-            self.loss = _loss(key, value, self.loss)
+            statistics = value if key == "tracked_stats" and isinstance(value, dict) else {key: value}
+            self.loss = next((figure(statistics[name]) for name in _LOSSES if name in statistics), self.loss)
             yield from self.trained(time, samples)
 
-    def samples_of(self, metadata: dict[str, Any]) -> float:
+    def samples_of(self, metadata: object) -> float:
         """Samples so far."""
-        count = figure(metadata.get("samples_count"))
-        epoch = figure(metadata.get("epoch_num"))
+        if not isinstance(metadata, dict):
+            return NOT_SAID
+        count, epoch = figure(metadata.get("samples_count")), figure(metadata.get("epoch_num"))
         if not math.isnan(count) or not epoch >= self.batch:
             return count
         if math.isnan(self.per_sample):
@@ -113,16 +105,5 @@ class _Run:
         values = {"step_time": (time - self.time) / count, "sequences": self.batch, "loss": self.loss}
         values["tokens"] = self.batch * self.length
         self.time, self.samples, self.loss = time, samples, NOT_SAID
-        record = made(step, time, values)
-        if record is not None:
+        if record := made(step, time, values):
             yield record
-
-
-def _loss(key: str, value: object, before: float) -> float:
-    """The training loss that a line tells, or the one before."""
-    if key in _LOSSES:
-        return figure(value)
-    if key == "tracked_stats" and isinstance(value, dict):
-        told = next((value[name] for name in _LOSSES if name in value), None)
-        return before if told is None else figure(told)
-    return before

@@ -25,39 +25,30 @@ ROUNDED = 1e5
 
 def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
     """Steps of the bars, each as it was drawn last, and evaluations."""
-    held: LoggedStep | None = None
+    last: LoggedStep | None = None
     evaluation = NOT_SAID
     for raw in lines:
         line = plain(raw) if "train_" in raw else ""
         match = SIGN.search(line)
-        if match is None:
+        step = whole(match[1]) if match else None
+        if match is None or step is None:
             continue
+        if last is not None and step != last.step:
+            yield last
+            last = None
         pairs = _FIELD.findall(line, match.start())
+        values = step_fields("nemo", pairs)
         fields = {key: number(value) for key, value in pairs}
-        step = whole(match[1])
-        if step is None:
-            continue
-        if held is not None and step != held.step:
-            yield held
-            held = None
-        record = _record(step, fields, step_fields("nemo", pairs))
-        if record is not None:
-            held = record
-        validation = fields.get("val_loss", NOT_SAID)
+        consumed, validation = fields.get("consumed_samples", NOT_SAID), fields.get("val_loss", NOT_SAID)
+        if step and 0 < consumed < ROUNDED and consumed % step == 0:
+            values["sequences"] = consumed / step
+        if step and {"loss", "step_time"} & values.keys():
+            last = made(step, NOT_SAID, values) or last
         if not math.isnan(validation) and validation != evaluation:
             evaluation = validation
-            if held is not None:
-                yield held
-                held = None
+            if last is not None:
+                yield last
+                last = None
             yield LogEvent("evaluation", value=validation, step=step)
-    if held is not None:
-        yield held
-
-
-def _record(step: int, fields: dict[str, float], values: dict[str, float]) -> LoggedStep | None:
-    consumed = fields.get("consumed_samples", NOT_SAID)
-    if step == 0:
-        return None
-    if 0 < consumed < ROUNDED and consumed % step == 0:
-        values["sequences"] = consumed / step
-    return made(step, NOT_SAID, values) if {"loss", "step_time"} & values.keys() else None
+    if last is not None:
+        yield last

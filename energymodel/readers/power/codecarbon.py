@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import MOST_SITE_POWER, between, number, time_of
+from energymodel.readers.cells import MOST_SITE_POWER, between, number, reading_of, time_of
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.names import NAMES
+from energymodel.readers.power.headings import NAMES
 
 KWH = 3.6e6
 SAME_START = 2.0
@@ -39,9 +39,7 @@ def is_codecarbon(lines: list[str]) -> bool:
 
 def _columns(line: str) -> dict[str, int]:
     names = {name.lower(): index for index, name in reversed(list(enumerate(cells(line))))}
-    complete = {"timestamp", "duration"} <= names.keys() and not names.keys().isdisjoint(
-        ("energy_consumed", "gpu_energy")
-    )
+    complete = {"timestamp", "duration"} <= names.keys() and {"energy_consumed", "gpu_energy"} & names.keys()
     return names if complete else {}
 
 
@@ -57,56 +55,46 @@ def read_codecarbon(lines: Iterable[str], name: str, skipped: Skipped) -> Iterat
             columns = header
             continue
         row = cells(line)
-        if not columns or len(row) < sum(1 for name in columns if name):  # a line that is half written
-            skipped[UNREAD] += 1
-            continue
-        texts = {key: row[index] for key, index in columns.items() if index < len(row)}
-        time, duration = time_of(texts["timestamp"]), between(number(texts.get("duration", "")), 0.0, 1e10)
+        is_whole = columns and len(row) >= sum(1 for name in columns if name)
+        texts = {key: row[index] for key, index in columns.items() if index < len(row)} if is_whole else {}
+        time, duration = time_of(texts.get("timestamp", "")), between(number(texts.get("duration", "")), 0.0, 1e10)
         if not time > 0 or not duration > 0:
             skipped[UNREAD] += 1
             continue
         run = _run_of(runs, texts.get("run_id", ""), time, duration)
-        if run is None:
-            # A device of its own for every run that goes on while another does.
-            busy = {other.number for other in runs if other.stop > time - duration + SAME_START}
-            free = next(index for index in range(len(busy) + 1) if index not in busy)
-            runs = [other for other in runs if other.number != free]
-            run = Run(texts.get("run_id", ""), time - duration, time, free)
-            runs.append(run)
         run.stop = time
-        yield from _readings(texts, run, time, duration, skipped)
+        readings = list(_readings(texts, run, time, duration))
+        if not readings or None in readings:
+            skipped[NO_VALUE] += readings.count(None) or 1
+        yield from filter(None, readings)
     if not columns:
         raise InputError(f"{name}: no header with timestamp, duration and energy_consumed. Give emissions.csv whole.")
 
 
-def _run_of(runs: list[Run], name: str, time: float, duration: float) -> Run | None:
-    """The run that a row goes on with."""
+def _run_of(runs: list[Run], name: str, time: float, duration: float) -> Run:
+    """The run that a row goes on with, or a new one, with a number of its own while another one goes on."""
     for run in runs:
         if run.name == name and time >= run.stop and abs(run.start - (time - duration)) <= SAME_START:
             return run
-    return None
+    busy = {run.number for run in runs if run.stop > time - duration + SAME_START}
+    free = next(index for index in range(len(busy) + 1) if index not in busy)
+    runs[:] = [*(run for run in runs if run.number != free), Run(name, time - duration, time, free)]
+    return runs[-1]
 
 
-def _readings(
-    texts: dict[str, str], run: Run, time: float, duration: float, skipped: Skipped
-) -> Iterator[PowerReading]:
-    empty = True
+def _readings(texts: dict[str, str], run: Run, time: float, duration: float) -> Iterator[PowerReading | None]:
+    """Readings of a row; None for a part whose energy fell."""
     for part, names in NAMES["codecarbon"].items():
         energy, power, busy = (number(texts.get(name, "")) for name in names)
         energy = between(energy * KWH, 0.0, MOST_SITE_POWER * duration)
-        power, busy = between(power, 0.0, MOST_SITE_POWER), between(busy * 0.01, 0.0, 1.0)
         if math.isnan(energy) or (part == "gpu" and energy == 0 and not number(texts.get("gpu_count", "")) > 0):
             continue
-        empty = False
         device = f"{part} (parallel run {run.number + 1})" if run.number else part
         if part not in run.sums:
             yield PowerReading(time=run.start, device=device, energy=0.0, fresh=True)
         elif energy < run.sums[part]:
-            skipped[NO_VALUE] += 1
+            yield None
             continue
         run.sums[part] = energy
-        yield PowerReading(
-            time=time, device=device, energy=energy, power=power or NOT_SAID, utilization=busy or NOT_SAID
-        )
-    if empty:
-        skipped[NO_VALUE] += 1
+        power, busy = power or NOT_SAID, busy * 0.01 or NOT_SAID
+        yield reading_of(device, time, MOST_SITE_POWER, energy=energy, power=power, utilization=busy)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -47,15 +48,10 @@ def with_places(rows: Iterable[PowerReading], name: str, skipped: Skipped) -> It
     if pattern is None:
         raise InputError(f"{name}: cannot tell which row is of which device. Add index to the query of nvidia-smi.")
     devices, pause = pattern
-    for sample in _samples(_both(ahead, rows), devices, pause, skipped):
+    for sample in _samples(chain(ahead, rows), devices, pause, skipped):
         for index, row in sample:
             if row.power == row.power or row.energy == row.energy:
                 yield replace(row, device=str(index))
-
-
-def _both(first: list[PowerReading], then: Iterator[PowerReading]) -> Iterator[PowerReading]:
-    yield from first
-    yield from then
 
 
 def _pattern(times: list[float], settled: bool) -> tuple[int, float] | None:

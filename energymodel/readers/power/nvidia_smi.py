@@ -9,17 +9,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import MOST_POWER, between, kelvin, measure, throttled_by_mask, time_of, unit_factor
+from energymodel.readers.cells import measure, reading_of, throttled_by_mask, time_of
+from energymodel.readers.columns import unit_factor
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
+from energymodel.readers.power.headings import NAMES
 from energymodel.readers.power.interleaved import with_places
-from energymodel.readers.power.names import NAMES
 
 QUERY = (
     "nvidia-smi --query-gpu=timestamp,index,power.draw,clocks.sm,temperature.gpu,utilization.gpu,power.limit"
     " --format=csv -l 1"
 )
 COLUMNS = NAMES["nvidia_smi"]
+UNITS = {"power": 1.0, "energy": 1e-3, "clock": 1e6, "temperature": 1.0, "utilization": 0.01, "power_limit": 1.0}
+"""Of numbers whose column and cell name none."""
 REASONS = ("clocks_event_reasons.", "clocks_throttle_reasons.")
 STAMPED = re.compile(r"(?:^|, ?)\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?:,|$)", re.ASCII)
 Columns = Mapping[str, tuple[int, float]]
@@ -41,10 +44,6 @@ def columns_of(line: str) -> Columns:
     return columns if not columns.keys().isdisjoint((*COLUMNS["power"], *COLUMNS["energy"])) else {}
 
 
-def _names_devices(columns: Columns) -> bool:
-    return not columns.keys().isdisjoint(COLUMNS["device"])
-
-
 def read_nvidia_smi(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
     """Readings of the rows of a table, device by device.
 
@@ -61,6 +60,10 @@ def read_nvidia_smi(lines: Iterable[str], name: str, skipped: Skipped) -> Iterat
         raise InputError(f"{name}: the table of nvidia-smi has no column timestamp. Ask for it: {QUERY}")
     readings = _readings(rows, columns, skipped)
     yield from readings if _names_devices(columns) else with_places(readings, name, skipped)
+
+
+def _names_devices(columns: Columns) -> bool:
+    return not columns.keys().isdisjoint(COLUMNS["device"])
 
 
 def _readings(lines: Iterable[str], columns: Columns, skipped: Skipped) -> Iterator[PowerReading]:
@@ -87,38 +90,19 @@ def _readings(lines: Iterable[str], columns: Columns, skipped: Skipped) -> Itera
 
 
 def _reading(row: list[str], columns: Columns, time: float) -> PowerReading:
-    def first(key: str, factor: float, largest: float) -> float:
-        for column in COLUMNS[key]:
-            index, unit = columns.get(column, (len(row), NOT_SAID))
-            if index < len(row):
-                value = between(measure(row[index], factor if math.isnan(unit) else unit), 0.0, largest)
-                if not math.isnan(value):
-                    return value
-        return NOT_SAID
-
-    devices = (columns[name][0] for name in COLUMNS["device"] if name in columns)
-    return PowerReading(
-        time=time,
-        device=next((row[index] for index in devices if index < len(row)), ""),
-        power=first("power", 1.0, MOST_POWER),
-        energy=first("energy", 1e-3, 1e15),
-        clock=first("clock", 1e6, 1e11),
-        temperature=kelvin(first("temperature", 1.0, 300.0)),
-        utilization=first("utilization", 0.01, 1.0),
-        power_limit=first("power_limit", 1.0, MOST_POWER) or NOT_SAID,
-        throttled=_throttled(row, columns),
-    )
-
-
-def _throttled(row: list[str], columns: Columns) -> float:
-    """Whether a row names power or heat as a reason for a lower clock."""
+    at = {name: column for name, column in columns.items() if column[0] < len(row)}
+    values = {}
+    for key, default in UNITS.items():
+        cells_of_key = ((row[at[name][0]], at[name][1]) for name in COLUMNS[key] if name in at)
+        numbers = (measure(cell, default if math.isnan(unit) else unit) for cell, unit in cells_of_key)
+        values[key] = next((value for value in numbers if value >= 0.0), NOT_SAID)
     reasons = [NOT_SAID]
-    for name, (index, _) in columns.items():
-        reason = name.rpartition(".")[2]
-        if not name.startswith(REASONS) or index >= len(row):
-            continue
+    for name, (index, _) in at.items():
+        reason = name.rpartition(".")[2] if name.startswith(REASONS) else ""
         if reason == "active":
             reasons.append(throttled_by_mask(row[index]))
         elif reason in COLUMNS["throttled"]:
             reasons.append({"active": 1.0, "not active": 0.0}.get(row[index].lower(), NOT_SAID))
-    return max((reason for reason in reasons if not math.isnan(reason)), default=NOT_SAID)
+    values["throttled"] = max((reason for reason in reasons if not math.isnan(reason)), default=NOT_SAID)
+    device = next((row[at[name][0]] for name in COLUMNS["device"] if name in at), "")
+    return reading_of(device, time, **values)

@@ -7,12 +7,13 @@ Powercap: a table of times and counters [µJ], `time,package-0,dram` with `energ
 import math
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from energymodel.errors import InputError
 from energymodel.readers.cells import between, number, time_of, time_within
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
-from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.names import split_line, time_column
+from energymodel.readers.log_records import PowerReading
+from energymodel.readers.power.headings import split_line, time_column
 
 EVENT = re.compile(r"power/energy-(\w+)/\w*", re.ASCII)
 NAMES = {"pkg": "cpu", "ram": "ram", "cores": "cores", "gpu": "integrated gpu", "psys": "psys"}
@@ -27,56 +28,36 @@ MOST_ZONE_POWER = 3000.0
 """Power that no socket draws [W]."""
 
 
-class CarriedOn:
-    """A counter [J] that goes on rising; `wraps_at` [J] is where it begins at zero again, if that is known."""
+class Header(NamedTuple):
+    """Columns of a table of counters: the time, zones by column, the zone of a row, and where its counter wraps."""
 
-    def __init__(self, wraps_at: float = math.nan) -> None:
-        self.wraps_at = wraps_at
-        self.sum = 0.0
-        self.last = self.time = math.nan
+    time: int
+    zones: dict[int, str]
+    zone: int | None = None
+    range: int | None = None
 
-    def add(self, time: float, energy: float) -> float:
-        """The counter, carried on [J]."""
-        if math.isnan(self.last):
-            self.sum = energy
-        elif energy >= self.last:
-            self.sum += energy - self.last
-        else:
-            self.sum += self._over(time - self.time, energy)
-        self.last, self.time = energy, time
-        return self.sum
 
-    def _over(self, seconds: float, energy: float) -> float:
-        """Energy since the last reading, if the counter has wrapped around; if it has started anew, what it shows."""
-        ranges = RANGES if math.isnan(self.wraps_at) else (self.wraps_at,)
-        for end in ranges:
-            rise = energy + end - self.last
-            if self.last <= end * (1 + 1e-9) and 0 <= rise <= MOST_ZONE_POWER * max(seconds, 0.0):
-                return rise
-        return energy if energy <= MOST_ZONE_POWER * max(seconds, 0.0) else 0.0
+BARE = Header(0, {1: "cpu"})
+"""A table without a header."""
 
 
 def is_rapl(lines: list[str]) -> bool:
     """Whether lines are samples of powercap counters, or what perf prints of them."""
-    return any(EVENT.search(line) for line in lines) or any(_columns(line) for line in lines[:20])
+    return any(EVENT.search(line) for line in lines) or any(_header(line) for line in lines[:20])
 
 
-def _columns(line: str) -> tuple[int, dict[int, str]] | None:
-    """Place of the time, and zones of the other columns, if a line is a header."""
+def _header(line: str) -> Header | None:
     row = split_line(line)
-    time = time_column(row)
-    zones = {
-        index: _zone(name)
-        for index, name in enumerate(row)
-        if index != time and COUNTER.fullmatch(name) and RANGE not in name.lower()
-    }
-    return (time, zones) if time is not None and zones else None
-
-
-def _zone(name: str) -> str:
-    """Zone that a column names; a single counter is that of the processor."""
-    zone = re.sub(r"[_ .:/\[(-]*(?:energy)?_?uj[\])]?$", "", name, flags=re.IGNORECASE).strip("_ .")
-    return zone or "cpu"
+    time, names = time_column(row), [name.lower() for name in row]
+    zones = {}
+    for index, name in enumerate(row):
+        if index != time and COUNTER.fullmatch(name) and RANGE not in names[index]:
+            zone = re.sub(r"[_ .:/\[(-]*(?:energy)?_?uj[\])]?$", "", name, flags=re.IGNORECASE).strip("_ .")
+            zones[index] = zone or "cpu"  # a single counter is that of the processor
+    if time is None or not zones:
+        return None
+    of_row = next((index for index, name in enumerate(names) if name in ZONES), None)
+    return Header(time, zones, of_row, next((index for index, name in enumerate(names) if RANGE in name), None))
 
 
 def read_rapl(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
@@ -84,89 +65,84 @@ def read_rapl(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Pow
 
     **Raises:** `InputError` if perf gives no times.
     """
-    columns: tuple[int, dict[int, str]] | None = None
-    header: list[str] = []
-    counters: dict[str, CarriedOn] = {}
-    perf = Perf(name)
+    header: Header | None = None
+    counters: dict[str, tuple[float, float, float]] = {}
+    start, sums = 0.0, {}
     for line in lines:
         if line.startswith("#"):
-            perf.begin(line)
+            time = time_within(line)
+            start = start if math.isnan(time) or sums else time
         elif EVENT.search(line):
-            if reading := perf.readings(line):
-                yield from reading
+            if readings := _of_perf(line, name, start, sums):
+                yield from readings
             else:
                 skipped[NO_VALUE] += 1
-        elif again := _columns(line):
-            columns, header = again, [cell.lower() for cell in split_line(line)]
+        elif again := _header(line):
+            header = again
         else:
             row = split_line(line)
-            if columns is None and len(row) == 1:
-                row = line.split()
-            yield from _samples(row, header, columns or (0, {1: "cpu"}), counters, skipped)
+            row = line.split() if header is None and len(row) == 1 else row
+            yield from _samples(row, header or BARE, counters, skipped)
 
 
 def _samples(
-    row: list[str],
-    header: list[str],
-    columns: tuple[int, dict[int, str]],
-    counters: dict[str, CarriedOn],
-    skipped: Skipped,
+    row: list[str], header: Header, counters: dict[str, tuple[float, float, float]], skipped: Skipped
 ) -> Iterator[PowerReading]:
-    """Counters of one line of a table."""
-    index, zones = columns
-    time = time_of(row[index]) if index < len(row) else NOT_SAID
+    """Counters of one line of a table; `counters` are time, reading and sum of the line before."""
+
+    def cell(index: int | None) -> str:
+        return row[index] if index is not None and index < len(row) else ""
+
+    time = time_of(cell(header.time))
     if math.isnan(time):
         skipped[UNREAD] += 1
         return
-    range_place = next((at for at, name in enumerate(header) if RANGE in name and at < len(row)), None)
-    wraps = number(row[range_place]) * 1e-6 if range_place is not None else math.nan
-    prefix = next((row[at] for at, name in enumerate(header) if name in ZONES and at < len(row)), "")
-    for at, zone in zones.items():
-        device = (prefix if len(zones) == 1 else f"{prefix}:{zone}") if prefix else zone
-        raw = between(number(row[at]) * 1e-6, 0.0, 1e12) if at < len(row) else NOT_SAID
-        if raw != raw:
+    wraps, prefix = number(cell(header.range)) * 1e-6, cell(header.zone)
+    for index, zone in header.zones.items():
+        device = (prefix if len(header.zones) == 1 else f"{prefix}:{zone}") if prefix else zone
+        energy = between(number(cell(index)) * 1e-6, 0.0, 1e12)
+        if math.isnan(energy):
             skipped[NO_VALUE] += 1
             continue
-        counter = counters.setdefault(device, CarriedOn(wraps))
-        yield PowerReading(time=time, device=device, energy=counter.add(time, raw))
+        before, last, total = counters.get(device, (time, 0.0, 0.0))
+        total += _rise(last, energy, time - before, RANGES if math.isnan(wraps) else (wraps,))
+        counters[device] = (time, energy, total)
+        yield PowerReading(time=time, device=device, energy=total)
 
 
-class Perf:
-    """Sums of the intervals that perf prints."""
+def _rise(last: float, energy: float, seconds: float, ranges: tuple[float, ...]) -> float:
+    """Energy since the last reading; of a counter that fell it has wrapped around, or started anew [J]."""
+    if energy >= last:
+        return energy - last
+    most = MOST_ZONE_POWER * max(seconds, 0.0)
+    rises = (energy + end - last for end in ranges if last <= end * (1 + 1e-9))
+    return next((rise for rise in rises if 0 <= rise <= most), energy if energy <= most else 0.0)
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.start = 0.0
-        self.sums: dict[str, tuple[float, float]] = {}
 
-    def begin(self, line: str) -> None:
-        """Take the start of the run from perf's first line."""
-        time = time_within(line)
-        if time == time and not self.sums:
-            self.start = time
+def _of_perf(line: str, name: str, start: float, sums: dict[str, tuple[float, float]]) -> list[PowerReading]:
+    """The interval of a line of perf, with a reading at its start where it is the first; nothing for one not counted.
 
-    def readings(self, line: str) -> list[PowerReading]:
-        """The interval of a line, with a reading at its start where it is the first; nothing for one not counted.
+    `sums` are time and energy so far.
 
-        **Raises:** `InputError` for a line without a time.
-        """
-        beside = BESIDE.search(line)
-        row = cells(line, beside[1]) if beside else line.split()
-        if beside and beside[1] != ",":  # a decimal comma
-            row = [re.sub(r"^(\d+),(\d+)$", r"\1.\2", cell) for cell in row]
-        joules = next((index for index, cell in enumerate(row) if cell.lower() == "joules"), None)
-        if joules is None or joules < 1:
-            return []
-        if joules == 1:
-            raise InputError(f"{self.name}: perf gives no times. Let it print intervals: perf stat -I 1000 -x,")
-        time, energy = number(row[0]), number(row[joules - 1].replace(",", ""))
-        match = EVENT.search(line)
-        kind = match[1] if match else "pkg"
-        device = ":".join([*([row[1]] if re.match(r"(?:S\d|CPU\d|N\d)", row[1]) else []), NAMES.get(kind, kind)])
-        last, total = self.sums.get(device, (0.0, 0.0))
-        if not time > last or not 0 <= energy <= MOST_ZONE_POWER * 64 * (time - last):
-            return []
-        self.sums[device] = (time, total + energy)
-        power = energy / (time - last)
-        begin = [PowerReading(time=self.start, device=device, energy=0.0, fresh=True)] if not last else []
-        return [*begin, PowerReading(time=self.start + time, device=device, energy=total + energy, power=power)]
+    **Raises:** `InputError` for a line without a time.
+    """
+    beside = BESIDE.search(line)
+    row = cells(line, beside[1]) if beside else line.split()
+    if beside and beside[1] != ",":  # a decimal comma
+        row = [re.sub(r"^(\d+),(\d+)$", r"\1.\2", cell) for cell in row]
+    joules = next((index for index, cell in enumerate(row) if cell.lower() == "joules"), 0)
+    if joules == 1:
+        raise InputError(f"{name}: perf gives no times. Let it print intervals: perf stat -I 1000 -x,")
+    match = EVENT.search(line)
+    if not joules or not match:
+        return []
+    time, energy = number(row[0]), number(row[joules - 1].replace(",", ""))
+    socket = [row[1]] if re.match(r"S\d|CPU\d|N\d", row[1]) else []
+    device = ":".join([*socket, NAMES.get(match[1], match[1])])
+    last, total = sums.get(device, (0.0, 0.0))
+    if not time > last or not 0 <= energy <= MOST_ZONE_POWER * 64 * (time - last):
+        return []
+    sums[device] = (time, total + energy)
+    begin = [PowerReading(time=start, device=device, energy=0.0, fresh=True)] if not last else []
+    power = energy / (time - last)
+    return [*begin, PowerReading(time=start + time, device=device, energy=total + energy, power=power)]

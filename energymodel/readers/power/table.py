@@ -9,14 +9,14 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import MOST_SITE_POWER, between, kelvin, measure, time_of, unit_factor
-from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
+from energymodel.readers.cells import MOST_SITE_POWER, measure, reading_of, time_of
+from energymodel.readers.columns import unit_factor
+from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells, decimal_point, separator_of
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.names import NAMES, name_and_unit, split_line, time_column, time_factor
-from energymodel.readers.table import decimal_point, separator_of
+from energymodel.readers.power.headings import NAMES, name_and_unit, split_line, time_column, time_factor
 
 UNDERSTOOD = (
     "a column time, second, timestamp, elapsed_s or t_since_run_start_s, and one of power with its unit: power_w,"
@@ -30,31 +30,30 @@ NUMBERED = re.compile(r"(?:gpu|device|power|card|rank)_?(\d+)(?:_|$)", re.ASCII)
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the columns of a table stand."""
+    """Indices of the columns of a table.
 
-    time: int
+    - `times`: of the time, or of a date and the time of day; `time_factor`: seconds in one step of it.
+    - `powers`: device and unit [W] of each column of powers; `others`: index and unit of further quantities.
+    - `devices`, `groups`: that name the device of a row, and its run; `width`: cells of a whole row.
+    """
+
+    times: tuple[int, ...]
     time_factor: float
-    clock: int | None
-    """Column of the time of day, where the time is a date alone."""
     powers: dict[int, tuple[str, float]]
-    """Device and unit [W] of each column of powers."""
     devices: tuple[int, ...]
     groups: tuple[int, ...]
     others: dict[str, tuple[int, float]]
     width: int
-    """Cells of a whole row."""
 
 
 def is_table(lines: list[str]) -> bool:
     """Whether a line looks like a header of such a table, with or without units."""
-    for line in lines[:20]:
-        row = split_line(line)
-        words = [cell.lower() for cell in row]
-        if len(row) > 1 and time_column(row) is not None and any("power" in word or "watt" in word for word in words):
+    rows = [split_line(line) for line in lines[:20]]
+    for row in rows:
+        about_power = any("power" in cell.lower() or "watt" in cell.lower() for cell in row)
+        if len(row) > 1 and time_column(row) is not None and (about_power or columns_of(row)):
             return True
-        if columns_of(row) is not None:
-            return True
-    return any(_of_cells(split_line(header), split_line(row)) for header, row in itertools.pairwise(lines[:20]))
+    return any(_of_cells(header, row) for header, row in itertools.pairwise(rows))
 
 
 def columns_of(row: list[str]) -> Columns | None:
@@ -62,66 +61,56 @@ def columns_of(row: list[str]) -> Columns | None:
     time = time_column(row)
     if time is None or len(row) < 2:
         return None
-    names = [name_and_unit(cell) for cell in row]
-    words = [re.sub(r"[ .]+", "_", name) for name, _ in names]
+    words, units = zip(*(name_and_unit(cell) for cell in row), strict=True)
+    of_power = [_is_power(word, unit) for word, unit in zip(words, units, strict=True)]
     powers = {
-        index: (_device(words[index]), _watts(unit, words[index]))
-        for index, (_, unit) in enumerate(names)
-        if index != time and _is_power(words[index], unit) and not NO_POWER.search(words[index])
+        index: (_device(words[index]), unit_factor(units[index] or ("kw" if words[index] == "kw" else "w")))
+        for index in range(len(row))
+        if index != time and of_power[index] and not NO_POWER.search(words[index])
     }
     if not powers:
         return None
-    named = [index for index in powers if NUMBERED.search(words[index])]
-    if not named and len(powers) > 1:
-        powers = _of_several(powers, words)
-    elif named:
-        powers = {index: powers[index] for index in named}
-    clock = words.index("time") if words[time] == "date" and "time" in words else None
-    taken = {time, *powers} if clock is None else {time, clock, *powers}
-    free = {word: index for index, word in reversed(list(enumerate(words))) if index not in taken}
-    named = [free[word] for word in (*TABLE["hosts"], *TABLE["devices"]) if word in free]
-    hosts = [free[word] for word in TABLE["hosts"] if word in free][:1]
-    devices = (*hosts, *[free[word] for word in TABLE["devices"] if word in free][:1])
-    others = {}
-    for key, names_of_it in TABLE["others"].items():
-        for index, word in enumerate(words):
-            if word in names_of_it and index not in taken and len(powers) == 1:
-                unit = names[index][1]
-                factor = unit_factor("MHz" if key == "clock" and not unit else unit) if unit or key == "clock" else 0.0
-                others.setdefault(key, (index, factor))
-    read = {*taken, *named, *(index for index, _ in others.values())}
-    groups = tuple(
-        index
-        for index in range(time)
-        if index not in read
-        and row[index]
-        and words[index] not in TABLE["aside"]
-        and not _is_power(words[index], names[index][1])
+    numbered = {index: power for index, power in powers.items() if NUMBERED.search(words[index])}
+    powers = numbered or (_of_several(powers, words) if len(powers) > 1 else powers)
+    times = (time, words.index("time")) if words[time] == "date" and "time" in words else (time,)
+    free = {word: index for index, word in reversed(list(enumerate(words))) if index not in (*times, *powers)}
+    named = [[free[word] for word in TABLE[kind] if word in free] for kind in ("hosts", "devices")]
+    others: dict[str, tuple[int, float]] = {}
+    for key, names in TABLE["others"].items():
+        index = next((free[word] for word in words if word in names and word in free), None)
+        if index is not None and len(powers) == 1:
+            unit = units[index] or ("MHz" if key == "clock" else "")
+            others[key] = (index, unit_factor(unit) if unit else 0.0)
+    read = {*times, *powers, *named[0], *named[1], *(index for index, _ in others.values())}
+    groups = (index for index in range(time) if index not in read and row[index] and not of_power[index])
+    return Columns(
+        times,
+        time_factor(row[time]),
+        powers,
+        (*named[0][:1], *named[1][:1]),
+        tuple(index for index in groups if words[index] not in TABLE["aside"]),
+        others,
+        sum(1 for cell in row if cell),
     )
-    width = sum(1 for cell in row if cell)
-    return Columns(time, time_factor(row[time]), clock, powers, devices, groups, others, width)
 
 
 def _of_cells(header: list[str], row: list[str]) -> Columns | None:
     """The columns of a header without units, if cells of the first row have one of power."""
-    if len(header) != len(row) or time_column(header) is None:
+    if len(header) != len(row):
         return None
     units = [match[1] if (match := re.fullmatch(r"[\d.,]+ ?(m?W|kW|MW)", cell)) else "" for cell in row]
-    if not any(units):
-        return None
-    return columns_of([f"{name} [{unit}]" if unit else name for name, unit in zip(header, units, strict=True)])
+    names = [f"{name} [{unit}]" if unit else name for name, unit in zip(header, units, strict=True)]
+    return columns_of(names) if any(units) else None
 
 
-def _of_several(powers: dict[int, tuple[str, float]], words: list[str]) -> dict[int, tuple[str, float]]:
+def _of_several(powers: dict[int, tuple[str, float]], words: tuple[str, ...]) -> dict[int, tuple[str, float]]:
     """Of several columns of powers the mean, or those of the parts, or the total, or each as a device of its own."""
-    means = [index for index in powers if re.search(r"mean|average|avg", words[index])]
-    if means:
+    if means := [index for index in powers if re.search(r"mean|average|avg", words[index])]:
         return {means[0]: powers[means[0]]}
     parts = {index: power for index, power in powers.items() if power[0] != "node"}
     if len({device for device, _ in parts.values()}) == len(parts) > 1:
         return parts
-    total = [index for index in powers if re.search(r"total|draw", words[index]) or words[index] == "power"]
-    if total:
+    if total := [index for index in powers if re.search(r"total|draw", words[index]) or words[index] == "power"]:
         return {total[0]: powers[total[0]]}
     return {index: (words[index], factor) for index, (_, factor) in powers.items()}
 
@@ -129,10 +118,6 @@ def _of_several(powers: dict[int, tuple[str, float]], words: list[str]) -> dict[
 def _is_power(word: str, unit: str) -> bool:
     """Whether a column is one of powers with a known unit."""
     return (unit[1:] == "W" and unit[:1] in "mMk") or unit.lower() in WATTS or word in TABLE["powers"]
-
-
-def _watts(unit: str, word: str) -> float:
-    return unit_factor(unit or ("kw" if word == "kw" else "w"))
 
 
 def _device(word: str) -> str:
@@ -152,66 +137,43 @@ def read_table(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Po
     seen: list[str] = []
     for line in lines:
         row = cells(line, separator)
-        if columns is None or not _starts_as_number(row):
+        if columns is None or sum(math.isfinite(measure(cell)) for cell in row) < 2:
             header = split_line(line)
-            if columns is None and seen and (first := _of_cells(split_line(seen[-1]), header)):
-                columns, separator = first, separator_of(line)
-                yield from _row(header, columns, skipped, separator)
-                continue
-            if again := columns_of(header):
+            first = _of_cells(split_line(seen[-1]), header) if columns is None and seen else None
+            if again := first or columns_of(header):
                 columns, separator = again, separator_of(line)
-                continue
-        if columns is None:
-            seen.append(line)
-            if len(seen) > 100:
-                break
+                if first is None:
+                    continue
+                row = header
+        if columns is not None:
+            yield from _row(row if separator == "," else list(map(decimal_point, row)), columns, skipped)
             continue
-        yield from _row(row, columns, skipped, separator)
+        seen.append(line)
+        if len(seen) > 100:
+            break
     if columns is None:
         start = seen[0][:80] if seen else ""
         raise InputError(f'{name}: no columns of time and power are known in "{start}". Name them: {UNDERSTOOD}.')
 
 
-def _time(row: list[str], columns: Columns) -> float:
-    """When a row was written, of one cell or of a date and a time."""
-    indices = [columns.time, *([] if columns.clock is None else [columns.clock])]
-    if max(indices) >= len(row):
-        return NOT_SAID
-    return time_of(" ".join(row[index] for index in indices), columns.time_factor)
-
-
-def _starts_as_number(row: list[str]) -> bool:
-    return sum(math.isfinite(measure(cell)) for cell in row) > 1
-
-
-def _row(row: list[str], columns: Columns, skipped: Skipped, separator: str) -> Iterator[PowerReading]:
-    row = row if separator == "," else [decimal_point(cell) for cell in row]
-    time = _time(row, columns)
-    if math.isnan(time) or len(row) < columns.width:
+def _row(row: list[str], columns: Columns, skipped: Skipped) -> Iterator[PowerReading]:
+    is_whole = len(row) >= columns.width and max(columns.times) < len(row)
+    time = time_of(" ".join(row[index] for index in columns.times), columns.time_factor) if is_whole else NOT_SAID
+    if math.isnan(time):
         skipped[UNREAD] += 1
         return
-    group = "/".join(row[index] for index in columns.groups if index < len(row))
-    named = ":".join(row[index] for index in columns.devices if index < len(row))
-
-    def other(key: str) -> float:
-        index, factor = columns.others.get(key, (len(row), 1.0))
-        return measure(row[index], factor or 1.0) if index < len(row) else NOT_SAID
-
+    group, named = (
+        mark.join(row[index] for index in indices if index < len(row))
+        for mark, indices in (("/", columns.groups), (":", columns.devices))
+    )
+    others = {key: measure(row[at], factor or 1.0) for key, (at, factor) in columns.others.items() if at < len(row)}
+    if columns.others.get("utilization", (0, 1.0))[1] == 0.0 and others.get("utilization", 0.0) > 1:
+        others["utilization"] *= 0.01
     for index, (device, factor) in columns.powers.items():
-        power = between(measure(row[index], factor), 0.0, MOST_SITE_POWER) if index < len(row) else NOT_SAID
-        if math.isnan(power):
-            skipped[NO_VALUE] += 1
-            continue
         part = f"{named}:{device}" if named and len(columns.powers) > 1 else named or device
-        busy = other("utilization")
-        unitless = columns.others.get("utilization", (0, 0.0))[1] == 0.0
-        yield PowerReading(
-            time=time,
-            device=f"{group}:{part}" if group else part,
-            group=group,
-            power=power,
-            clock=between(other("clock"), 1.0, 1e11),
-            temperature=kelvin(other("temperature")),
-            utilization=between(busy * 0.01 if unitless and busy > 1 else busy, 0.0, 1.0),
-            power_limit=between(other("power_limit"), 1.0, MOST_SITE_POWER),
-        )
+        power = measure(row[index], factor) if index < len(row) else NOT_SAID
+        reading = reading_of(f"{group}:{part}" if group else part, time, MOST_SITE_POWER, power=power, **others)
+        if math.isnan(reading.power):
+            skipped[NO_VALUE] += 1
+        else:
+            yield replace(reading, group=group)

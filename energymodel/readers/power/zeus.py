@@ -17,8 +17,7 @@ from energymodel.readers.log_records import NOT_SAID, PowerReading
 
 ENERGY = re.compile(r"(gpu|cpu|dram)(\d+)_energy", re.ASCII)
 POWER = re.compile(r"power_?(\d*)|gpu_?(\d+)(?:_?power)?", re.ASCII | re.IGNORECASE)
-PRINTED = re.compile(r"['\"]?GPU(\d+)['\"]?: *([\d.]+)", re.ASCII)
-DICTIONARY = re.compile(r"\{(.*)\}")
+PRINTED = re.compile(r"['\"]?GPU(\d+)['\"]?: *([\d.]+)(?=.*\})", re.ASCII)
 OVERLAPS = "window that overlaps another one"
 WINDOW = "start_time,window_name,elapsed_time"
 
@@ -47,9 +46,8 @@ def _plain(line: str) -> bool:
     return bool(powers) and 1e9 <= time < 1e10 and all(0 <= power < MOST_POWER for power in powers)
 
 
-def _printed(line: str) -> list[tuple[str, str]]:
-    match = DICTIONARY.search(line)
-    return PRINTED.findall(match[1]) if match else []
+def _printed(line: str) -> dict[str, str]:
+    return dict(PRINTED.findall(line.partition("{")[2]))
 
 
 def read_zeus(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
@@ -69,28 +67,27 @@ def read_zeus(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Pow
             powers = header
             # The monitor of 2022 wrote what NVML gives; the later one columns without capitals.
             factor = 1e-3 if row == ["Time", "Power"] else 1.0
-        elif printed := _printed(line):
+            continue
+        texts: Mapping[str, str] = _printed(line)
+        if texts:
             time = time_of(line.partition("{")[0])
-            yield from _row(before if math.isnan(time) else time, dict(printed), 1.0, skipped)
+            time, unit = before if math.isnan(time) else time, 1.0
         elif len(row) == 1:  # a table that is too wide is printed below its time
             before = time_of(line)
+            continue
         else:
             names = powers or {index: str(index - 1) for index in range(1, len(row))}
             texts = {device: row[index] for index, device in names.items() if index < len(row)}
-            yield from _row(time_of(row[0]), texts, factor, skipped)
-
-
-def _row(time: float, powers: Mapping[str, str], factor: float, skipped: Skipped) -> Iterator[PowerReading]:
-    """Readings of the powers of a line."""
-    if math.isnan(time) or not powers:
-        skipped[UNREAD] += 1
-        return
-    for device, text in powers.items():
-        power = between(number(text) * factor, 0.0, MOST_POWER)
-        if math.isnan(power):
-            skipped[NO_VALUE] += 1
-        else:
-            yield PowerReading(time=time, device=device, power=power)
+            time, unit = time_of(row[0]), factor
+        if math.isnan(time) or not texts:
+            skipped[UNREAD] += 1
+            continue
+        for device, text in texts.items():
+            power = between(number(text) * unit, 0.0, MOST_POWER)
+            if math.isnan(power):
+                skipped[NO_VALUE] += 1
+            else:
+                yield PowerReading(time=time, device=device, power=power)
 
 
 def _windows(header: list[str], lines: Iterator[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
