@@ -59,7 +59,12 @@ def command(
     plot: shell.Plot = None,
     output: shell.TableOutput = None,
 ) -> None:
-    """Start and power hour by hour at the lowest money or carbon, beside the best constant power."""
+    """Cheapest or cleanest start and hourly power of a run.
+
+    Beside the best constant power, over the hours of a grid.
+
+    Example: energymodel calendar olmo-2-13b-h100 --deadline "40 d" --plot calendar.svg
+    """
     shell.check_outputs(output, plot)
     for name, value in (("--battery", battery), ("--battery-efficiency", battery_efficiency)):
         if value is not None:

@@ -1,88 +1,52 @@
-"""Which commands are there?"""
+"""The commands of `energymodel`, and how one is run."""
 
 import gc
 import sys
-from typing import Annotated
 
 import typer
 
 from energymodel import __version__
 from energymodel.cli import (
-    batch_command,
     calendar_command,
-    calibrate_command,
-    compare_command,
-    design_chip_command,
     doctor_command,
-    evaluate_command,
-    explore_command,
     fleet_command,
-    frontier_command,
-    limits_command,
-    measure_command,
+    measurement_commands,
     monitor_command,
-    optimize_command,
-    pareto_command,
-    predict_command,
+    plan_commands,
     presets_command,
-    replan_command,
-    scenario_command,
-    sensitivity_command,
+    search_commands,
     sweep_command,
-    timeline_command,
 )
 from energymodel.cli.cache_folder import keep_compiled_programs
 from energymodel.cli.process import INTERRUPTED
 from energymodel.cli.shell import BAD_INPUT, DEFECT, TRUSTED, fail
 from energymodel.cli.terminal import guard_streams
 
+EXAMPLE = "Example: "
+"""Begins the last paragraph of a command's docstring."""
 COMMANDS = {
-    "evaluate": evaluate_command.command,
-    "optimize": optimize_command.command,
-    "design-chip": design_chip_command.command,
-    "pareto": pareto_command.command,
-    "replan": replan_command.command,
-    "scenario": scenario_command.command,
-    "sensitivity": sensitivity_command.command,
-    "sweep": sweep_command.command,
-    "predict": predict_command.command,
-    "calibrate": calibrate_command.command,
+    "evaluate": plan_commands.evaluate,
+    "optimize": search_commands.optimize,
+    "design-chip": search_commands.design_chip,
+    "pareto": search_commands.pareto,
+    "replan": search_commands.replan,
+    "scenario": plan_commands.scenario,
+    "sensitivity": plan_commands.sensitivity,
+    "sweep": sweep_command.sweep,
+    "predict": measurement_commands.predict,
+    "calibrate": measurement_commands.calibrate,
     "calendar": calendar_command.command,
-    "batch": batch_command.command,
-    "compare": compare_command.command,
-    "explore": explore_command.command,
+    "batch": plan_commands.batch,
+    "compare": search_commands.compare,
+    "explore": plan_commands.explore,
     "fleet": fleet_command.command,
-    "frontier": frontier_command.command,
-    "limits": limits_command.command,
-    "measure": measure_command.command,
+    "frontier": search_commands.frontier,
+    "limits": plan_commands.limits,
+    "measure": measurement_commands.measure,
     "monitor": monitor_command.command,
     "doctor": doctor_command.command,
-    "timeline": timeline_command.command,
+    "timeline": plan_commands.timeline,
 }
-EXAMPLES = {
-    "evaluate": "evaluate llama-3.1-405b-h100 --set plan.clock=0.9",
-    "optimize": 'optimize --model config.json --accelerator h100-sxm --chips 64 --tokens "1 T" --limit "time=30 d"',
-    "design-chip": "design-chip olmo-2-13b-h100 --minimize energy",
-    "monitor": "monitor llama-3.1-405b-h100 --log train.log --power gpu.csv --follow -o run.jsonl",
-    "pareto": "pareto llama-3.1-405b-h100 --minimize energy --minimize time -o front.csv",
-    "replan": "replan llama-3.1-405b-h100 --so-far so-far.toml --rest rest.toml",
-    "scenario": "scenario --training train.toml --accelerator h100-sxm --chips 64 -o mine.toml",
-    "sensitivity": "sensitivity llama-3.1-405b-h100 --of energy -o tornado.svg",
-    "sweep": 'sweep llama-3.1-405b-h100 --axis "plan.batch=8..64 Mi token log 20" --axis plan.clock=0.5:1:11',
-    "predict": "predict train.toml --accelerator h100-sxm --chips 64",
-    "calibrate": "calibrate step-time steps.csv --prior llama-3.1-405b-h100 -o cluster.toml",
-    "calendar": 'calendar olmo-2-13b-h100 --deadline "40 d" --plot calendar.svg',
-    "batch": "batch llama-3.1-405b-h100 --plot batch.svg",
-    "compare": "compare olmo-2-13b-h100 --accelerator b200-sxm --accelerator tpu-v5p",
-    "explore": "explore llama-3.1-405b-h100",
-    "fleet": 'fleet olmo-2-13b-h100 --group "h100-sxm 512" --group "a100-sxm4-80gb 512"',
-    "frontier": "frontier olmo-2-13b-h100 --points 7 --plot frontier.svg",
-    "limits": "limits llama-3.1-405b-h100",
-    "measure": "measure train.log gpu.csv --training train.toml --accelerator h100-sxm --chips 64 -o steps.csv",
-    "doctor": "doctor --clear-cache",
-    "timeline": "timeline llama-3.1-405b-h100 --plot step.svg",
-}
-"""A command that runs as it stands, or with a person's own file, for each help text."""
 MOVED = {
     "site-power": "it is `energymodel fleet --site` now, with the same options",
     "stage-clocks": "it is `energymodel timeline --clocks` now, with the same options",
@@ -93,7 +57,7 @@ MOVED = {
 app = typer.Typer(
     name="energymodel",
     help="Energy, time, money and carbon of training a large language model, and the best plan.",
-    epilog=f"Example: energymodel {EXAMPLES['evaluate']}",
+    epilog="Example: energymodel evaluate llama-3.1-405b-h100 --set plan.clock=0.9",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -110,15 +74,14 @@ def _version(wanted: bool) -> bool:
 
 @app.callback()
 def _energymodel(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
-    ] = False,
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Say which version."),
 ) -> None:
     pass
 
 
 for _name, _command in COMMANDS.items():
-    app.command(_name, epilog=f"Example: energymodel {EXAMPLES[_name]}")(_command)
+    _text, _separator, _example = str(_command.__doc__).rpartition(EXAMPLE)
+    app.command(_name, help=_text, epilog=EXAMPLE + " ".join(_example.split()))(_command)
 app.add_typer(presets_command.app, name="presets")
 
 

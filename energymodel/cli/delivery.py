@@ -1,15 +1,16 @@
-"""Options by which a command prints its answer and writes it to files."""
+"""Commands that print an answer and write it to files."""
 
 import dataclasses
+import functools
 import importlib.util
 import webbrowser
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from energymodel.cli import process, shell
+from energymodel.cli.options import option
+from energymodel.cli.progress import Progress
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,19 +25,15 @@ _LIBRARY = (".png", ".pdf")  # figures that matplotlib paints
 class Delivery:
     """`--json`, `-o` (repeatable), `--full` and `--open`; a command has one parameter of this type."""
 
-    as_json: shell.AsJson = False
-    output: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-o",
-            "--output",
-            "--plot",
-            metavar="FILE",
-            help=f"Write the result as well: {', '.join(shell.REPORTS)}; repeatable.",
-        ),
-    ] = None
-    full: Annotated[bool, typer.Option("--full", help="Show all tables and rows, and why numbers are assumed.")] = False
-    opened: shell.Open = False
+    as_json: bool = option("Print JSON in SI, with the unit in each key.", None, False, "--json")
+    output: list[Path] | None = option(
+        f"Write the result as well: {', '.join(shell.REPORTS)}; repeatable.",
+        "FILE",
+        None,
+        *("-o", "--output", "--plot"),
+    )
+    full: bool = option("Show all tables and rows, and why numbers are assumed.", None, False)
+    opened: bool = option("Open the page that -o report.html writes in the browser.", None, False, "--open")
 
     @property
     def details(self) -> bool:
@@ -62,7 +59,7 @@ class Delivery:
             raise InputError("--open shows a page, and none is written. Add -o report.html.")
 
     def deliver(
-        self, answer: "Answer", width: int = shell.WIDTH, files: Mapping[str, Callable[[], str]] | None = None
+        self, answer: "Answer", files: Mapping[str, Callable[[], str]] | None = None, *, width: int = shell.WIDTH
     ) -> int:
         """Print the answer, write the files that were asked for, and give the exit code.
 
@@ -84,6 +81,30 @@ class Delivery:
             process.end_if_late()
             console(FULL_WIDTH if self.full else width).print(terminal.terminal(answer, full=self.full), crop=False)
         return shell.verdict(answer.result, answer.message)
+
+
+def command(*, lines: bool = False, width: int = shell.WIDTH, writes: tuple[str, ...] = ()) -> Any:
+    """Make a command of a function that returns an answer, perhaps with texts of files of its own by extension.
+
+    The function has a parameter `show`, a `Delivery`, and one that is called `progress`.
+
+    - `lines`: whether progress is printed where there is no terminal.
+    - `width`: of tables where the output is no terminal.
+    - `writes`: extensions of files of its own.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(**options: Any) -> int:
+            show: Delivery = options["show"]
+            show.check(*writes)
+            with Progress(lines=lines) as progress:
+                answer = function(progress=progress, **options)
+            return show.deliver(*(answer if isinstance(answer, tuple) else (answer,)), width=width)
+
+        return shell.guarded(run)
+
+    return decorate
 
 
 def content(answer: "Answer", path: Path) -> bytes:

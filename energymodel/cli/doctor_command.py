@@ -20,7 +20,12 @@ def command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before removing them.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Say which versions, devices and optional packages are here, and which folder keeps compiled programs."""
+    """Say what is installed here and what is missing.
+
+    Versions, devices, optional packages, and the folder that keeps compiled programs.
+
+    Example: energymodel doctor --clear-cache
+    """
     if clear_cache:
         return _clear(_folder(), sure=yes, as_json=as_json)
     if yes:

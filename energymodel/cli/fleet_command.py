@@ -33,9 +33,12 @@ def command(
     plot: shell.Plot = None,
     output: shell.TableOutput = None,
 ) -> int:
-    """Evaluate unlike devices that train one model together; with --minimize, choose clocks and batch.
+    """Evaluate unlike devices that train one model together.
 
-    With --site, divide the power of the site of one group for the most tokens per second.
+    With --minimize, choose clocks and batch. With --site, divide the power of the site of one group for the most
+    tokens per second.
+
+    Example: energymodel fleet olmo-2-13b-h100 --group "h100-sxm 512" --group "a100-sxm4-80gb 512"
     """
     shell.check_outputs(output, plot)
     if site:

@@ -75,7 +75,12 @@ def command(
     output: Output = None,
     opened: shell.Open = False,
 ) -> int:
-    """Watch a run by its log and its meters: progress, forecast with intervals, what is wrong, what to change."""
+    """Watch a run by its log and its meters.
+
+    Progress, forecast with intervals, what is wrong, what to change.
+
+    Example: energymodel monitor llama-3.1-405b-h100 --log train.log --power gpu.csv --follow -o run.jsonl
+    """
     shell.check_report(output, opened=opened, extensions=(LINES, shell.PAGE, *shell.PICTURES))
     lines = output if output is not None and output.suffix == LINES else None
     if not log:

@@ -27,7 +27,7 @@ class _ListByDefault(typer.core.TyperGroup):
 app = typer.Typer(
     cls=_ListByDefault,
     rich_markup_mode=None,
-    help="List presets, or print one with units, sources and uncertainty.",
+    help="List presets, or print one with units and sources.",
     epilog="Example: energymodel presets hardware",
 )
 BASE = "llama-3.1-405b-h100"

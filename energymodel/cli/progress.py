@@ -31,7 +31,7 @@ class Progress:
     """Says on stderr what is being done: a bar on a terminal; elsewhere lines, once the work is long."""
 
     def __init__(self, *, lines: bool = False) -> None:
-        self._lines = lines
+        self.lines = lines
         self._work = Work()
         self._open = contextlib.ExitStack()
 
@@ -45,7 +45,7 @@ class Progress:
     def __call__(self, message: str) -> None:
         """Say what is being done now."""
         self._work.begin(message)
-        if self._lines and not sys.stderr.isatty():
+        if self.lines and not sys.stderr.isatty():
             print(one_line(message), file=sys.stderr, flush=True)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

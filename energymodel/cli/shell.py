@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from energymodel.cli import process, source
+from energymodel.cli import process
 from energymodel.cli.cache_folder import JAX_COMPLAINS, what_jax_complains_of
+from energymodel.cli.options import expanded
 from energymodel.cli.process import BROKEN_PIPE, INTERRUPTED
 from energymodel.cli.progress import Progress as Progress
 from energymodel.errors import InputError, one_line
@@ -117,7 +118,7 @@ def verdict(result: str, message: str) -> int:
 
 def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
     """A command whose bad input, interruption and verdict become one line and an exit code."""
-    command = source.expanded(command)
+    command = expanded(command)
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -145,6 +146,13 @@ def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
     # Typer reads parameters from the signature, so it has to be that of the command.
     run.__signature__ = inspect.signature(command)  # type: ignore[attr-defined]
     return run
+
+
+def float64() -> contextlib.AbstractContextManager[None]:
+    """Work in float64; imports JAX."""
+    import jax
+
+    return jax.enable_x64(True)
 
 
 def _write_nowhere() -> None:

@@ -1,147 +1,109 @@
-"""What does a command work on: a scenario by name or file, or the pieces to make one of?
+"""What a command works on: a scenario by name or file, or the pieces that one is made of; and what is asked of it."""
 
-A command has one parameter of type `Source`; `expanded` puts the argument and the options in its place that give one.
-"""
-
-import inspect
 import shlex
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import wraps
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from energymodel.cli import completion
+from energymodel.cli.options import argument, option
 from energymodel.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from energymodel.scenarios.pieces import Pieces
     from energymodel.scenarios.scenario import Scenario
 
-SCENARIO_HELP = "Name of a preset scenario, or a file: TOML, or JSON of an earlier run."
-ScenarioName = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help=SCENARIO_HELP, autocompletion=completion.scenarios)
-]
-MaybeScenario = Annotated[
-    str | None,
-    typer.Argument(metavar="[SCENARIO]", help=SCENARIO_HELP, autocompletion=completion.scenarios, show_default=False),
-]
-ScenarioOption = Annotated[
-    str | None,
-    typer.Option(
-        "--scenario",
-        metavar="NAME|FILE",
-        help="The run whose files these are: a preset scenario, or a file.",
-        autocompletion=completion.scenarios,
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME|FILE",
-        help="Instead of a SCENARIO: a model preset, or a config.json of Hugging Face.",
-        autocompletion=completion.models,
-    ),
-]
-Training = Annotated[
-    str | None,
-    typer.Option(
-        "--training",
-        metavar="FILE",
-        help="Instead of a SCENARIO: a configuration of Megatron, torchtitan, NeMo and others.",
-        autocompletion=completion.files,
-    ),
-]
-Accelerator = Annotated[
-    str | None,
-    typer.Option(
-        "--accelerator",
-        metavar="NAME",
-        help="Of --model or --training, such as h100-sxm; that of the --cluster if there is one.",
-        autocompletion=completion.accelerators,
-    ),
-]
-Chips = Annotated[str | None, typer.Option("--chips", metavar="N", help="Number of chips of --model or --training.")]
-Tokens = Annotated[str | None, typer.Option("--tokens", metavar="TOKENS", help='Tokens of its run, such as "15 T".')]
-Batch = Annotated[str | None, typer.Option("--batch", metavar="TOKENS", help='Tokens of its batch, such as "4 Mi".')]
-Sequence = Annotated[str | None, typer.Option("--sequence", metavar="TOKENS", help="Tokens of a training sequence.")]
-Microbatch = Annotated[
-    str | None,
-    typer.Option(
-        "--microbatch", metavar="N", help="Sequences of a micro-batch, where --training leaves them to the launch."
-    ),
-]
-Vocabulary = Annotated[
-    str | None,
-    typer.Option(
-        "--vocabulary", metavar="N", help="Rows of the embedding, where --training leaves them to a tokenizer."
-    ),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        metavar="NAME",
-        help="Put the run on this cluster: a preset, or a file that `calibrate step-time -o` wrote.",
-        autocompletion=completion.clusters,
-    ),
-]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Change a number, such as plan.clock=0.8; repeatable."),
-]
-
-
-KEPT = ("scenario", "cluster", "changes")
-"""Fields of a source that a scenario keeps itself, or that are no options."""
+_SCENARIO = "Name of a preset scenario, or a file: TOML, or JSON of an earlier run."
 
 
 @dataclass(frozen=True)
-class Source:
-    """A scenario's name or file, or a model or a training configuration with what it lacks; and changes of it."""
+class Stored:
+    """A scenario that has a name or a file, and changes of it."""
 
-    scenario: MaybeScenario = None
-    model: Model = None
-    training: Training = None
-    accelerator: Accelerator = None
-    chips: Chips = None
-    tokens: Tokens = None
-    batch: Batch = None
-    sequence: Sequence = None
-    microbatch: Microbatch = None
-    vocabulary: Vocabulary = None
-    cluster: Cluster = None
-    changes: Changes = None
+    scenario: str | None = argument(_SCENARIO, "SCENARIO", ..., autocompletion=completion.scenarios)
+    cluster: str | None = option(
+        "Put the run on this cluster: a preset, or a file that `calibrate step-time -o` wrote.",
+        "NAME",
+        autocompletion=completion.clusters,
+    )
+    changes: list[str] | None = option(
+        "Change a number, such as plan.clock=0.8; repeatable.", "PATH=VALUE", None, "--set"
+    )
+
+    @property
+    def stored(self) -> "str | Path | Mapping[str, Any]":
+        """What `load_scenario` reads."""
+        return scenario_source(str(self.scenario))
+
+
+@dataclass(frozen=True)
+class Parts(Stored):
+    """A model or a training configuration, with what it lacks."""
+
+    scenario: str | None = None
+    model: str | None = option(
+        "Instead of a SCENARIO: a model preset, or a config.json of Hugging Face.",
+        "NAME|FILE",
+        autocompletion=completion.models,
+    )
+    training: str | None = option(
+        "Instead of a SCENARIO: a configuration of Megatron, torchtitan, NeMo and others.",
+        "FILE",
+        autocompletion=completion.files,
+    )
+    accelerator: str | None = option(
+        "Of --model or --training, such as h100-sxm; that of the --cluster if there is one.",
+        "NAME",
+        autocompletion=completion.accelerators,
+    )
+    chips: str | None = option("Number of chips of --model or --training.", "N")
+    tokens: str | None = option('Tokens of its run, such as "15 T".', "TOKENS")
+    batch: str | None = option('Tokens of its batch, such as "4 Mi".', "TOKENS")
+    sequence: str | None = option("Tokens of a training sequence.", "TOKENS")
+    microbatch: str | None = option("Sequences of a micro-batch, where --training leaves them to the launch.", "N")
+    vocabulary: str | None = option("Rows of the embedding, where --training leaves them to a tokenizer.", "N")
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """What to call it while it is read."""
         return self.scenario or self.training or self.model or "the scenario"
+
+    @property
+    def is_given(self) -> bool:
+        """Whether a scenario or the pieces of one are named."""
+        return not (self.scenario is None and self.model is None and self.training is None)
+
+    @property
+    def of_pieces(self) -> dict[str, str]:
+        """Options that name pieces, without the cluster and the changes, which the scenario keeps."""
+        names = [field.name for field in fields(self) if field.name not in ("scenario", "cluster", "changes")]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def read(self, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Scenario":
         """The scenario, with these changes below its own; what is assumed of pieces goes to stderr.
-
-        **Arguments:**
 
         - `tokens_otherwise`: as in `pieces`.
 
         **Raises:** `InputError`.
         """
         if self.model is None and self.training is None:
-            return self._stored(changes)
+            if self.of_pieces:
+                raise InputError(
+                    f"--{next(iter(self.of_pieces))} belongs to --model or --training, and neither is given. Give one."
+                )
+            if self.scenario is None:
+                raise InputError(
+                    "no scenario. Give its name or file, or --model, --accelerator, --chips and --tokens; "
+                    "`energymodel presets list scenarios` lists names."
+                )
+            return read_scenario(self.scenario, [*changes, *(self.changes or ())], self.cluster)
         made = self.pieces("own", changes, tokens_otherwise)
         for sentence in made.assumed:
             print(f"note: {one_line(sentence)}", file=sys.stderr)
-        return replace(made.scenario, source=shlex.join(self._options()))
-
-    def _options(self) -> list[str]:
-        """The options that name the pieces, without the cluster and the changes, which the scenario keeps."""
-        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in KEPT}
-        return [part for name, one in given.items() if one is not None for part in (f"--{name}", str(one))]
+        options = (part for name, value in self.of_pieces.items() for part in (f"--{name}", value))
+        return replace(made.scenario, source=shlex.join(options))
 
     def pieces(self, name: str, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Pieces":
         """The scenario of the pieces, called so, and what was assumed for it; of so many tokens if nothing says them.
@@ -168,66 +130,56 @@ class Source:
             raise InputError("--vocabulary: it belongs to a --training file. A --model says its own.")
         if self.microbatch is not None:
             raise InputError("--microbatch: it belongs to a --training file. Give --set plan.layout.microbatch=2.")
-        tokens = self.tokens or tokens_otherwise
-        given = {"--model": self.model, "--chips": self.chips, "--tokens": tokens}
-        if missing := [option for option, value in given.items() if value is None]:
+        needed = {"--model": self.model, "--chips": self.chips, "--tokens": self.tokens or tokens_otherwise}
+        if missing := [name for name, value in needed.items() if value is None]:
             raise InputError(f'{", ".join(missing)} is missing. Give it, such as --tokens "1 T", or a --training file.')
-        made = scenario_of_pieces(str(self.model), accelerator, str(self.chips), str(tokens), **common)
+        made = scenario_of_pieces(*map(str, (self.model, accelerator, self.chips, needed["--tokens"])), **common)
         return made._replace(says_tokens=self.tokens is not None)
-
-    def _stored(self, changes: tuple[str, ...]) -> "Scenario":
-        for field in fields(self):
-            if field.name not in KEPT and getattr(self, field.name) is not None:
-                raise InputError(f"--{field.name} belongs to --model or --training, and neither is given. Give one.")
-        if self.scenario is None:
-            raise InputError(
-                "no scenario. Give its name or file, or --model, --accelerator, --chips and --tokens; "
-                "`energymodel presets list scenarios` lists names."
-            )
-        return read_scenario(self.scenario, [*changes, *(self.changes or ())], self.cluster)
 
 
 @dataclass(frozen=True)
-class OptionSource(Source):
+class Source(Parts):
+    """A scenario, or the parts of one."""
+
+    scenario: str | None = argument(_SCENARIO, "SCENARIO", autocompletion=completion.scenarios, show_default=False)
+
+
+@dataclass(frozen=True)
+class OptionSource(Parts):
     """The same where the arguments of a command are files: the scenario is an option, and all may be left out."""
 
-    scenario: ScenarioOption = None
+    scenario: str | None = option(
+        "The run whose files these are: a preset scenario, or a file.", "NAME|FILE", autocompletion=completion.scenarios
+    )
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a search minimizes, within which limits and by which numbers."""
+
+    minimize: str | None = option(
+        "energy, time, money, carbon, etp, loss, or a product such as energy*time^2.", "OBJECTIVE"
+    )
+    limit: list[str] | None = option(
+        "Limit time, facility_power, money, carbon, loss, chips or any output; repeatable.", "NAME=VALUE"
+    )
+    vary: list[str] | None = option("Let a number vary between bounds; repeatable.", "PATH=LOW:HIGH")
 
     @property
-    def is_given(self) -> bool:
-        """Whether a scenario or the pieces of one are named."""
-        return not (self.scenario is None and self.model is None and self.training is None)
+    def stated(self) -> dict[str, Any]:
+        """Objective, limits and ranges as keywords of searches."""
+        return {"minimize": self.minimize, "limits": self.limit, "vary": self.vary}
 
 
-def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that has the options of a dataclass, such as `Source`, where it had a parameter of that type.
+@dataclass(frozen=True)
+class PlanQuestion(Question):
+    """The same of a plan, some of whose numbers are kept."""
 
-    The scenario is the first argument; what is shown and written comes last.
-    """
-    signature = inspect.signature(command, eval_str=True)
-    kinds = {name: one.annotation for name, one in signature.parameters.items()}
-    groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)}
-    if not groups:
-        command.__signature__ = signature  # type: ignore[attr-defined]
-        return command
-    options = {name: inspect.signature(kind, eval_str=True).parameters for name, kind in groups.items()}
+    fix: list[str] | None = option("Keep a number of the plan; repeatable.", "PATH")
 
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        filled = {
-            name: kind(**{option: kwargs.pop(option) for option in options[name] if option in kwargs})
-            for name, kind in groups.items()
-        }
-        return command(*args, **filled, **kwargs)
-
-    own = [one for name, one in signature.parameters.items() if name not in groups]
-    first = [options[name]["scenario"] for name, kind in groups.items() if kind is Source]
-    of_sources = [one for name, kind in groups.items() if issubclass(kind, Source) for one in options[name].values()]
-    rest = [one for name, kind in groups.items() if not issubclass(kind, Source) for one in options[name].values()]
-    ordered = [*first, *own, *(one for one in of_sources if one not in first), *rest]
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in ordered]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return run
+    def asked_of(self, scenario: "Scenario", tolerance: str | None = None) -> "Scenario":
+        """The scenario with this question, laid over its own."""
+        return scenario.with_question(self.minimize, self.limit, self.vary, self.fix or (), tolerance)
 
 
 def read_scenario(source: str, changes: list[str] | None, cluster: str | None = None) -> "Scenario":
@@ -245,32 +197,25 @@ def scenario_source(source: str) -> str | Path | Mapping[str, Any]:
 
     **Raises:** `InputError`.
     """
-    from energymodel.readers.text_file import is_file
-
-    path = Path(source)
-    if path.suffix == ".json":
-        return _scenario_of_run(path)
-    return path if is_file(path) else source
-
-
-def _scenario_of_run(path: Path) -> Mapping[str, Any]:
     from energymodel.readers.text_file import is_file, read_json
 
+    path = Path(source)
+    if path.suffix != ".json":
+        return path if is_file(path) else source
     if not is_file(path):
         raise InputError(
             f"{path}: no such file. Give a scenario file or a preset name; `energymodel presets` lists them."
         )
+    expected = "that `energymodel evaluate -o run.json` wrote"
     try:
         run = read_json(path)
     except InputError as error:
-        raise InputError(
-            f"{error} Give the JSON that `energymodel evaluate -o run.json` wrote, or a scenario."
-        ) from None
+        raise InputError(f"{error} Give the JSON {expected}, or a scenario.") from None
     if "model_type" in run or "architectures" in run:
         raise InputError(
             f"{path}: it describes a model, not a run. Give it as --model, with --accelerator and --chips."
         )
     scenario = run.get("scenario", run)
     if not isinstance(scenario, dict):
-        raise InputError(f"{path}: holds no scenario. Give a file that `energymodel evaluate -o run.json` wrote.")
+        raise InputError(f"{path}: holds no scenario. Give a file {expected}.")
     return {"name": path.stem, **scenario}

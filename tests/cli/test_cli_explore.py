@@ -6,7 +6,6 @@ import re
 import pytest
 
 from cli.shell import SMALL, run
-from energymodel.cli import explore_command
 from energymodel.explorer.explorer import Explorer
 from energymodel.explorer.server import ExplorerServer
 
@@ -24,7 +23,7 @@ def served(monkeypatch):
         server._socket.close()
 
     monkeypatch.setattr(ExplorerServer, "serve", serve)
-    monkeypatch.setattr(explore_command.webbrowser, "open", found["opened"].append)
+    monkeypatch.setattr("webbrowser.open", found["opened"].append)
     return found
 
 

@@ -14,7 +14,7 @@ import typer
 from cli.shell import numbers, run, run_json
 from cli.test_cli_scenario import TITAN
 from energymodel.cli import app
-from energymodel.cli.commands import COMMANDS, EXAMPLES
+from energymodel.cli.commands import COMMANDS, EXAMPLE
 from energymodel.errors import InputError
 from energymodel.scenarios.files import names
 from energymodel.scenarios.pieces import accelerator_of, title_of_model
@@ -114,10 +114,9 @@ def test_the_title_of_a_model():
 
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_each_help_text_has_an_example_that_is_understood(name):
-    shown = " ".join(run(name, "--help").stdout.split())
-    assert " ".join(f"Example: energymodel {EXAMPLES[name]}".split()) in shown
-    word, *arguments = shlex.split(EXAMPLES[name])
-    assert word == name
+    shown = run(name, "--help").stdout
+    program, word, *arguments = shlex.split(shown.rpartition(EXAMPLE)[2])
+    assert (program, word) == ("energymodel", name)
     group: Any = typer.main.get_command(app)
     context = group.commands[name].make_context(name, list(arguments))  # raises for an unknown option
     scenario = context.params.get("scenario")

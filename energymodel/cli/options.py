@@ -1,0 +1,70 @@
+"""Options of commands, declared as fields of records and as defaults of parameters."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+import typer
+
+
+def option(help: str, metavar: str | None = None, default: Any = None, *names: str, **settings: Any) -> Any:  # noqa: A002
+    """A field of a record, or the default of a parameter, that a command offers as an option.
+
+    - `names`: of the option; unless given, that of the field after two dashes.
+    - `settings`: further ones of `typer.Option`, such as `autocompletion`.
+    """
+    return dataclasses.field(default=default, metadata={"names": names, "help": help, "metavar": metavar, **settings})
+
+
+def argument(help: str, metavar: str | None = None, default: Any = None, **settings: Any) -> Any:  # noqa: A002
+    """The same as a positional argument; required where the default is `...`."""
+    return option(help, metavar, default, **settings, positional=True)
+
+
+def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command for Typer of a function whose parameters are options, records of options, and arguments of either.
+
+    A parameter called `progress` is left to the caller. Arguments come first, then options in the order of parameters.
+    """
+    parameters = inspect.signature(command, eval_str=True).parameters
+    records: dict[str, Any] = {
+        name: own.annotation for name, own in parameters.items() if dataclasses.is_dataclass(own.annotation)
+    }
+    options = [
+        offered
+        for name, own in parameters.items()
+        if name != "progress"
+        for offered in (_fields(records[name]) if name in records else [_offered(name, own.annotation, own.default)])
+    ]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> Any:
+        built = {
+            name: kind(**{field.name: values.pop(field.name) for field in dataclasses.fields(kind) if field.metadata})
+            for name, kind in records.items()
+        }
+        return command(**values, **built)
+
+    options.sort(key=lambda offered: not isinstance(offered.default, typer.models.ArgumentInfo))
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return run
+
+
+def _fields(record: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(record)
+    return (_offered(field.name, hints[field.name], field) for field in dataclasses.fields(record) if field.metadata)
+
+
+def _offered(name: str, annotation: Any, field: Any) -> inspect.Parameter:
+    """A parameter from which Typer makes an option."""
+    if not isinstance(field, dataclasses.Field):
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field, annotation=annotation)
+    settings = dict(field.metadata)
+    names = settings.pop("names") or (f"--{name.replace('_', '-')}",)
+    if settings.pop("positional", False):
+        info = typer.Argument(field.default, **settings)
+    else:
+        info = typer.Option(field.default, *names, **settings)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=annotation)
