@@ -11,6 +11,7 @@ All others are training, slow ones too: they are what the run is like.
 """
 
 import bisect
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -22,15 +23,9 @@ from jaxtyping import Float, Int
 from energymodel.errors import InputError
 from energymodel.readers.log_records import LogEvent, LoggedStep
 
-TRAINING, WARM_UP, EVALUATION, CHECKPOINT, RESTART, LOST = (
-    "training",
-    "warm-up",
-    "evaluation",
-    "checkpoint",
-    "restart",
-    "lost",
-)
-PHASES = (TRAINING, WARM_UP, EVALUATION, CHECKPOINT, RESTART, LOST)
+PHASES = (TRAINING, WARM_UP, EVALUATION, CHECKPOINT, RESTART, LOST) = (
+    "training", "warm-up", "evaluation", "checkpoint", "restart", "lost",
+)  # fmt: skip
 WAITING = "waiting"
 """What a run does of which its log says nothing."""
 WHOLE_SECOND = 1.0
@@ -77,57 +72,33 @@ class LoggedRun:
         """Which steps belong to a phase."""
         return np.array([own == phase for own in self.phases], bool)
 
-    def median(self, name: str) -> float:
-        """Of the training steps; NaN if none says it."""
-        values = self.column(name)
-        return float(np.median(values)) if len(values) else math.nan
-
-    @property
-    def scatter(self) -> float:
-        """Standard deviation of the time of a training step over its median, from absolute deviations [1]."""
-        times = self.column("step_time")
-        return relative_scatter(times)
-
-    @property
-    def has_clock(self) -> bool:
-        """Whether the log says when its steps were."""
-        return bool(np.any(np.isfinite(self.columns["time"])))
-
-    def left_out(self) -> dict[str, int]:
-        """Number of steps of each phase that is no training."""
-        return {phase: int(np.sum(self.of(phase))) for phase in PHASES[1:] if np.any(self.of(phase))}
-
     def segments(self) -> list[Segment]:
-        """The run as a sequence of times in which it did one thing; neighbours of one phase are joined.
+        """The run as a sequence of times in which it did one thing; neighbors of one phase are joined.
 
         A gap between two steps belongs to what the log says between them, or to "waiting".
         """
         segments: list[Segment] = []
-        end, duration = self.columns["time"], self.columns["step_time"] * _steps_of(self.columns["step"])
+        ends, durations = self.columns["time"], self.columns["step_time"] * _steps_of(self.columns["step"])
         # Stamps of whole seconds may be one second apart from the steps.
-        stamps = end[np.isfinite(end)]
+        stamps = ends[np.isfinite(ends)]
         rough = WHOLE_SECOND if np.all(stamps == np.floor(stamps)) else 0.0
-        events = sorted(
-            ((event.time, event.kind) for event in self.events if math.isfinite(event.time) and event.kind in PHASES),
-            key=lambda event: event[0],
-        )
-        moments = [moment for moment, _ in events]
-        for at, phase in enumerate(self.phases):
-            if not (math.isfinite(end[at]) and math.isfinite(duration[at])):
+        timed = (event for event in self.events if math.isfinite(event.time) and event.kind in PHASES)
+        events = sorted(timed, key=lambda event: event.time)
+        moments = [event.time for event in events]
+        for phase, end, duration in zip(self.phases, ends.tolist(), durations.tolist(), strict=True):
+            if not (math.isfinite(end) and math.isfinite(duration)):
                 continue
-            start = end[at] - duration[at]
-            if segments and start > segments[-1].stop:
-                if start - segments[-1].stop > max(USUAL * duration[at], rough):
-                    first = bisect.bisect_left(moments, segments[-1].stop - 1.0)
-                    between = events[first][1] if first < len(events) and events[first][0] <= end[at] else WAITING
-                    segments.append(Segment(between, segments[-1].stop, start))
-                else:
-                    start = segments[-1].stop  # what is written between two steps takes a moment
-            start = max(start, segments[-1].stop) if segments else start
+            start, last = end - duration, segments[-1].stop if segments else -math.inf
+            if segments and start - last > max(USUAL * duration, rough):
+                first = bisect.bisect_left(moments, last - 1.0)
+                between = events[first].kind if first < len(events) and moments[first] <= end else WAITING
+                segments.append(Segment(between, last, start))
+            elif segments:
+                start = last  # what is written between two steps takes a moment
             if segments and segments[-1].phase == phase:
-                segments[-1] = segments[-1]._replace(stop=max(segments[-1].stop, float(end[at])))
-            elif end[at] > start:
-                segments.append(Segment(phase, float(start), float(end[at])))
+                segments[-1] = segments[-1]._replace(stop=max(segments[-1].stop, end))
+            elif end > start:
+                segments.append(Segment(phase, start, end))
         return segments
 
 
@@ -149,44 +120,39 @@ def logged_run(records: Iterable[LoggedStep | LogEvent], name: str = "log") -> L
     """
     steps: list[LoggedStep] = []
     events: list[LogEvent] = []
-    before: list[set[str]] = []
-    waiting: set[str] = set()
+    before: list[set[str]] = [set()]  # kinds of events before each step
     for record in records:
         if isinstance(record, LogEvent):
             events.append(record)
-            waiting.add(record.kind)
+            before[-1].add(record.kind)
         else:
             steps.append(record)
-            before.append(waiting)
-            waiting = set()
+            before.append(set())
     if not steps:
         raise InputError(f"{name}: no training step is in it. Give the log of a training run.")
     columns = {key: np.array([float(getattr(step, key)) for step in steps]) for key in NUMBERS}
     restarted = [at for at in range(1, len(steps)) if "restart" in before[at] or steps[at].step <= steps[at - 1].step]
-    columns["step_time"] = _times_from_clock(columns, restarted)
-    return LoggedRun(columns, _phases(columns, before, restarted), tuple(events))
+    # Step times as stated, else from the difference of two times, but not over a restart.
+    logged, step, time = columns["step_time"], columns["step"], columns["time"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        differences = np.diff(time, prepend=np.nan) / np.diff(step, prepend=np.nan)
+    differences[restarted] = np.nan
+    differences[~(differences > 0.0)] = np.nan
+    columns["step_time"] = np.where(np.isfinite(logged) & (logged > 0.0), logged, differences)
+    return LoggedRun(columns, _phases(step, columns["step_time"], before, restarted), tuple(events))
 
 
 def _steps_of(step: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """Optimizer steps that each line stands for: the difference to the line before; the usual one where that jumps."""
     difference = np.diff(step, prepend=np.nan)
-    usual = np.median(difference[1:]) if len(step) > 1 else 1.0
-    return np.where((difference > 0) & (difference <= max(usual, 1.0)), difference, max(usual, 1.0))
+    usual = max(np.median(difference[1:]), 1.0) if len(step) > 1 else 1.0
+    return np.where((difference > 0) & (difference <= usual), difference, usual)
 
 
-def _times_from_clock(columns: dict[str, np.ndarray], restarted: Sequence[int]) -> Float[np.ndarray, " n"]:
-    """Step times as stated, else from the difference of two times, but not over a restart."""
-    logged, step, time = columns["step_time"], columns["step"], columns["time"]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        seen = np.diff(time, prepend=np.nan) / np.diff(step, prepend=np.nan)
-    seen[list(restarted)] = np.nan
-    seen[~(seen > 0.0)] = np.nan
-    return np.where(np.isfinite(logged) & (logged > 0.0), logged, seen)
-
-
-def _phases(columns: dict[str, np.ndarray], before: Sequence[set[str]], restarted: Sequence[int]) -> tuple[str, ...]:
+def _phases(
+    step: Float[np.ndarray, " n"], times: Float[np.ndarray, " n"], before: Sequence[set[str]], restarted: Sequence[int]
+) -> tuple[str, ...]:
     """The phase of each step."""
-    step, times = columns["step"], columns["step_time"]
     phases = [TRAINING] * len(step)
     last: dict[float, int] = {}
     for at, number in enumerate(step):
@@ -199,12 +165,16 @@ def _phases(columns: dict[str, np.ndarray], before: Sequence[set[str]], restarte
     if not np.any(timed):
         return tuple(phases)
     low, high = usual_range(times[timed])
-    begins = [0, *restarted]
-    for begin, end in zip(begins, [*restarted, len(step)], strict=True):
-        _mark_warm_up(phases, times, begin, end, low, high)
-    for at, kinds in enumerate(before):
-        if phases[at] == TRAINING and times[at] > high:
-            phases[at] = next((kind for kind in (CHECKPOINT, EVALUATION) if kind in kinds), TRAINING)
+    for begin, end in itertools.pairwise([0, *restarted, len(step)]):
+        most = min(end, begin + max(1, int(MOST_WARM_UP * (end - begin))))
+        for at in range(begin, most):
+            if low <= times[at] <= high:
+                break
+            if phases[at] == TRAINING and end - begin > 2 and math.isfinite(times[at]):
+                phases[at] = WARM_UP
+    for at, phase in enumerate(phases):
+        if phase == TRAINING and times[at] > high:
+            phases[at] = next((kind for kind in (CHECKPOINT, EVALUATION) if kind in before[at]), TRAINING)
     return tuple(phases)
 
 
@@ -214,17 +184,6 @@ def usual_range(times: Float[np.ndarray, " n"]) -> tuple[float, float]:
     middle, scatter = float(np.median(later)), relative_scatter(later)
     width = middle * max(USUAL, DEVIATIONS * scatter if math.isfinite(scatter) else 0.0)
     return middle - width, middle + width
-
-
-def _mark_warm_up(
-    phases: list[str], times: Float[np.ndarray, " n"], begin: int, end: int, low: float, high: float
-) -> None:
-    """Mark the first steps of a stretch as warm-up, as long as they are not usual."""
-    for at in range(begin, min(end, begin + max(1, int(MOST_WARM_UP * (end - begin))))):
-        if math.isfinite(times[at]) and low <= times[at] <= high:
-            return
-        if phases[at] == TRAINING and end - begin > 2 and math.isfinite(times[at]):
-            phases[at] = WARM_UP
 
 
 def batches(run: LoggedRun) -> list[tuple[float, Int[np.ndarray, " n"]]]:

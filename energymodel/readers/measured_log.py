@@ -15,19 +15,23 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.readers.log_records import PowerReading, is_chip, is_node
 from energymodel.readers.logged_run import TRAINING, LoggedRun, Segment, batches, logged_run, relative_scatter
-from energymodel.readers.measured_power import (
+from energymodel.readers.metered import (
+    SHORTEST,
     STATES,
     DevicePower,
+    MergedPower,
+    Metered,
     PhaseEnergy,
-    apart_from_nodes,
+    by_device,
     device_power,
     groups_of,
-    metered,
-    middle,
+    median,
+    merge_devices,
+    meters_of,
+    no_part_twice,
     phase_energies,
     power_segments,
 )
-from energymodel.readers.metered import SHORTEST, MergedPower, Metered, by_device, merge_devices, no_part_twice
 from energymodel.readers.power_log import KINDS as POWER_KINDS
 from energymodel.readers.power_log import Skipped, power_kind, read_power
 from energymodel.readers.step_log import KINDS as LOG_KINDS
@@ -126,65 +130,63 @@ def measure_logs(
     kinds = {str(path): kind_of(path) for path in paths}
     notes: list[str] = []
     runs: dict[str, LoggedRun] = {}
-    scalars = [path for path, kind in kinds.items() if kind == "tensorboard"]
-    if scalars:
+    if scalars := [path for path, kind in kinds.items() if kind == "tensorboard"]:
         runs[", ".join(scalars)] = logged_run(join_scalars(scalars), scalars[0])
-    for path, kind in kinds.items():
-        if kind in LOG_KINDS and kind != "tensorboard":
-            records = read_steps(path, kind)
-            runs[path] = logged_run(records, path)
-            notes += [f"{path}: {count} {reason}." for reason, count in records.left_out.items()]
     readings: list[PowerReading] = []
     for path, kind in kinds.items():
         if kind in POWER_KINDS:
             skipped = Skipped()
             readings += read_power(path, kind, interval=interval, skipped=skipped)
             notes += [f"{path}: {count:,} x {reason}." for reason, count in skipped.items() if count]
-    if offset:
-        readings = [_moved(reading, float(offset)) for reading in readings]
+        elif kind != "tensorboard":
+            records = read_steps(path, kind)
+            runs[path] = logged_run(records, path)
+            notes += [f"{path}: {count} {reason}." for reason, count in records.left_out.items()]
+    readings = _moved(readings, offset) if offset else readings
     devices = by_device(reading for reading in readings if math.isfinite(reading.time))
     rows: list[Measurement] = []
     phases: list[PhaseEnergy] = []
     power: dict[str, MergedPower] = {}
-    drawn: dict[str, list[Segment]] = {}
+    spans: dict[str, list[Segment]] = {}
+    alone: list[DevicePower] = []
+
+    def take(name: str, own: dict[str, list[PowerReading]], segments: list[Segment] | None) -> dict[str, Metered]:
+        """Energy by phase of devices, in the segments of a run or those of their power; their meters."""
+        meters: dict[str, Metered] = {}
+        for group, part in meters_of(name, own).items():
+            power[group] = merge_devices(reading for device in part for reading in own[device])
+            spans[group] = power_segments(list(part.values())) if segments is None else segments
+            phases.extend(phase_energies(group, spans[group], part))
+            meters |= part
+        return meters
+
     for name, run in runs.items():
         notes += _left_out(name, run)
-        spans = run.segments()
-        own, moved = _beside(spans, devices, name) if devices else ({}, [])
-        notes += moved
-        meters = metered(no_part_twice(own))
-        for group, part in apart_from_nodes(name, meters).items():
-            power[group], drawn[group] = merge_devices(reading for device in part for reading in own[device]), spans
-            phases += phase_energies(group, spans, part)
-        for sequences, indices in batches(run):
-            if row := _measurement(name, run, sequences, indices, spans, meters, own, notes):
-                rows.append(row)
-    alone: list[DevicePower] = []
-    if not runs:
-        for group, own in groups_of(by_device(readings)).items():
-            alone += [device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
-            for label, part in apart_from_nodes(group, metered(own)).items():
-                power[label] = merge_devices(reading for device in part for reading in own[device])
-                drawn[label] = power_segments(list(part.values()))
-                phases += phase_energies(label, drawn[label], part)
+        segments = run.segments()
+        own = no_part_twice(_beside(segments, devices, name, notes)) if devices else {}
+        meters = take(name, own, segments)
+        measured = (_measurement(name, run, *batch, segments, meters, own, notes) for batch in batches(run))
+        rows += [row for row in measured if row is not None]
+    for group, own in {} if runs else groups_of(by_device(readings)).items():
+        alone += [device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
+        take(group, own, None)
     if alone and all(device.readings == 1 for device in alone):
         notes.append("Each device was read once, which tells its power but no energy.")
     elif readings and not devices:
         notes.append("The readings of power have no times: say how far apart they are with --interval.")
     if not rows and not phases and not alone:
         raise InputError(" ".join(["Nothing can be measured from these files.", *notes]))
-    return MeasuredLogs(tuple(rows), tuple(phases), tuple(alone), tuple(notes), runs, power, drawn)
+    return MeasuredLogs(tuple(rows), tuple(phases), tuple(alone), tuple(notes), runs, power, spans)
 
 
 def _in_order(device: str) -> list[tuple[int, str]]:
     """Sort key in which device 10 follows device 9."""
-    return [
-        (int(part), "") if part.isdecimal() and len(part) < 10 else (-1, part) for part in re.split(r"(\d+)", device)
-    ]
+    parts = re.split(r"(\d+)", device)
+    return [(int(part), "") if part.isdecimal() and len(part) < 10 else (-1, part) for part in parts]
 
 
-def _moved(reading: PowerReading, offset: float) -> PowerReading:
-    return replace(reading, time=reading.time + offset)
+def _moved(readings: Sequence[PowerReading], seconds: float) -> list[PowerReading]:
+    return [replace(reading, time=reading.time + seconds) for reading in readings]
 
 
 def _left_out(name: str, run: LoggedRun) -> list[str]:
@@ -196,9 +198,8 @@ def _left_out(name: str, run: LoggedRun) -> list[str]:
         "restart": "first after a restart",
         "lost": "repeated after a restart",
     }
-    notes = [
-        f"{name}: {counted(count, f'{phase} step')} left out: {why[phase]}." for phase, count in run.left_out().items()
-    ]
+    counts = ((phase, int(np.sum(run.of(phase)))) for phase in why)
+    notes = [f"{name}: {counted(n, f'{phase} step')} left out: {why[phase]}." for phase, n in counts if n]
     untimed = int(np.sum(run.of(TRAINING) & ~np.isfinite(run.columns["step_time"])))
     if untimed:
         notes.append(f"{name}: {counted(untimed, 'step')} without a time of its own: only the loss counts.")
@@ -206,11 +207,12 @@ def _left_out(name: str, run: LoggedRun) -> list[str]:
 
 
 def _beside(
-    spans: Sequence[Segment], devices: dict[str, list[PowerReading]], name: str
-) -> tuple[dict[str, list[PowerReading]], list[str]]:
-    """Readings at the time of a run, moved by whole hours where clocks are in two zones; and what was done."""
+    spans: Sequence[Segment], devices: dict[str, list[PowerReading]], name: str, notes: list[str]
+) -> dict[str, list[PowerReading]]:
+    """Readings at the time of a run, moved by whole hours where clocks are in two zones, which is noted."""
     if not spans:
-        return {}, [f"{name}: its lines have no times, so power cannot be joined to its steps."]
+        notes.append(f"{name}: its lines have no times, so power cannot be joined to its steps.")
+        return {}
     start, stop = spans[0].start, spans[-1].stop
     times = [reading.time for group in devices.values() for reading in group]
     first, last = min(times), max(times)
@@ -219,15 +221,16 @@ def _beside(
         return min(stop, last + hours * HOUR) - max(start, first + hours * HOUR)
 
     if overlap(0.0) > 0.0:
-        return devices, []
+        return devices
     hours = max((0.25 * quarter for quarter in range(-4 * MOST_HOURS, 4 * MOST_HOURS + 1)), key=overlap)
     if overlap(hours) <= 0.5 * min(stop - start, last - first):
-        return {}, [
+        notes.append(
             f"{name}: no reading of power is from its time ({start:.0f} s to {stop:.0f} s since 1970; readings from "
             f"{first:.0f} s to {last:.0f} s). Give the difference of the clocks with --offset."
-        ]
-    moved = {device: [_moved(reading, hours * HOUR) for reading in group] for device, group in devices.items()}
-    return moved, [f"{name}: the meters' clock was moved by {hours:+g} h, as between two time zones."]
+        )
+        return {}
+    notes.append(f"{name}: the meters' clock was moved by {hours:+g} h, as between two time zones.")
+    return {device: _moved(group, hours * HOUR) for device, group in devices.items()}
 
 
 def _measurement(
@@ -241,34 +244,32 @@ def _measurement(
     notes: list[str],
 ) -> Measurement | None:
     """The training steps of one batch; nothing where none has a time, a rate or a loss."""
-    own = np.zeros(len(run), bool)
-    own[indices] = True
-    trained = own & run.of(TRAINING)
-
-    def of(column: str) -> np.ndarray:
-        values = run.columns[column][trained]
-        return values[np.isfinite(values)]
-
-    times, losses = of("step_time"), of("loss")
-    if not len(times) and not len(of("token_rate")):
+    trained = run.of(TRAINING) & np.isin(np.arange(len(run)), indices)
+    columns = {column: values[trained] for column, values in run.columns.items()}
+    columns = {column: values[np.isfinite(values)] for column, values in columns.items()}
+    times, losses, memory = columns["step_time"], columns["loss"], columns["memory"]
+    if not len(times) and not len(columns["token_rate"]):
         batch = f" of a batch of {sequences:g}" if math.isfinite(sequences) else ""
         notes.append(f"{name}: no training step{batch} has a time or a rate.")
         if not len(losses):
             return None
+    # Tokens of a step as stated, or from the rise of those so far.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rise = np.diff(run.columns["tokens_so_far"][trained]) / np.diff(run.columns["step"][trained])
     row = Measurement(
         source=name,
         steps=int(np.sum(trained)),
-        step_time=middle(times),
+        step_time=median(times),
         step_scatter=relative_scatter(times),
         sequences=sequences,
-        tokens=_tokens_of_step(run, trained),
-        token_rate=middle(of("token_rate")),
-        flops_rate=middle(of("flops_rate")),
-        memory=float(np.max(of("memory"))) if len(of("memory")) else math.nan,
+        tokens=median(columns["tokens"] if len(columns["tokens"]) else rise[rise > 0.0]),
+        token_rate=median(columns["token_rate"]),
+        flops_rate=median(columns["flops_rate"]),
+        memory=float(np.max(memory)) if len(memory) else math.nan,
         loss=float(np.median(losses[-max(1, len(losses) // 10) :])) if len(losses) else math.nan,
-        power=middle(of("power")),
-        energy=middle(of("energy")),
-        how="log" if len(of("energy")) or len(of("power")) else "",
+        power=median(columns["power"]),
+        energy=median(columns["energy"]),
+        how="log" if len(columns["energy"]) or len(columns["power"]) else "",
     )
     ends = run.columns["time"][indices]
     ends = ends[np.isfinite(ends)]
@@ -276,68 +277,50 @@ def _measurement(
         return row
     begin = ends[0] - (row.step_time if math.isfinite(row.step_time) else 0.0)
     training = [span for span in spans if span.phase == TRAINING and span.stop > begin and span.start < ends[-1]]
-    return _with_power(row, training, meters, devices, name, notes)
-
-
-def _tokens_of_step(run: LoggedRun, rows: np.ndarray) -> float:
-    """Tokens of a step: as stated, or from the rise of those so far."""
-    tokens = middle(run.columns["tokens"][rows])
-    if math.isfinite(tokens):
-        return tokens
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rise = np.diff(run.columns["tokens_so_far"][rows]) / np.diff(run.columns["step"][rows])
-    return middle(rise[rise > 0.0])
+    long = [(span.start, span.stop) for span in training if span.stop - span.start >= SHORTEST]
+    if long:
+        return _with_power(row, long, meters, devices, notes)
+    notes.append(
+        f"{name}: it trains for less than {SHORTEST:g} s at a time, which meters do not resolve: no power is given."
+    )
+    return row
 
 
 def _with_power(
     row: Measurement,
-    training: Sequence[Segment],
+    spans: Sequence[tuple[float, float]],
     meters: dict[str, Metered],
     devices: dict[str, list[PowerReading]],
-    name: str,
     notes: list[str],
 ) -> Measurement:
-    """A measurement with the power of its devices in its spans of training that are long enough."""
-    long = [(span.start, span.stop) for span in training if span.stop - span.start >= SHORTEST]
-    if not long:
-        notes.append(
-            f"{name}: it trains for less than {SHORTEST:g} s at a time, which meters do not resolve: no power is given."
-        )
-        return row
-    powers: list[float] = []
+    """A measurement with the power of its devices in its spans of training, which follow each other."""
+    chips: list[float] = []
     nodes: list[float] = []
-    how: set[str] = set()
     states: dict[str, list[float]] = {state: [] for state in STATES}
+    how: set[str] = set()
+    starts, stops = np.array(spans).T
     for device, meter in meters.items():
-        energy, seconds, covered = meter.energy(long)
-        if covered <= 0.5 * sum(stop - start for start, stop in long):
-            notes.append(f"{name}: device {device} has readings for less than half of the training, and is left out.")
+        energy, seconds, covered = meter.energy(spans)
+        if covered <= 0.5 * sum(stop - start for start, stop in spans):
+            notes.append(
+                f"{row.source}: device {device} has readings for less than half of the training, and is left out."
+            )
             continue
-        if is_node(device):
-            nodes.append(energy / seconds)
-        elif is_chip(device):
-            powers.append(energy / seconds)
-        else:
+        if not is_node(device) and not is_chip(device):
             continue  # a part of the host, or all chips together: its energy is that of the phases
+        (nodes if is_node(device) else chips).append(energy / seconds)
         how.add(meter.how)
-        within = _within(devices[device], long)
+        time = np.array([reading.time for reading in devices[device]])
+        span = np.searchsorted(starts, time, side="right") - 1
+        within = np.flatnonzero((span >= 0) & (time <= stops[np.maximum(span, 0)]))
         for state, values in states.items():
-            values.append(middle(getattr(reading, state) for reading in within))
-    if not powers and not nodes:
+            values.append(median(getattr(devices[device][index], state) for index in within))
+    if not chips and not nodes:
         return row
-    measured = {state: middle(values) for state, values in states.items()}
+    measured = {state: median(values) for state, values in states.items()}
     if nodes:
         measured["node_power"] = float(np.mean(nodes))
-    if powers:
-        measured["power"] = float(np.mean(powers))
+    if chips:
+        measured["power"] = float(np.mean(chips))
         measured["energy"] = measured["power"] * row.step_time
-    return replace(row, devices=len(powers) + len(nodes), how=" and ".join(sorted(how)), **measured)
-
-
-def _within(readings: Sequence[PowerReading], spans: Sequence[tuple[float, float]]) -> list[PowerReading]:
-    """Readings in one of the spans, which follow each other."""
-    starts, stops = np.array(spans).T
-    time = np.array([reading.time for reading in readings])
-    at = np.searchsorted(starts, time, side="right") - 1
-    inside = (at >= 0) & (time <= stops[np.maximum(at, 0)])
-    return [reading for reading, within in zip(readings, inside, strict=True) if within]
+    return replace(row, devices=len(chips) + len(nodes), how=" and ".join(sorted(how)), **measured)

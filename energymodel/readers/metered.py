@@ -1,19 +1,20 @@
-"""Energy of devices over spans of time, and their power on a common grid, from counters or samples.
+"""Energy of devices over spans of time, by phase of a run, and their power on a common grid.
 
 A counter is preferred to samples of power. Between two readings the counter is taken to rise evenly, and power to
-change linearly. Where readings are missing for long nothing is assumed.
+change linearly; energy of a span is interpolated at its ends. Where readings are missing for long nothing is assumed.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.readers.log_records import PowerReading
+from energymodel.readers.log_records import PowerReading, is_node
+from energymodel.readers.logged_run import WAITING, Segment
 
 SHORTEST = 10.0
 """Shortest span over which sampled power is integrated [s]: nvidia-smi averages over up to 1 s and updates its value
@@ -29,24 +30,32 @@ MOST_COUNTED = 1e10
 """Mean power of a counter between two readings that no site draws [W]."""
 RANGES = (2**32 * 1e-6, 65532.610987, 262143.32885, 2**32 * 1e-3)
 """Where known counters wrap around [J]: 32 bits of µJ, two of Linux powercap, 32 bits of mJ."""
-MOST_POINTS = 20_000_000
-"""Points of a common grid, devices counted each time."""
+MOST_POINTS, MOST_LEVELS = 20_000_000, 5_000_000
+"""Points of a common grid, and times at which the level of power is looked at, devices counted each time."""
 PARTS_OF = {"node": {"gpu", "cpu", "ram"}, "psys": {"cpu", "package-0"}}
 """Meters that hold what others measure too."""
 WITHIN = {"cores": "cpu", "integrated gpu": "cpu", "core": "package-0", "uncore": "package-0"}
 """Meters of a part of what another one measures."""
+BUSY, IDLE = "busy", "idle"
+BUSY_SHARE = 0.7
+"""A device is busy where it draws at least this share of its high power, the 95th percentile."""
+IDLE_SHARE = 1.15
+"""It is idle where it draws at most this multiple of its low power, the 1st percentile."""
+STATES = ("clock", "temperature", "power_limit")
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """A power that is linear between times: from `first` at `start` to `last` at `stop`."""
+    """A power that is linear between times: from `first` at `start` to `last` at `stop`.
+
+    - `gap`: whether a piece is longer than readings usually are apart.
+    """
 
     start: np.ndarray
     stop: np.ndarray
     first: np.ndarray
     last: np.ndarray
     gap: np.ndarray
-    """Whether a piece is longer than readings usually are apart."""
 
     def of(self, chosen: np.ndarray) -> "Pieces":
         """Some of the pieces."""
@@ -58,8 +67,8 @@ class Pieces:
         begin, end, first, last = self.start[near], self.stop[near], self.first[near], self.last[near]
         a, b = np.maximum(begin, start), np.minimum(end, stop)
         length = np.maximum(b - a, 0.0)
-        middle = first + (last - first) / (end - begin) * (0.5 * (a + b) - begin)
-        return float(np.sum(np.where(length > 0, middle * length, 0.0))), float(np.sum(length))
+        power = first + (last - first) / (end - begin) * (0.5 * (a + b) - begin)
+        return float(np.sum(np.where(length > 0, power * length, 0.0))), float(np.sum(length))
 
     @property
     def length(self) -> float:
@@ -68,8 +77,6 @@ class Pieces:
 
     def edges(self) -> np.ndarray:
         """Where a sequence of pieces without a hole begins or ends [s]."""
-        if not self.start.size:
-            return np.zeros(0)
         holes = self.start[1:] > self.stop[:-1]
         return np.concatenate([self.start[:1], self.stop[:-1][holes], self.start[1:][holes], self.stop[-1:]])
 
@@ -90,9 +97,9 @@ class Metered:
     def __init__(self, readings: Sequence[PowerReading]) -> None:
         self.device = readings[0].device if readings else ""
         self.count = len(readings)
-        self.sampled, self.sampled_times = _sampled(readings)
+        self.sampled, self._sampled_every = _sampled(readings)
         with np.errstate(over="ignore"):  # what is damaged may be 1e300
-            self.counter, self.counter_times = _counted(readings)
+            self.counter = _counted(readings)
 
     @cached_property
     def how(self) -> Literal["counter", "sampled"]:
@@ -113,7 +120,7 @@ class Metered:
     def spacing(self) -> float:
         """Usual time between readings [s]; short where the readings are the ends of runs."""
         if self.how == "sampled":
-            return _spacing(self.sampled_times)
+            return self._sampled_every
         length = self.counter.stop - self.counter.start
         return float(np.quantile(length, 0.1)) if np.any(self.counter.edges()[1:-1]) else float(np.median(length))
 
@@ -122,72 +129,50 @@ class Metered:
 
         What is known and not measured are short gaps between samples, over which power is taken as linear.
         """
-        parts = [(*self.pieces.integral(start, stop), self._gaps.integral(start, stop)[1]) for start, stop in spans]
-        if not parts:
-            return 0.0, 0.0, 0.0
-        energy, seconds, gaps = (float(sum(values)) for values in zip(*parts, strict=True))
-        return energy, seconds, seconds - gaps
-
-    @cached_property
-    def _gaps(self) -> Pieces:
-        return self.pieces.of(self.pieces.gap & (self.how == "sampled"))
+        gaps = self.pieces.of(self.pieces.gap & (self.how == "sampled"))
+        parts = [(*self.pieces.integral(*span), gaps.integral(*span)[1]) for span in spans]
+        energy, seconds, bridged = (float(sum(values)) for values in zip(*parts, strict=True)) if parts else (0.0,) * 3
+        return energy, seconds, seconds - bridged
 
 
-def _columns(readings: Sequence[PowerReading], name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times, values and fresh starts of the readings that have a value, in the order of time."""
-    time = np.array([reading.time for reading in readings], dtype=np.float64)
-    value = np.array([getattr(reading, name) for reading in readings], dtype=np.float64)
-    fresh = np.array([reading.fresh for reading in readings], dtype=bool)
-    timed = np.isfinite(time)
-    order = np.argsort(time[timed], kind="stable")
-    time, value, fresh = time[timed][order], value[timed][order], fresh[timed][order]
-    finite = np.isfinite(value)
+def _columns(readings: Sequence[PowerReading], name: str) -> tuple[np.ndarray, ...]:
+    """Times and values in the order of time, whether a reading and the next one belong together and lack one between
+    them, and the usual time between readings [s].
+    """
+    time, value = (np.array([getattr(reading, key) for reading in readings], np.float64) for key in ("time", name))
+    order = np.argsort(time, kind="stable")
+    order = order[np.isfinite(time[order])]
+    finite = np.isfinite(value[order])
     # A run that begins with a reading without a value begins with the next one that has it.
-    begun = np.cumsum(fresh)[finite]
-    return time[finite], value[finite], np.diff(begun, prepend=0) > 0
+    begun = np.cumsum(np.array([reading.fresh for reading in readings], bool)[order])[finite]
+    time, value = time[order][finite], value[order][finite]
+    steps = np.diff(time)
+    usual = np.median(steps[steps > 0]) if np.any(steps > 0) else np.array(0.0)
+    return time, value, (steps > 0) & (np.diff(begun) == 0), (steps > max(GAP_SECONDS, GAP_INTERVALS * usual)), usual
 
 
-def _spacing(times: np.ndarray) -> float:
-    """Usual time between readings [s]."""
-    steps = np.diff(times)
-    steps = steps[steps > 0]
-    return float(np.median(steps)) if steps.size else 0.0
+def _sampled(readings: Sequence[PowerReading]) -> tuple[Pieces, float]:
+    """Power between the samples, and the usual time between them [s]."""
+    time, power, linked, gap, usual = _columns(readings, "power")
+    return Pieces(time[:-1], time[1:], power[:-1], power[1:], gap).of(linked), float(usual)
 
 
-def _linked(times: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether a reading and the next one belong together, and whether readings are missing between them."""
-    steps = np.diff(times)
-    gap = (steps > GAP_SECONDS) & (steps > GAP_INTERVALS * _spacing(times))
-    return (steps > 0) & ~fresh[1:], gap
-
-
-def _sampled(readings: Sequence[PowerReading]) -> tuple[Pieces, np.ndarray]:
-    """Power between the samples, and their times."""
-    time, power, fresh = _columns(readings, "power")
-    linked, gap = _linked(time, fresh)
-    return Pieces(time[:-1], time[1:], power[:-1], power[1:], gap).of(linked), time
-
-
-def _counted(readings: Sequence[PowerReading]) -> tuple[Pieces, np.ndarray]:
-    """Mean power between readings of a counter, and their times."""
-    time, energy, fresh = _columns(readings, "energy")
-    linked, gap = _linked(time, fresh)
-    last = energy[:-1]
-    steps = np.where(linked, np.diff(time), 1.0)
-    rise = np.diff(energy)
-    usual = rise[linked & (rise > 0)] / steps[linked & (rise > 0)]
-    usual_power = float(np.median(usual)) if usual.size else math.inf
+def _counted(readings: Sequence[PowerReading]) -> Pieces:
+    """Mean power between readings of a counter."""
+    time, energy, linked, gap, _ = _columns(readings, "energy")
+    last, rise, steps = energy[:-1], np.diff(energy), np.where(linked, np.diff(time), 1.0)
+    rising = linked & (rise > 0)
+    usual = float(np.median(rise[rising] / steps[rising])) if np.any(rising) else math.inf
     carried = np.where(rise >= 0, rise, np.nan)
     # A counter that falls has wrapped around, or has started anew at zero: whichever gives a power as usual.
     for end in RANGES:
         wrapped = rise + end
-        fits = np.isnan(carried) & (last <= end * (1 + 1e-9)) & (wrapped >= 0) & (wrapped <= 3 * usual_power * steps)
+        fits = np.isnan(carried) & (last <= end * (1 + 1e-9)) & (wrapped >= 0) & (wrapped <= 3 * usual * steps)
         carried = np.where(fits, wrapped, carried)
-    anew = np.isnan(carried) & (energy[1:] <= 10 * usual_power * steps)
-    carried = np.where(anew, energy[1:], carried)
+    carried = np.where(np.isnan(carried) & (energy[1:] <= 10 * usual * steps), energy[1:], carried)
     power = carried / steps
     possible = linked & np.isfinite(power) & (power <= MOST_COUNTED)
-    return Pieces(time[:-1], time[1:], power, power, gap).of(possible), time
+    return Pieces(time[:-1], time[1:], power, power, gap).of(possible)
 
 
 @dataclass(frozen=True)
@@ -231,11 +216,9 @@ def merge_devices(readings: Iterable[PowerReading], interval: float | None = Non
     for name, rows in no_part_twice(by_device(readings)).items():
         meter = Metered(rows)
         own = meter.sampled.of(~meter.sampled.gap)
-        if own.length < ENOUGH * meter.counter.length:
-            own = meter.counter
+        own = meter.counter if own.length < ENOUGH * meter.counter.length else own
         if own.start.size:
-            pieces[name] = own
-            usual = max(usual, meter.spacing)
+            pieces[name], usual = own, max(usual, meter.spacing)
     if not pieces:
         raise InputError("No device has two readings of power or energy with a time. Is it the right file?")
     spacing = usual if interval is None else interval
@@ -253,21 +236,147 @@ def merge_devices(readings: Iterable[PowerReading], interval: float | None = Non
     return MergedPower(grid, mean, np.sum(power, axis=0), tuple(pieces))
 
 
-def no_part_twice(devices: dict[str, list[PowerReading]]) -> dict[str, list[PowerReading]]:
+def no_part_twice(devices: Mapping[str, list[PowerReading]]) -> dict[str, list[PowerReading]]:
     """Devices without those that measure the whole of others, or a part of one, which would count twice."""
-    parts = {name: _part(name) for name in devices}
-    present = set(parts.values())
+
+    def parts_of(device: str) -> tuple[str, str, str]:
+        """Host or socket of a device, what it is, and its run if another one ran beside it."""
+        host, _, part = device.rpartition(":")
+        part, space, run = part.partition(" (")
+        return host, part, space + run
+
+    present = set(map(parts_of, devices))
 
     def counts(host: str, part: str, run: str) -> bool:
         if part in WITHIN:
             return (host, WITHIN[part], run) not in present
         return not any((host, other, run) in present for other in PARTS_OF.get(part, ()))
 
-    return {name: rows for name, rows in devices.items() if counts(*parts[name])}
+    return {name: rows for name, rows in devices.items() if counts(*parts_of(name))}
 
 
-def _part(device: str) -> tuple[str, str, str]:
-    """Host or socket of a device, what it is, and its run if another one ran beside it."""
-    host, _, part = device.rpartition(":")
-    part, space, run = part.partition(" (")
-    return host, part, space + run
+class PhaseEnergy(NamedTuple):
+    """What all devices that were read took in one phase of a run.
+
+    - `group`: the log, or the run of a table, that it belongs to.
+    - `duration`: of all its spans [s]; `spans`: their number.
+    - `energy`: of all devices [J]; `power`: its mean of one device [W].
+    - `coverage`: share of the time with readings [1].
+    """
+
+    group: str
+    phase: str
+    spans: int
+    duration: float
+    energy: float
+    power: float
+    coverage: float
+
+
+class DevicePower(NamedTuple):
+    """What one device took in all of its log. What was not measured is NaN.
+
+    - `readings`: their number; `duration`: for how long its energy is known [s].
+    - `energy` [J] and `power`: its mean [W], or that of a single reading; `how` they were measured.
+    - `clock` [Hz], `temperature` [K], `power_limit` [W]: medians.
+    """
+
+    group: str
+    device: str
+    readings: int
+    duration: float
+    energy: float
+    power: float
+    clock: float
+    temperature: float
+    power_limit: float
+    how: str
+
+
+def groups_of(devices: Mapping[str, list[PowerReading]]) -> dict[str, dict[str, list[PowerReading]]]:
+    """Devices by the group of their readings; those that measure what others do are left out."""
+    groups: dict[str, dict[str, list[PowerReading]]] = {}
+    for device, readings in devices.items():
+        groups.setdefault(readings[0].group, {})[device] = readings
+    return {group: no_part_twice(own) for group, own in groups.items()}
+
+
+def meters_of(group: str, devices: Mapping[str, list[PowerReading]]) -> dict[str, dict[str, Metered]]:
+    """Meters of chips and hosts whose energy is known for some time, and apart those of nodes, which hold them too."""
+    meters = {name: Metered(readings) for name, readings in devices.items()}
+    meters = {name: meter for name, meter in meters.items() if meter.pieces.start.size}
+    nodes = {name: meter for name, meter in meters.items() if is_node(name)}
+    if nodes and len(nodes) < len(meters):
+        others = {name: meter for name, meter in meters.items() if name not in nodes}
+        return {group: others, f"{group} (nodes)".strip(): nodes}
+    return {group: meters} if meters else {}
+
+
+def device_power(group: str, device: str, readings: Sequence[PowerReading]) -> DevicePower:
+    """What one device took in all of its log."""
+    meter = Metered(readings)
+    energy, seconds, _ = meter.energy([(-math.inf, math.inf)])
+    powers = [reading.power for reading in readings if math.isfinite(reading.power)]
+    power, how = (float(np.mean(powers)), "single readings") if powers else (math.nan, "")
+    if seconds > 0.0:
+        power, how = energy / seconds, meter.how
+    states = (median(getattr(reading, state) for reading in readings) for state in STATES)
+    energy = energy if seconds > 0.0 else math.nan
+    return DevicePower(group, device, len(readings), seconds, energy, power, *states, how=how)
+
+
+def median(values: Iterable[float]) -> float:
+    """Median of finite values; NaN of none."""
+    finite = [value for value in values if math.isfinite(value)]
+    return float(np.median(finite)) if finite else math.nan
+
+
+def phase_energies(group: str, spans: Iterable[Segment], meters: Mapping[str, Metered]) -> list[PhaseEnergy]:
+    """Energy of the spans of each phase, of all devices."""
+    by_phase: dict[str, list[tuple[float, float]]] = {}
+    for span in spans:
+        by_phase.setdefault(span.phase, []).append((span.start, span.stop))
+    phases = []
+    for phase, own in by_phase.items():
+        energy, seconds, covered = map(float, np.sum([meter.energy(own) for meter in meters.values()], axis=0))
+        duration = sum(stop - start for start, stop in own)
+        if seconds > 0.0:
+            coverage = min(covered / (duration * len(meters)), 1.0)
+            phases.append(PhaseEnergy(group, phase, len(own), duration, energy, energy / seconds, coverage))
+    return phases
+
+
+def whole_energy(phases: Sequence[PhaseEnergy]) -> PhaseEnergy:
+    """All phases of one group together."""
+    duration, energy = sum(phase.duration for phase in phases), sum(phase.energy for phase in phases)
+    device_seconds = sum(phase.energy / phase.power for phase in phases if phase.power > 0.0)
+    covered = sum(phase.coverage * phase.duration for phase in phases) / duration
+    power = energy / device_seconds if device_seconds > 0.0 else 0.0
+    return PhaseEnergy(phases[0].group, "all", sum(phase.spans for phase in phases), duration, energy, power, covered)
+
+
+def power_segments(meters: Sequence[Metered]) -> list[Segment]:
+    """Spans in which devices were busy, waiting or idle, by their mean power alone."""
+    begin = min(float(meter.pieces.start[0]) for meter in meters)
+    end = max(float(meter.pieces.stop[-1]) for meter in meters)
+    spacing = max(*(meter.spacing for meter in meters), (end - begin) * len(meters) / MOST_LEVELS)
+    grid = begin + spacing * np.arange(int((end - begin) / spacing) + 1)
+    times = np.unique(np.concatenate([grid, *(meter.pieces.edges() for meter in meters)]))
+    total, count = np.zeros(len(times) - 1), np.zeros(len(times) - 1)
+    for meter in meters:
+        power = meter.pieces.at(0.5 * (times[:-1] + times[1:]))
+        total += np.where(np.isfinite(power), power, 0.0)
+        count += np.isfinite(power)
+    if not np.any(count):
+        return []
+    mean = total / np.maximum(count, 1)
+    low, high = np.percentile(mean[count > 0], (1.0, 95.0))
+    level = np.where(mean >= BUSY_SHARE * high, 0, np.where(mean <= IDLE_SHARE * low, 2, 1))
+    level = np.where(count > 0, level, -1)
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(level)) + 1))
+    stops = np.concatenate((starts[1:], [len(level)]))
+    return [
+        Segment((BUSY, WAITING, IDLE)[level[first]], float(times[first]), float(times[last]))
+        for first, last in zip(starts, stops, strict=True)
+        if level[first] >= 0
+    ]

@@ -12,7 +12,7 @@ from energymodel.calibration.measured_table import measured_csv, measured_rows
 from energymodel.errors import InputError
 from energymodel.readers.logged_run import WAITING
 from energymodel.readers.measured_log import measure_logs
-from energymodel.readers.measured_power import BUSY, IDLE
+from energymodel.readers.metered import BUSY, IDLE
 from energymodel.scenarios.pieces import scenario_of_pieces
 
 START = 1_770_000_000.0

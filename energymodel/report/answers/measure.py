@@ -8,7 +8,7 @@ import numpy as np
 
 from energymodel.readers.logged_run import Segment
 from energymodel.readers.measured_log import MeasuredLogs, Measurement
-from energymodel.readers.measured_power import PhaseEnergy, whole_energy
+from energymodel.readers.metered import PhaseEnergy, whole_energy
 from energymodel.report.answer import DATA, Answer, Cell, Chart, Column, Quantity, Sentence, Table
 
 MOST_DEVICES = 16
