@@ -135,7 +135,9 @@ class Metered:
         return energy, seconds, seconds - bridged
 
 
-def _columns(readings: Sequence[PowerReading], name: str) -> tuple[np.ndarray, ...]:
+def _columns(
+    readings: Sequence[PowerReading], name: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
     """Times and values in the order of time, whether a reading and the next one belong together and lack one between
     them, and the usual time between readings [s].
     """
@@ -147,14 +149,14 @@ def _columns(readings: Sequence[PowerReading], name: str) -> tuple[np.ndarray, .
     begun = np.cumsum(np.array([reading.fresh for reading in readings], bool)[order])[finite]
     time, value = time[order][finite], value[order][finite]
     steps = np.diff(time)
-    usual = np.median(steps[steps > 0]) if np.any(steps > 0) else np.array(0.0)
+    usual = float(np.median(steps[steps > 0])) if np.any(steps > 0) else 0.0
     return time, value, (steps > 0) & (np.diff(begun) == 0), (steps > max(GAP_SECONDS, GAP_INTERVALS * usual)), usual
 
 
 def _sampled(readings: Sequence[PowerReading]) -> tuple[Pieces, float]:
     """Power between the samples, and the usual time between them [s]."""
     time, power, linked, gap, usual = _columns(readings, "power")
-    return Pieces(time[:-1], time[1:], power[:-1], power[1:], gap).of(linked), float(usual)
+    return Pieces(time[:-1], time[1:], power[:-1], power[1:], gap).of(linked), usual
 
 
 def _counted(readings: Sequence[PowerReading]) -> Pieces:

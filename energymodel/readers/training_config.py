@@ -10,20 +10,18 @@ from typing import Any
 from energymodel.errors import InputError, suggest
 from energymodel.readers.frameworks import deepspeed, maxtext, megatron, megatron_bridge, nemo, primus, torchtitan
 from energymodel.readers.text_file import read_json, read_text, read_toml, read_yaml
-from energymodel.readers.training.command_line import read_overrides
-from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig, settle
-from energymodel.readers.training.interpreter import Hook, frameworks, interpret, recognized
+from energymodel.readers.training.commands import read_arguments, read_overrides
+from energymodel.readers.training.config import TrainingConfig, settle
+from energymodel.readers.training.interpreter import Hook, frameworks, interpret, names_of_models, recognized
 from energymodel.readers.training.keys import quoted
-from energymodel.readers.training.names import reason_of_name
-from energymodel.readers.training.script_text import read_arguments
 
-__all__ = ["KINDS", "MODEL_WORDS", "TrainingConfig", "read_training_config", "settle"]
+__all__ = ["KINDS", "TrainingConfig", "read_training_config", "settle"]
 
 KINDS = frameworks()
 """Frameworks whose configurations are read."""
 HOOKS: Mapping[str, Hook] = {
     "deepspeed": deepspeed.HOOK,
-    "gpt-neox": deepspeed.NEOX,
+    "gpt-neox": deepspeed.HOOK,
     "maxtext": maxtext.HOOK,
     "megatron-lm": megatron.HOOK,
     "megatron-bridge": megatron_bridge.HOOK,
@@ -75,11 +73,13 @@ def read_training_config(
     if kind == "deepspeed" and automatic is not None:
         table = deepspeed.answered(table, automatic)
     config = interpret(table, where, kind, HOOKS)
-    if why := reason_of_name(config.model_name):
-        raise InputError(
-            f'"{where}": the model {quoted(config.model_name)} cannot be described: {why}. '
-            "Describe the nearest transformer by its shape in a scenario."
-        )
+    name = (config.model_name or "")[:200]
+    for pattern, why in names_of_models("refused"):
+        if pattern.search(name):
+            raise InputError(
+                f'"{where}": the model {quoted(config.model_name)} cannot be described: {why}. '
+                "Describe the nearest transformer by its shape in a scenario."
+            )
     return config.on(nodes * each) if nodes and each and config.chips is None else config
 
 

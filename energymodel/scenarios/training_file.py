@@ -8,8 +8,7 @@ from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
-from energymodel.readers.training.interpreter import framework
-from energymodel.readers.training.names import preset_of
+from energymodel.readers.training.interpreter import framework, preset_of
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.scenarios.files import read_preset
 from energymodel.scenarios.model_file import model_source

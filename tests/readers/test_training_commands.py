@@ -11,8 +11,8 @@ import yaml
 
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
-from energymodel.readers.frameworks.torchtitan_saved import saved_shape
-from energymodel.readers.training.command_line import read_overrides
+from energymodel.readers.frameworks.torchtitan import saved_shape
+from energymodel.readers.training.commands import read_overrides
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.scenarios.training_file import _workload, scenario_of_training
 

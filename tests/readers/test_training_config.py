@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from energymodel.errors import InputError
 from energymodel.readers.frameworks.megatron import terms
 from energymodel.readers.frameworks.torchtitan import flavors
-from energymodel.readers.training import script_text
+from energymodel.readers.training import commands
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig
-from energymodel.readers.training.interpreter import SECTIONS, Hook, Run, framework
+from energymodel.readers.training.interpreter import SECTIONS, Hook, Run, framework, names_of_models
 from energymodel.readers.training.keys import Keys
-from energymodel.readers.training.names import patterns
 from energymodel.readers.training_config import HOOKS, KINDS, read_training_config
 from energymodel.scenarios.files import names
 
@@ -187,13 +186,13 @@ def test_patterns_of_layers_are_lists_and_nothing_else() -> None:
 
 def test_sums_of_a_script_are_worked_out_and_nothing_else() -> None:
     variables = {"A": "3"}
-    assert script_text._worked_out("(A + 2) * 4 - 6 / 4", variables) == "19"
+    assert commands._worked_out("(A + 2) * 4 - 6 / 4", variables) == "19"
     for text in ("A ** 9", "os.system(1)", "1 / 0", "(" * 50, "9" * 15 + "*" + "9" * 15):
-        assert script_text._worked_out(text, variables) is None
+        assert commands._worked_out(text, variables) is None
 
 
 def test_tables_name_words_and_presets_that_exist() -> None:
-    assert {preset for _, preset in patterns("presets")} <= set(names("models"))
+    assert {preset for _, preset in names_of_models("presets")} <= set(names("models"))
     for family in flavors().values():
         for shape in family.values():
             assert shape.keys() <= MODEL_WORDS.keys()

@@ -33,28 +33,20 @@ def answered(table: Mapping[str, Any], automatic: Mapping[str, int | None]) -> d
 
     - `automatic`: what the trainer fills in where the file says "auto", by key (`BATCHES`) [1].
     """
-    filled = {key: value for key, value in table.items() if not (key in BATCHES and _is_automatic(table, key))}
-    filled |= {key: automatic[key] for key in BATCHES if _is_automatic(table, key) and automatic.get(key) is not None}
-    open_precisions = [key for key in PRECISIONS if _is_automatic(table, f"{key}.enabled")]
+    asked = {key: automatic.get(key) for key in BATCHES if _is_automatic(table, key)}
+    filled = {key: value for key, value in (dict(table) | asked).items() if key not in asked or value is not None}
     settled = any(isinstance(item := table.get(key), Mapping) and item.get("enabled") is True for key in PRECISIONS)
-    for index, key in enumerate(open_precisions):
-        on = index == 0 and not settled
-        filled[key] = {**table[key], "enabled": on}
-        if on:
-            filled["#note"] = f'{key}.enabled is "auto": taken as {"fp16" if key == "fp16" else "bf16"}'
+    for key in PRECISIONS:
+        if _is_automatic(table, f"{key}.enabled"):
+            filled[key] = {**table[key], "enabled": not settled}
+            if not settled:
+                filled["#note"] = f'{key}.enabled is "auto": taken as {"fp16" if key == "fp16" else "bf16"}'
+            settled = True
     return filled
 
 
-def with_tables(table: dict[str, Any]) -> dict[str, Any]:
-    """The table with the switches of ZeRO and precision as tables where they are written as one value."""
-    for key, inner in (("zero_optimization", "stage"), *((key, "enabled") for key in PRECISIONS)):
-        if isinstance(table.get(key), bool):
-            table[key] = {inner: int(table[key]) if inner == "stage" else table[key]}
-    return table
-
-
 def prepare(table: dict[str, Any], where: str) -> Prepared:
-    """The table without "auto", which is refused with all its keys in one message."""
+    """The table without "auto", which is refused with all its keys in one message, and with underscores."""
     left = [path for path in WITH_EFFECT if _is_automatic(table, path)]
     if left:
         raise InputError(
@@ -62,7 +54,11 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
             "launch; give --microbatch, --batch and --sequence, or write the values of the run in their place."
         )
     note = table.pop("#note", None)
-    return Prepared(with_tables(table), notes=(note,) if note else ())
+    table = {str(key).replace("-", "_"): value for key, value in table.items()}
+    for key in ("zero_optimization", *PRECISIONS):  # a switch may stand in place of its table
+        if isinstance(table.get(key), bool):
+            table[key] = {"stage": int(table[key])} if key == "zero_optimization" else {"enabled": table[key]}
+    return Prepared(table, notes=(note,) if note else ())
 
 
 def _is_automatic(table: Mapping[str, Any], path: str) -> bool:
@@ -72,10 +68,4 @@ def _is_automatic(table: Mapping[str, Any], path: str) -> bool:
     return isinstance(value, str) and value.strip().lower() == "auto"
 
 
-def with_underscores(table: dict[str, Any], _: str) -> Prepared:
-    """GPT-NeoX's keys with underscores."""
-    return Prepared(with_tables({str(key).replace("-", "_"): value for key, value in table.items()}))
-
-
 HOOK = Hook(prepare)
-NEOX = Hook(with_underscores)

@@ -13,6 +13,8 @@ SECTIONS = (
     "precision", "mixed_precision", "comm_overlap",
 )  # fmt: skip
 """Sections that have arguments; where two have one name, the later counts: mixed precision sets the model's."""
+LEFT_OUT = {**dict.fromkeys(("dataset", "data"), "(?!(?:seq|sequence)_length$)"), "optimizer": "_|bf16|fp16|params"}
+"""Beginnings of keys that are no arguments of the run: of data all but lengths, of the optimizer its precision."""
 SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
 
 
@@ -25,37 +27,25 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     for name in SECTIONS:
         section = inner.get(name)
         if name == "mixed_precision" and isinstance(section, str):
-            arguments["mixed_precision"] = section
-        elif section is not None and not isinstance(section, Mapping):
+            section = {"mixed_precision": section}
+        if section is not None and not isinstance(section, Mapping):
             raise InputError(f'"{where}": {name} is {quoted(section)}; it must be a table of keys.')
-        elif section is not None:
-            arguments |= {
-                key: value
-                for key, value in flat(section).items()
-                if _is_argument(name, key) and (value is not None or key not in arguments)
-            }
+        for key, value in flat(section or {}).items():
+            if not re.match(LEFT_OUT.get(name, "_"), key) and (value is not None or key not in arguments):
+                arguments[key] = value
     length = arguments.pop("sequence_length", None)
     if arguments.get("seq_length") is None and length is not None:
         arguments["seq_length"] = length
     if arguments.get("is_hybrid_model") is False:
         del arguments["is_hybrid_model"]
     arguments.pop("hf_model_id", None)
-    notes = []
-    if is_recipe := not arguments.keys() >= SHAPE:
-        notes.append(
-            "a named recipe lies below this file; what the file leaves out is in the recipe, which is not read"
-        )
-    if "perf_matrix" in table:
-        notes.append("the layouts of perf_matrix are not read: one file, many runs")
+    is_recipe = not arguments.keys() >= SHAPE
+    sentences = {
+        "a named recipe lies below this file; what the file leaves out is in the recipe, which is not read": is_recipe,
+        "the layouts of perf_matrix are not read: one file, many runs": "perf_matrix" in table,
+    }
     words = {"is_recipe": is_recipe, "model_name": _model_name(inner), "adapters": _adapters(inner)}
-    return Prepared(arguments, words, tuple(notes))
-
-
-def _is_argument(section: str, key: str) -> bool:
-    """Whether a key of a section is an argument of the run: of data only lengths, of the optimizer no precision."""
-    if section in ("dataset", "data"):
-        return key in ("seq_length", "sequence_length")
-    return not key.startswith(("_", "bf16", "fp16", "params") if section == "optimizer" else "_")
+    return Prepared(arguments, words, tuple(sentence for sentence, holds in sentences.items() if holds))
 
 
 def _adapters(table: Mapping[str, Any]) -> str | None:

@@ -6,9 +6,8 @@ from typing import Any
 
 from energymodel.errors import InputError, suggest
 from energymodel.readers.frameworks.torchtitan import flavor_shape
-from energymodel.readers.training.interpreter import Hook, Prepared
+from energymodel.readers.training.interpreter import Hook, Prepared, preset_of
 from energymodel.readers.training.keys import LONGEST_TEXT, quoted
-from energymodel.readers.training.names import preset_of
 
 DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*)(?::([^${}]*))?\}")
 LAID_BELOW: dict[str, Any] = {
@@ -48,26 +47,21 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     name = re.sub(r"\.ya?ml$", "", model)[:200] if isinstance(model, str) else None
     words = {"model_name": name, "preset": preset_of(name.replace("_", "-"))} if name else {}
     if framework == "torchtitan":
-        below = {"model": model} if isinstance(model, Mapping) else {}
-        return Prepared(_titan({**below, **overrides}, name), words, tuple(notes), framework="torchtitan")
+        match = TITAN_NAME.match(name or "")
+        family, flavor = (match[1].lower().replace("llama3.1", "llama3"), match[2]) if match else ("llama3", "unknown")
+        hyphened = flavor.replace("_", "-")
+        titan = overrides.get("model", model)
+        defaults = {
+            "name": family,
+            "flavor": hyphened if flavor_shape(family, hyphened) is not None else flavor,
+            "converters": ["float8"] if name and name.lower().endswith("fp8") else [],
+        }
+        overrides = {**overrides, "model": defaults | dict(titan if isinstance(titan, Mapping) else {})}
+        return Prepared(overrides, words, tuple(notes), framework="torchtitan")
     if framework == "maxtext":
         named = {"model_name": "default", **overrides, "base_config": "base.yml"}
         return Prepared(named, words, tuple(notes), framework="maxtext")
     return Prepared(LAID_BELOW | {str(key): value for key, value in overrides.items()}, words, tuple(notes))
-
-
-def _titan(overrides: dict[str, Any], name: str | None) -> dict[str, Any]:
-    """A run of torchtitan, whose model Primus names in one word."""
-    match = TITAN_NAME.match(name or "")
-    family = match[1].lower().replace("llama3.1", "llama3") if match else "llama3"
-    flavor = match[2] if match else ""
-    model = overrides.get("model")
-    for spelling in (flavor, flavor.replace("_", "-")):
-        if flavor_shape(family, spelling) is not None:
-            flavor = spelling
-    converters = ["float8"] if name and name.lower().endswith("fp8") else []
-    defaults = {"name": family, "flavor": flavor or "unknown", "converters": converters}
-    return overrides | {"model": defaults | dict(model if isinstance(model, Mapping) else {})}
 
 
 def _filled(value: Any, notes: list[str]) -> Any:

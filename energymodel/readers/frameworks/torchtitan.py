@@ -1,13 +1,13 @@
-"""Models, headers and converters of torchtitan's configurations."""
+"""Models, headers and converters of torchtitan's configurations, and the layers that torchtitan 0.3 saves with a run."""
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from energymodel.readers.frameworks.torchtitan_saved import saved_adapters, saved_recomputation, saved_shape
+from energymodel.readers.expressions import evaluate
 from energymodel.readers.training.config import Shape
 from energymodel.readers.training.interpreter import Hook, Prepared, Run
 from energymodel.readers.training.keys import Keys
@@ -15,12 +15,19 @@ from energymodel.readers.training.keys import Keys
 PRESET_LINE = re.compile(r"preset for (\d{1,6}) ?x? ?([A-Za-z]{0,3}\d{1,4}[A-Za-z]{0,2})? ?GPUs", re.IGNORECASE)
 VARIANT = re.compile(r"_(flex|varlen|sdpa)(_attn)?$")
 DEGREES = ("data_parallel_replicate_degree", "data_parallel_shard_degree")
+MOST_LAYERS = 1000
+RECOMPUTED = {"memory_budget", "force_recompute_mm_shapes_by_fqns", "per_op_sac_force_recompute_mm_shapes_by_fqns"}
+"""Keys that only policies of selective recomputation have."""
 
 
 @cache
+def _data(name: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
 def flavors() -> dict[str, dict[str, dict[str, Any]]]:
     """Shapes by name and flavor."""
-    return tomllib.loads(Path(__file__).with_name("_torchtitan_models.toml").read_text(encoding="utf-8"))
+    return _data("_torchtitan_models.toml")
 
 
 def flavor_shape(name: str, flavor: str) -> Shape | None:
@@ -35,54 +42,49 @@ def flavor_shape(name: str, flavor: str) -> Shape | None:
 
 def header_of(text: str) -> str:
     """Comments before the first key, one of which says for how many accelerators the file is meant."""
-    lines = []
-    for line in text.splitlines()[:40]:
-        if line.strip() and not line.lstrip().startswith("#"):
-            break
-        lines.append(line)
-    return "\n".join(lines)
+    return re.match(r"(?:[ \t]*(?:#.*)?\n){0,40}", text)[0]  # pyright: ignore[reportOptionalSubscript]
 
 
 def prepare(table: dict[str, Any], where: str) -> Prepared:
     """The table with the degrees that files before v0.1 have in `training` where later ones have them."""
     match = PRESET_LINE.search(str(table.pop("#", "")))
-    training, spec = table.get("training"), table.get("model_spec", table.get("model"))
+    training, section = table.get("training"), "model_spec" if table.get("model_spec") is not None else "model"
     if isinstance(training, dict) and table.get("parallelism") is None:
         moved = {key: value for key, value in training.items() if key.endswith("_parallel_degree") or key in DEGREES}
         if moved:
             left = {key: value for key, value in training.items() if key not in moved}
             table |= {"training": left, "parallelism": moved}
-    saved = spec.get("model") if isinstance(spec, Mapping) else None
+    keys, saved = Keys(table, where), _at(table, f"{section}.model")
+    shape = flavor_shape(keys.word(f"{section}.name") or "llama3", keys.word(f"{section}.flavor") or "debugmodel") or {}
+    layers = saved_shape(saved)  # unless the layers that are saved with the run say another
+    if layers and any(layers[word] != shape.get(word) for word in ("layers", "hidden", "vocabulary")):
+        shape = layers
     recipe, adapters = _converters(table, where)
+    rank = next((item["rank"] for item in _linears(_layers(saved)[:1]) if isinstance(item.get("rank"), int)), None)
+    groups = _at(table, "optimizer.param_groups")
+    name = _at(groups[0], "optimizer_name") if isinstance(groups, list) and groups else None
     words: dict[str, Any] = {
-        "model": _shape(Keys(table, where), saved),
+        "model": shape,
         "accelerators": int(match[1]) if match and int(match[1]) else None,
         "accelerator": match[2] if match and int(match[1]) else None,
         "precision_recipe": recipe,
-        "adapters": adapters or saved_adapters(saved),
-        "first_optimizer": _first_optimizer(table),
+        "adapters": adapters or (None if rank is None else f"lora, rank {rank}"),
+        "first_optimizer": name[:40] if isinstance(name, str) else None,
         "saved_policy": None,
     }
-    if "activation_checkpoint" in table:
-        words["saved_policy"] = saved_recomputation(table["activation_checkpoint"])
+    if "activation_checkpoint" in table:  # a policy may be saved without its name
+        policy = table["activation_checkpoint"]
+        if policy is None:
+            words["saved_policy"] = "none"
+        elif isinstance(policy, Mapping) and policy and "mode" not in policy:
+            words["saved_policy"] = "selective" if RECOMPUTED & policy.keys() else "full"
     return Prepared(table, words)
-
-
-def _shape(keys: Keys, saved: Any) -> Shape:
-    """The shape of the flavor, unless the layers that are saved with the run say another."""
-    section = "model_spec" if keys.has("model_spec") else "model"
-    shape = flavor_shape(keys.word(f"{section}.name") or "llama3", keys.word(f"{section}.flavor") or "debugmodel")
-    layers = saved_shape(saved)
-    if layers and any(layers[word] != (shape or {}).get(word) for word in ("layers", "hidden", "vocabulary")):
-        return layers
-    return shape or {}
 
 
 def _converters(table: dict[str, Any], where: str) -> tuple[str | None, str | None]:
     """Recipe of fp8, and adapters, that the model is converted to."""
-    model, later = table.get("model"), table.get("model_converters")
+    model, items = table.get("model"), _at(table, "model_converters.converters")
     names = Keys(model, where, "model.").words("converters") if isinstance(model, Mapping) else ()
-    items = later.get("converters") if isinstance(later, Mapping) else None
     recipe, adapters = None, None
     for item in items if isinstance(items, list) else []:
         if isinstance(item, Mapping) and "rank" in item:
@@ -90,33 +92,94 @@ def _converters(table: dict[str, Any], where: str) -> tuple[str | None, str | No
         elif isinstance(item, Mapping):
             names = (*names, "mx" if str(item.get("recipe_name", "")).startswith("mx") else "float8")
             recipe = str(item["recipe_name"])[:40] if item.get("recipe_name") else None
-    if any("lora" in name for name in names):
-        adapters = "lora"
+    adapters = "lora" if any("lora" in name for name in names) else adapters
     if any("mx" in name for name in names):
         return recipe or "mxfp8", adapters
-    if any("float8" in name for name in names):
-        return recipe or _float8_recipe(table), adapters
-    return None, adapters
+    if not any("float8" in name for name in names):
+        return None, adapters
+    # `[float8]` in v0.1, `[quantize.linear.float8]` in v0.2
+    path = "quantize.linear.float8" if table.get("float8") is None else "float8"
+    return recipe or str(_at(table, f"{path}.recipe_name") or "tensorwise")[:40], adapters
 
 
-def _float8_recipe(table: Mapping[str, Any]) -> str:
-    """The recipe of `[float8]` in v0.1 or `[quantize.linear.float8]` in v0.2."""
-    section: Any = table.get("float8")
-    if section is None:
-        section = table
-        for key in ("quantize", "linear", "float8"):
-            section = section.get(key) if isinstance(section, Mapping) else None
-    recipe = section.get("recipe_name") if isinstance(section, Mapping) else None
-    return str(recipe)[:40] if recipe else "tensorwise"
+def saved_shape(model: Any) -> Shape:
+    """The words of the saved layers; empty if one has parts that these words do not describe, or for unlike layers."""
+    layers = _layers(model)
+    rules = _data("_torchtitan_layers.toml")
+    understood = {part: f"{rules['understood'][part]} {rules['understood']['harmless']}" for part in PARTS}
+    for layer in layers:
+        for part, names in understood.items():
+            keys = ((_at(layer, part) if part else layer) or {}).items()
+            if any(value is not None and key not in names.split() for key, value in keys):
+                return {}
+    try:
+        heads = [_words(layer, "latent" if _at(layer, "attention.kv_lora_rank") else "grouped") for layer in layers]
+        blocks = [_words(layer, "mixture" if layer.get("moe") is not None else "dense") for layer in layers]
+        mixed, dense = ([block for block in blocks if ("experts" in block) is holds] for holds in (True, False))
+        if not layers or any(item != group[0] for group in (heads, mixed, dense) for item in group):
+            return {}
+        shape: Shape = {
+            "layers": len(layers),
+            "hidden": _count(model["dim"]),
+            "vocabulary": _count(model["vocab_size"]),
+            "tied": float(bool(model.get("enable_weight_tying"))),
+            "norm": "rms",
+            "norms_per_layer": 2.0,
+            "experts": 1.0,
+            **heads[0],
+            **(mixed or dense)[0],
+        }
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+        return {}
+    if mixed and dense:
+        shape |= {"dense_layers": len(dense), "dense_feed_forward": dense[0]["feed_forward"]}
+        shape |= {"alternating_dense": 1.0} if blocks != dense + mixed else {}
+    return shape
 
 
-def _first_optimizer(table: Mapping[str, Any]) -> str | None:
-    """The optimizer of the first group of parameters, in files that have groups."""
-    section = table.get("optimizer")
-    groups = section.get("param_groups") if isinstance(section, Mapping) else None
-    first = groups[0] if isinstance(groups, list) and groups and isinstance(groups[0], Mapping) else {}
-    name = first.get("optimizer_name")
-    return name[:40] if isinstance(name, str) else None
+PARTS = ("", "attention", "moe")
+
+
+def _layers(model: Any) -> list[Mapping[str, Any]]:
+    layers = model.get("layers") if isinstance(model, Mapping) else None
+    if not isinstance(layers, list) or len(layers) > MOST_LAYERS:
+        return []
+    return layers if all(isinstance(layer, Mapping) for layer in layers) else []
+
+
+def _words(layer: Mapping[str, Any], section: str) -> Shape:
+    """The words of a part of a layer, by the expressions of its section."""
+    words: dict[str, Any] = {
+        "get": lambda path: _at(layer, path),
+        "count": lambda *paths: _count(next((value for path in paths if (value := _at(layer, path))), None)),
+        "has_bias": lambda path: float(any(item.get("bias") for item in _linears(dict(_at(layer, path))))),
+        **{function.__name__: function for function in (int, float, bool)},
+    }
+    rules = _data("_torchtitan_layers.toml")[section]
+    for word, expression in rules.items():
+        words[word] = evaluate(expression, words)
+    return {word: words[word] for word in rules}
+
+
+def _at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _linears(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Products with weights in a part of a model."""
+    if isinstance(value, Mapping) and "in_features" in value:
+        yield value
+    elif isinstance(value, Mapping | list) and depth < 8:
+        for item in value.values() if isinstance(value, Mapping) else value[:MOST_LAYERS]:
+            yield from _linears(item, depth + 1)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**9:
+        raise ValueError("no count")
+    return value
 
 
 def count_of(_: Run, items: Any) -> int:

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 from energymodel.errors import InputError
 from energymodel.readers.expressions import evaluate
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig, settle
-from energymodel.readers.training.keys import READERS, Keys, quoted
-from energymodel.readers.training.names import preset_of
+from energymodel.readers.training.keys import Keys, quoted
 
 FOLDER = Path(__file__).parents[1] / "frameworks"
 NEAREST = "Describe the nearest transformer with --model, or by its shape in a scenario."
@@ -30,7 +29,7 @@ FIELDS = {
     field.name: next((kind for text, kind in KINDS_OF_FIELDS if text in str(field.type)), "raw")
     for field in dataclasses.fields(TrainingConfig)
 }
-"""Fields of a run, and as what a key is read for them."""
+"""Fields of a run, and the method of `Keys` that reads a key for them."""
 
 
 class Prepared(NamedTuple):
@@ -64,10 +63,8 @@ def framework(name: str) -> dict[str, Any]:
         for key, value in part.items():
             if isinstance(value, dict) and key != "signs":
                 merged[key] = merged.get(key, {}) | value
-            elif key == "understood":
-                merged[key] = f"{merged.get(key, '')} {value}"
             else:
-                merged[key] = value
+                merged[key] = f"{merged.get(key, '')} {value}" if key == "understood" else value
     return merged
 
 
@@ -86,6 +83,24 @@ def recognized(keys: set[str]) -> str | None:
     return None
 
 
+@cache
+def names_of_models(table: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Patterns of names of models, and the preset (`presets`) or the reason (`refused`) of each."""
+    tables = tomllib.loads(Path(__file__).with_name("model_names.toml").read_text(encoding="utf-8"))
+    return tuple((re.compile(pattern, re.IGNORECASE), meaning) for meaning, pattern in tables[table].items())
+
+
+def preset_of(name: str | None) -> str | None:
+    """The preset of `energymodel presets models` with the same shape as a named model; None if there is none.
+
+    **Arguments:**
+
+    - `name`: as on Hugging Face (`meta-llama/Llama-3.1-8B`), in torchtitan (`llama3 8B`) or MaxText (`llama3-8b`).
+    """
+    plain = (name or "").rsplit("/", 1)[-1].strip()[:200]
+    return next((preset for pattern, preset in names_of_models("presets") if pattern.fullmatch(plain)), None)
+
+
 def interpret(table: dict[str, Any], where: str, kind: str, hooks: Mapping[str, Hook]) -> TrainingConfig:
     """The run that the table of a user's file describes, as a framework of a kind writes it.
 
@@ -101,8 +116,8 @@ def interpret(table: dict[str, Any], where: str, kind: str, hooks: Mapping[str, 
             break
         name = prepared.framework
     rules = framework(name)
-    run = Run(rules, Keys(prepared.table, where, prepared.prefix), words, hooks.get(rules.get("hook", name), Hook()))
-    return run.config(notes)
+    hook = hooks.get(rules.get("hook", name), Hook())
+    return Run(rules, Keys(prepared.table, where, prepared.prefix), words, hook).config(notes)
 
 
 class Run:
@@ -116,9 +131,10 @@ class Run:
             **{function.__name__: function for function in (min, max, int, float, str, len, sum, preset_of)},
             **{function.__name__: partial(function, self) for function in hook.functions},
             "text": lambda names: value if isinstance(value := keys.raw(names), str) else "",
+            "texts": lambda: [value for value in keys.values.values() if isinstance(value, str)],
             "match": _match,
-            "those": _those,
-            "padded": _padded,
+            "those": lambda **conditions: tuple(name for name, holds in conditions.items() if holds),
+            "padded": lambda count, multiple: multiple * math.ceil(count / multiple),
             "ceil": math.ceil,
         }
 
@@ -140,7 +156,7 @@ class Run:
         }
         values = {name: words[name] for name in FIELDS if words.get(name) is not None}
         values.setdefault("preset", words["preset"] if "preset" in words else preset_of(words.get("model_name")))
-        sentences = {text: when for text, when in self.rules.get("notes", {}).items() if self.value(when)}
+        sentences = [text for text, when in self.rules.get("notes", {}).items() if self.value(when)]
         values["notes"] = (*notes, *values.get("notes", ()), *(text.format_map(words) for text in sentences))
         values["optimizer"] = values["optimizer"].lower() if "optimizer" in values else None
         values.setdefault("model", model)
@@ -159,35 +175,34 @@ class Run:
                 if self.value(entry["refuse"]):
                     raise self._refusal(entry, self.keys.get(entry["key"]))
             else:
-                value = self._entry(name, entry)
+                if isinstance(entry, Mapping):
+                    value = self._read(name, entry)
+                elif isinstance(entry, list):
+                    value = next((value for value, when in entry if self.value(when)), None)
+                else:
+                    value = self.value(entry) if isinstance(entry, str) else entry
                 self.words[name] = self.settled.get(name, value)
         self.keys.read.update(self.rules.get(f"understood_of_{section}", "").split())
         return True
 
-    def _entry(self, name: str, entry: Any) -> Any:
-        if isinstance(entry, str):
-            return self.value(entry)
-        if isinstance(entry, list):
-            return next((value for value, when in entry if self.value(when)), None)
-        return self._read(name, entry) if isinstance(entry, Mapping) else entry
-
     def _read(self, name: str, entry: Mapping[str, Any]) -> Any:
         """The value of a key, as its entry asks."""
-        kind = entry.get("as", FIELDS.get(name, "count"))
-        bounds = {bound: entry[bound] for bound in ("lowest", "highest", "choices") if bound in entry}
         self.keys.read.update(entry["key"].split())
         if "when" in entry and not self.value(entry["when"]):
             return None
-        value = READERS[kind](self.keys, entry["key"], **bounds)
+        bounds = {bound: entry[bound] for bound in ("lowest", "highest", "choices") if bound in entry}
+        value = getattr(self.keys, entry.get("as", FIELDS.get(name, "count")))(entry["key"], **bounds)
         if isinstance(value, bool | int | float | str) and value in entry.get("unset", ()):
             value = None
         if value is None:
             value = self.value(entry["otherwise"]) if "otherwise" in entry else entry.get("default")
-        if value is not None and "values" in entry:
+        if value is None:
+            return None
+        if "values" in entry:
             if value not in entry["values"]:
                 raise self.keys.refuse(entry["key"], value, entry.get("needs", f"one of {', '.join(entry['values'])}"))
             value = entry["values"][value]
-        if value is not None and "check" in entry and not self.value(entry["check"], value=value):
+        if "check" in entry and not self.value(entry["check"], value=value):
             raise self._refusal(entry, value)
         return value
 
@@ -205,13 +220,3 @@ def _match(pattern: str, text: Any) -> str | None:
     """The first group of a pattern, or what it matches; None without a match or a text."""
     match = re.search(pattern, text[:2000], re.IGNORECASE) if isinstance(text, str) else None
     return None if match is None else match[1] if match.re.groups else match[0]
-
-
-def _those(**conditions: Any) -> tuple[str, ...]:
-    """Names whose condition holds."""
-    return tuple(name for name, holds in conditions.items() if holds)
-
-
-def _padded(count: int, multiple: int) -> int:
-    """The next multiple."""
-    return multiple * math.ceil(count / multiple)

@@ -7,7 +7,7 @@ change the run is listed by `unread`.
 import math
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ LONGEST_TEXT = 1000
 """Characters of a value that are looked through."""
 LONGEST = 60
 """Characters of a value that a message quotes."""
+SWITCHES = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0", ""), False)}
 PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|<[A-Za-z_][\w .-]*>|CONFIG_[A-Z_]+|\{\{.*\}\}")
 
 
@@ -98,12 +99,10 @@ class Keys:
         value = self.raw(names)
         if value is None or isinstance(value, bool):
             return value
-        word = str(value).strip().lower() if isinstance(value, str | int) else ""
-        if word in ("true", "yes", "on", "1"):
-            return True
-        if word in ("false", "no", "off", "0", ""):
-            return False
-        raise self.refuse(names, value, "true or false")
+        word = str(value).strip().lower() if isinstance(value, str | int) else "?"
+        if word not in SWITCHES:
+            raise self.refuse(names, value, "true or false")
+        return SWITCHES[word]
 
     def on(self, *switches: str) -> bool:
         """Whether one of several switches is on."""
@@ -150,17 +149,6 @@ class Keys:
 
     def _present(self, names: str) -> str:
         return self.path(next((name for name in names.split() if self.get(name) is not None), names.split()[0]))
-
-
-READERS: dict[str, Callable[..., Any]] = {
-    "count": Keys.count,
-    "number": Keys.number,
-    "flag": Keys.flag,
-    "word": Keys.word,
-    "words": Keys.words,
-    "raw": Keys.raw,
-}
-"""Kinds of values, and how each is read."""
 
 
 @cache

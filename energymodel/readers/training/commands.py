@@ -1,0 +1,237 @@
+"""Settings that shell scripts, command lines and printed lists hand to a framework.
+
+Nothing is run: assignments of the script are put in for its variables, and sums of whole numbers are worked out. For
+Megatron-LM every `--name value` counts, whether it stands on the command line, in an array or in a text. Hydra,
+Megatron-Bridge, NeMo, torchtitan and MaxText take `section.name=value`, which goes into the table that its name draws.
+"""
+
+import ast
+import operator
+import re
+from typing import Any
+
+import yaml
+
+from energymodel.errors import InputError
+from energymodel.units import whole_number
+
+ASSIGNED = re.compile(
+    r"^[ \t]*(?:export[ \t]+|local[ \t]+)?([A-Za-z_]\w*)="
+    r"(\"[^\"]*\"|'[^']*'|\$\(\([^\n]{1,200}?\)\)|[^\s()]*)[ \t]*;?[ \t]*$",
+    re.MULTILINE,
+)
+VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*|\d)(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*)")
+SUM = re.compile(r"\$\(\(([^$\n]{1,200}?)\)\)")
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
+TOKEN = re.compile(r"\n|\"[^\"]*\"|'[^']*'|[^\s\"']+")
+NAME = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?$", re.S)
+OPTIONS = re.compile(r"(^|\s)--[A-Za-z]")
+PRINTED = re.compile(r"^(?:\[[^\]\n]*\]:?|\d+:)?[ \t]+([a-z]\w*) \.{2,} (.*)$", re.M)
+BATCH = re.compile(r"^#SBATCH\s+(?:--(nodes|gpus-per-node|ntasks-per-node|gres|gpus)[= ]|-(N)\s+)(\S+)", re.M)
+OTHER_PROGRAMS = re.compile(r"pretrain_(bert|t5|mamba|hybrid|vision\w*|vlm|ict|retro|mllm|dino)\.py")
+"""Programs of Megatron-LM that train other models than decoders."""
+MOST_TOKENS = 200_000
+LONGEST_TEXT = 4000
+"""Characters of a text whose variables are put in, before and after."""
+STOPS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1", "then", "fi", "do", "done", ")", "\\")
+
+DOTTED = re.compile(r"(?:--|\+{0,2})([A-Za-z_]\w*(?:\.\w+){1,8})(?:=(.*))?", re.S)
+PLAIN = re.compile(r"([a-z]\w*)=(.*)", re.S)
+SECTION = re.compile(r"\+{0,2}(mixed_precision|peft|comm_overlap)=(.*)", re.S)
+"""Sections that a command may set to a name."""
+RECIPE = re.compile(r"--recipe(?:[-_]name)?[= ]+([\w.\-/]+)")
+PROCESSES = re.compile(r"--(nproc[-_]per[-_]node|nnodes)[= ]+(\S{1,200})")
+BASE_FILE = re.compile(r"(?:--job\.config[-_]file[= ]|\bCONFIG_FILE=)[\"']?([^\s\"']+)")
+MAXTEXT = re.compile(r"\bmaxtext\b[\w./]*train|train\.py[^\n]{0,200}\bbase\.yml", re.IGNORECASE)
+MAXTEXT_FILE = re.compile(r"[\w./${}\-]*?([\w.\-]+)\.ya?ml")
+WORD = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'])+")
+FEWEST, MOST = 2, 5000
+"""Settings of a command: fewer are a word with a dot by chance."""
+
+
+def read_arguments(text: str, where: str) -> dict[str, Any]:
+    """Arguments by name with underscores: a text, a list of texts, or True for a bare switch; the last one wins.
+
+    Keys that begin with `#` say what the launcher does: `#nodes`, `#per_node`.
+    """
+    printed = {name: value.strip() for name, value in PRINTED.findall(text)}
+    if len(printed) > 20:  # the list that Megatron-LM prints when it starts
+        words = {"True": True, "False": False}
+        return {name: words.get(value, value) for name, value in printed.items() if value != "None"}
+    if (match := OTHER_PROGRAMS.search(text)) is not None:
+        raise InputError(
+            f'"{where}" starts {match[0]}: a model with an encoder, state-space layers or images cannot be described. '
+            "Describe the nearest transformer with --model, or by its shape in a scenario."
+        )
+    launcher = _launched(text)
+    arguments: dict[str, Any] = {}
+    _collect(*_prepared(text), arguments, where, 0)
+    for name, key in (("nproc_per_node", "#per_node"), ("nnodes", "#nodes")):
+        value = arguments.pop(name, None)
+        if isinstance(value, str) and (number := whole_number(value)) is not None:
+            launcher[key] = number
+    return arguments | launcher
+
+
+def read_overrides(text: str, where: str) -> dict[str, Any] | None:
+    """The table that the settings `section.name=value` of a command draw; None if there are none.
+
+    Keys that begin with `#` say what the launcher does: `#nodes`, `#per_node`.
+
+    **Raises:** `InputError` if the command takes its settings from another file, which is not followed.
+    """
+    body, variables = _prepared(text)
+    maxtext = MAXTEXT.search(body)
+    table: dict[str, Any] = {}
+    count, waiting = 0, ""
+    for word in map(_bare, WORD.findall(body)[:MOST_TOKENS]):
+        match = DOTTED.fullmatch(word) or (PLAIN if maxtext else SECTION).fullmatch(word)
+        if match is None:
+            if waiting and not word.startswith("-"):
+                _put(table, waiting, _filled(word, variables))
+            waiting = ""
+            continue
+        count += 1
+        if count > MOST:
+            raise InputError(f'"{where}" sets more than {MOST} values; is it the right file?')
+        if match[2] is not None:
+            _put(table, match[1], _filled(match[2], variables))
+        waiting = match[1] if match[2] is None and word.startswith("--") else ""
+    if count < FEWEST:
+        return None
+    base = match[1] if (match := BASE_FILE.search(body)) else None
+    if maxtext and (match := MAXTEXT_FILE.search(body[maxtext.start() :])) and match[1] != "base":
+        base = f"{match[1]}.yml"
+    if base is not None:
+        raise InputError(
+            f'"{where}" takes most settings from "{base[-100:]}", which is not followed. Give that file instead, with '
+            "the settings of the command written into it."
+        )
+    if recipe := RECIPE.search(body):
+        table["recipe"] = recipe[1]
+    table |= _launched(text)
+    for name, value in PROCESSES.findall(body[:100_000]):
+        if re.fullmatch(r"[1-9]\d{0,5}", number := _bare(_filled(value, variables))):
+            table["#nodes" if name == "nnodes" else "#per_node"] = int(number)
+    if "#per_node" in table:
+        table.setdefault("#nodes", 1)
+    return {"base_config": "base.yml", **table} if maxtext else table
+
+
+def _put(table: dict[str, Any], name: str, text: str) -> None:
+    """Set a value of the table, under its path of names."""
+    *path, last = name.split(".")
+    for key in path:
+        if not isinstance(table.get(key), dict):
+            table[key] = {}
+        table = table[key]
+    bare = _bare(text)
+    try:
+        table[last] = yaml.safe_load(bare) if len(bare) <= 400 and not re.search(r"[&*]\w", bare) else bare
+    except (yaml.YAMLError, ValueError, RecursionError):
+        table[last] = bare
+
+
+def _prepared(text: str) -> tuple[str, dict[str, str]]:
+    """A script without comments and with its lines joined, and the variables that it sets."""
+    body = re.sub(r"(^|[ \t])#[^\n]*", r"\1", text, flags=re.M).replace("\\\r\n", " ").replace("\\\n", " ")
+    variables: dict[str, str] = {}
+    for name, value in ASSIGNED.findall(body):
+        variables[name] = _filled(_bare(value), variables)
+    return body, variables
+
+
+def _collect(body: str, variables: dict[str, str], arguments: dict[str, Any], where: str, depth: int) -> None:
+    """Add the arguments of a text, and of the texts in quotes in it."""
+    tokens = TOKEN.findall(body)
+    if len(tokens) > MOST_TOKENS:
+        raise InputError(f'"{where}" holds more than {MOST_TOKENS} words; is it the right file?')
+    name: str | None = None
+    for token in tokens:
+        quoted = token[0] in "\"'"
+        bare = token[1:-1] if quoted and len(token) > 1 else token
+        if token == "\n":
+            name = None
+        elif quoted and depth < 3 and name is None and OPTIONS.search(bare):
+            _collect(bare, variables, arguments, where, depth + 1)
+        elif not quoted and (match := NAME.match(token)):
+            key = match[1].replace("-", "_")
+            arguments[key] = True if match[2] is None else _filled(match[2].rstrip(")"), variables)
+            name = key if match[2] is None else None
+        elif not quoted and (token in STOPS or token.endswith(".py") or token.rstrip(")").endswith("[@]}")):
+            name = None
+        elif name is not None:
+            word = bare if quoted else _trimmed(bare)
+            value = _filled(word, variables)
+            if not value.strip() and bare.startswith("$"):
+                continue  # a variable that is empty
+            if value != bare and OPTIONS.search(value):
+                name = None  # a variable that holds arguments; they count where it is set
+                continue
+            old = arguments[name]
+            arguments[name] = value if old is True else [*old, value] if isinstance(old, list) else [old, value]
+            if not quoted and bare.endswith((")", ";")) and bare.count("(") < bare.count(")"):
+                name = None
+
+
+def _filled(text: str, variables: dict[str, str]) -> str:
+    """A text with the variables that the script sets, or their defaults, in place of their names."""
+
+    def put(match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        if name in variables:
+            return variables[name]
+        return match[2].strip("\"'") if match[2] is not None else match[0]
+
+    for _ in range(9):
+        if "$" not in text or len(text) > LONGEST_TEXT:
+            break
+        fuller = SUM.sub(lambda match: _worked_out(match[1], variables) or match[0], VARIABLE.sub(put, text))
+        # Variables of variables: each round may be many times as long as the last.
+        if fuller == text or len(fuller) > LONGEST_TEXT:
+            break
+        text = fuller
+    return text
+
+
+def _worked_out(text: str, variables: dict[str, str]) -> str | None:
+    """The value of a sum of whole numbers and variables with + - * / and parentheses; None for anything else."""
+
+    def value_of(node: ast.AST) -> int:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        if isinstance(node, ast.BinOp):
+            return OPERATORS[type(node.op)](value_of(node.left), value_of(node.right))
+        raise ValueError("no sum of whole numbers")
+
+    text = re.sub(r"[A-Za-z_]\w*", lambda match: variables.get(match[0], match[0]), text).strip()
+    try:
+        value = value_of(ast.parse(text[:LONGEST_TEXT], mode="eval").body)
+    except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError):
+        return None
+    return str(value) if abs(value) < 10**15 else None
+
+
+def _bare(text: str) -> str:
+    """A text without the quotes around it."""
+    return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0] else text
+
+
+def _trimmed(text: str) -> str:
+    """A word without the closing parentheses and semicolons that belong to the shell."""
+    text = text.rstrip(";")
+    while text.endswith(")") and text.count("(") < text.count(")"):
+        text = text[:-1]
+    return text
+
+
+def _launched(text: str) -> dict[str, int]:
+    """Nodes and accelerators of a node as the lines for Slurm say."""
+    launcher: dict[str, int] = {}
+    for long, short, value in BATCH.findall(text):
+        digits = re.search(r"(?<!\d)(\d{1,6})$", value)
+        if digits and (long == "nodes" or short):
+            launcher["#nodes"] = int(digits[1])
+        elif digits and (long != "ntasks-per-node" or "#per_node" not in launcher):
+            launcher["#per_node"] = int(digits[1])
+    return launcher
