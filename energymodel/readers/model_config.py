@@ -6,14 +6,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
-from energymodel.readers.config_keys import COUNTS_OF_EXPERTS, MOST_LAYERS, ConfigKeys
 from energymodel.readers.expressions import evaluate
-from energymodel.readers.model_families import Experts, Family, families, same_as
-from energymodel.readers.model_refusals import ENCODER, INSTEAD, reason_of_keys, reason_of_layer, reasons
+from energymodel.readers.model_families import (
+    INSTEAD,
+    Experts,
+    Family,
+    Flag,
+    class_defaults,
+    families,
+    reason_of,
+    reasons,
+    same_as,
+)
 from energymodel.readers.text_file import read_json
 
 TEXT = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
@@ -21,7 +30,14 @@ TEXT = ("text_config", "llm_config", "language_config", "language_model_config",
 SEQUENCE_NOTE = "The training sequence is taken as"
 """Begins the note that stands where nobody says the sequence."""
 USUAL_SEQUENCE = 8192
-_LOCAL = ("sliding_attention", "chunked_attention")
+LARGEST = 10**9  # of a size: more is a mistake
+MOST_LAYERS = 10_000
+LOCAL = ("sliding_attention", "chunked_attention")
+FURTHER_TOKENS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+NULL_SAYS = ("head_dim", "num_key_value_heads", "sliding_window", "q_lora_rank", "n_inner", "mlp_only_layers")
+"""Keys whose null is a value of its own and does not stand for the default."""
+COUNTS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""Names of one key, each of which newer versions of transformers take for the others."""
 
 
 class ModelConfig(NamedTuple):
@@ -29,8 +45,7 @@ class ModelConfig(NamedTuple):
 
     - `model_type`, `name` of the file or `_name_or_path`; `context`: the longest sequence [token], 0 if not stated.
     - `transformer`: its shape, at the sequence asked for.
-    - `parameters`, `active_parameters` (that act on a token, all embeddings counted), `embedding_parameters` (with the
-      output head and learned positions) [1]. Modules of multi-token prediction and of other modes are not counted.
+    - `embedding_parameters`: with the output head and learned positions [1].
     - `dtype` of the weights in the file, "" if not stated; `notes`: what was assumed, and what is not counted.
     """
 
@@ -38,11 +53,21 @@ class ModelConfig(NamedTuple):
     name: str
     context: int
     transformer: Transformer
-    parameters: int
-    active_parameters: int
     embedding_parameters: int
     dtype: str
     notes: tuple[str, ...]
+
+    @property
+    def parameters(self) -> int:
+        """All parameters but those of multi-token prediction and of other modes [1]."""
+        with jax.enable_x64(True):
+            return round(float(self.transformer.parameters))
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that act on a token, all embeddings counted [1]."""
+        with jax.enable_x64(True):
+            return round(float(self.transformer.active_parameters))
 
 
 def read_model_config(path: str | Path, sequence: int | None = None) -> ModelConfig:
@@ -63,52 +88,103 @@ def model_of(table: Mapping[str, Any], name: str, sequence: int | None = None) -
     return _Reader(table, name).model(sequence)
 
 
-class _Parts(NamedTuple):
-    """Parameters of the parts of a layer, and of the whole [1]."""
+class _Reader:
+    """Keys of a model, with what its family takes where one is left out, and the model part by part.
 
-    attention: int
-    attention_vectors: int
-    dense: int
-    dense_vectors: int
-    expert: int
-    expert_vectors: int
-
-
-class _Reader(ConfigKeys):
-    """A model from its keys, part by part."""
+    - `file`: what messages call it; `config`: the table of the (text) model, `outer` that of the file.
+    """
 
     def __init__(self, table: Mapping[str, Any], name: str) -> None:
-        super().__init__(table, name)
-        self.config = self._text_of(table)
-        kind = self.config.get("model_type", self.outer.get("model_type", ""))
+        self.file, self.outer, self.notes = name, table, list[str]()
+        while key := next((key for key in TEXT if isinstance(table.get(key), Mapping)), None):
+            self.notes.append(f"Only the text model ({key}) is counted.")
+            table = table[key]
+        if isinstance(table.get("vision_config"), Mapping):
+            self.notes.append("The vision tower is not counted.")
+        self.config = table
+        kind = table.get("model_type", self.outer.get("model_type", ""))
         if not isinstance(kind, str) or not kind.isprintable():
             raise self.refuse(f'model_type is {kind!r}, no text. Give the type, such as "llama".')
         self.model_type = same_as().get(kind, kind)
-        self._refuse_unlike()
+        for type_name in (self.outer.get("model_type"), kind, self.model_type):
+            if isinstance(type_name, str) and type_name in reasons():
+                raise self.refuse(f'a model of type "{type_name}" cannot be read: {reasons()[type_name]}. {INSTEAD}')
+        if reason := reason_of(table, self.names("layer_types") or []):
+            raise self.refuse(f"it cannot be read: {reason}. {INSTEAD}")
         self.is_unknown = self.model_type not in families()
         self.family = self._unknown_family() if self.is_unknown else families()[self.model_type]
         self._work_out()
 
-    def _text_of(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
-        for key in TEXT:
-            if isinstance(table.get(key), Mapping):
-                self.notes.append(f"Only the text model ({key}) is counted.")
-                return self._text_of(table[key])
-        if isinstance(table.get("vision_config"), Mapping):
-            self.notes.append("The vision tower is not counted.")
-        return table
+    def refuse(self, why: str) -> InputError:
+        """What is wrong with the file, as an error to raise."""
+        return InputError(f"{self.file}: {why}")
 
-    def _refuse_unlike(self) -> None:
-        for kind in (self.outer.get("model_type"), self.config.get("model_type"), self.model_type):
-            if isinstance(kind, str) and kind in reasons():
-                raise self.refuse(f'a model of type "{kind}" cannot be read: {reasons()[kind]}. {INSTEAD}')
-        if reason := reason_of_keys(self.config):
-            raise self.refuse(f"it cannot be read: {reason[1]} ({reason[0]}). {INSTEAD}")
-        if self.config.get("is_encoder_decoder") is True:
-            raise self.refuse(f"it cannot be read: {ENCODER} (is_encoder_decoder). {INSTEAD}")
-        for kind in self.names("layer_types") or ():
-            if why := reason_of_layer(kind):
-                raise self.refuse(f"it cannot be read: {why} (layer_types). {INSTEAD}")
+    def value(self, key: str) -> Any:
+        """The value of a key, or what the family takes without it; None if neither says anything."""
+        name = self._named(key)
+        value = self.config.get(name)
+        if value is not None or (name in self.config and name in NULL_SAYS):
+            return value
+        defaults = {**class_defaults().get(self.model_type, {}), **self.family.defaults}
+        name = next((other for other in (name, key) if other in defaults), name)
+        if (value := defaults.get(name)) is not None and name != "moe_layer_freq":
+            note = f"{name} is left out and taken as {value}, the default of {self.model_type}."
+            self.notes += [] if note in self.notes else [note]
+        return value
+
+    def _named(self, key: str) -> str:
+        """The name under which the file has a key, or that of its family."""
+        names = [self.family.names.get(key, key), key]
+        if key in COUNTS_OF_EXPERTS and self.family.experts is not None:
+            names += COUNTS_OF_EXPERTS
+        return next((name for name in names if name in self.config), names[0])
+
+    def count(self, key: str, otherwise: int | None = None, lowest: int = 1, largest: int = LARGEST) -> int:
+        """A whole number of a key; without the key the other one.
+
+        **Raises:** `InputError` if there is neither, or no such number.
+        """
+        value = self.value(key)
+        if value is None and otherwise is not None:
+            return otherwise
+        if value is None:
+            raise self.refuse(f"{self._named(key)} is missing. Is it the whole config.json of a model?")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or value != int(value) or not lowest <= value <= largest:
+            raise self.refuse(
+                f"{self._named(key)} is {value!r}, not a whole number from {lowest} to {largest}. Correct it."
+            )
+        return int(value)
+
+    def flag(self, switch: Flag) -> bool:
+        """A switch of the family or of the file."""
+        if isinstance(switch, bool):
+            return switch
+        value = self.config.get(switch[0])
+        if value is not None and not isinstance(value, bool):
+            raise self.refuse(f"{switch[0]} is {value!r}, neither true nor false. Correct it.")
+        return switch[1] if value is None else value
+
+    def names(self, key: str, length: int | None = None) -> list[str] | None:
+        """The names that a key lists, as many as there are layers; None if it lists none."""
+        value = self.config.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise self.refuse(f'{key} is no list of names, such as "full_attention". Correct it.')
+        if length is not None and len(value) != length:
+            raise self.refuse(f"{key} names {len(value)} layers, and there are {length}. Correct it.")
+        return value
+
+    def indices(self, key: str, layers: int) -> list[int]:
+        """Indices of layers that a key lists, the first being 0."""
+        value = self.config.get(key)
+        value = [] if value is None else value
+        if not isinstance(value, list) or any(not isinstance(item, int) or isinstance(item, bool) for item in value):
+            raise self.refuse(f"{key} is no list of indices of layers. Correct it.")
+        if outside := [index for index in value if not 0 <= index < layers]:
+            raise self.refuse(f"{key} names layer {outside[0]}, and there are {layers}. Correct it.")
+        return sorted(set(value))
 
     def _unknown_family(self) -> Family:
         """The family of a type that is not known, if it has the keys of a Llama."""
@@ -123,10 +199,12 @@ class _Reader(ConfigKeys):
         mixture = next((key for key in COUNTS_OF_EXPERTS if self.config.get(key)), None)
         if mixture is None:
             return families()["*"]
-        wide = "moe_intermediate_size" if self.config.get("moe_intermediate_size") else "intermediate_size"
-        shared = "n_shared_experts" if self.config.get("n_shared_experts") else 0
-        first = "after-first" if self.config.get("first_k_dense_replace") else "all"
-        experts = Experts(count=mixture, width=wide, shared=shared, layers=first)
+        experts = Experts(
+            count=mixture,
+            width="moe_intermediate_size" if self.config.get("moe_intermediate_size") else "intermediate_size",
+            shared="n_shared_experts" if self.config.get("n_shared_experts") else 0,
+            layers="after-first" if self.config.get("first_k_dense_replace") else "all",
+        )
         return dataclasses.replace(families()["*"], experts=experts)
 
     def _work_out(self) -> None:
@@ -159,48 +237,25 @@ class _Reader(ConfigKeys):
         kv_heads = self.count("num_key_value_heads", heads)
         if kv_heads > heads and not family.latent:
             raise self.refuse(f"{kv_heads} heads of keys are more than {heads} heads. Correct it.")
-        vocabulary = self.count("vocab_size")
-        context = self.count("max_position_embeddings", 0)
+        vocabulary, context = self.count("vocab_size"), self.count("max_position_embeddings", 0)
         tied = self._tied()
-        expert_layers = self._expert_layers(layers)
-        shape, parts = self._parts(layers, hidden, heads, kv_heads, expert_layers)
-        experts, active = int(shape["experts"]), int(shape["active_experts"])
-        mixed, plain = len(expert_layers), layers - len(expert_layers)
         positions = hidden * (self.count(family.positions) + family.more_positions) if family.positions else 0
-        outside = hidden * family.norm_vectors * (1 + family.extra_norms) + positions
-        outside += vocabulary if self.flag(family.head_bias) else 0
-        vectors = layers * parts.attention_vectors + plain * parts.dense_vectors + outside
-        router = mixed * hidden * experts if mixed else 0
-        extra, shared = 0, 0
-        if mixed and family.experts is not None:
-            extra = experts if self.flag(family.experts.router_bias) else 0
-            extra += hidden if family.experts.shared_width and family.experts.shared_gate else 0
-            shared = round(shape["shared_experts"] * parts.expert)
-            vectors += mixed * extra
-        embedding = (1 if tied else 2) * vocabulary * hidden
-        every = layers * parts.attention + plain * parts.dense + mixed * shared + router + vectors + embedding
-        routed = parts.expert + parts.expert_vectors
-        used = self._sequence(sequence, context)
+        attention, vectors = self._latent(hidden, heads) if family.latent else self._grouped(hidden, heads, kv_heads)
+        vectors = layers * (vectors + family.norms * family.norm_vectors * hidden + (heads if family.sinks else 0))
+        vectors += hidden * family.norm_vectors * (1 + family.extra_norms) + positions
+        vectors += vocabulary if self.flag(family.head_bias) else 0
+        blocks, of_blocks = self._blocks(layers, hidden)
         window, local = self._window(layers)
-        shape |= {
-            "layers": layers,
-            "hidden": hidden,
-            "heads": heads,
-            "kv_heads": heads if family.latent else kv_heads,
-            "vocabulary": vocabulary,
-            "sequence": used,
-            "tied": tied,
-            "gated": family.gated,
-            "dense_layers": plain if mixed else 0,
-            "window": window,
-            "local_layers": local,
-            "parallel_block": self.flag(family.parallel),
-            "vector_parameters": vectors,
-            "expert_vectors": parts.expert_vectors,
-            "router": bool(mixed),
-        }
-        transformer = Transformer(**{name: np.asarray(float(value)) for name, value in shape.items()})
-        self._note_others()
+        shape = attention | blocks
+        shape |= {"layers": layers, "hidden": hidden, "heads": heads, "kv_heads": heads if family.latent else kv_heads}
+        shape |= {"vocabulary": vocabulary, "sequence": self._sequence(sequence, context), "tied": tied}
+        shape |= {"gated": family.gated, "window": window, "local_layers": local}
+        shape |= {"parallel_block": self.flag(family.parallel), "vector_parameters": vectors + of_blocks}
+        for key in FURTHER_TOKENS:
+            if self.config.get(key):
+                self.notes.append(f"Modules of multi-token prediction ({key}) are not counted.")
+        if isinstance(self.config.get("quantization_config", self.outer.get("quantization_config")), Mapping):
+            self.notes.append("quantization_config is left aside: the plan says in which formats a run computes.")
         both = (self.config, self.outer)
         dtypes = [table[key] for table in both for key in ("dtype", "torch_dtype") if isinstance(table.get(key), str)]
         name = self.outer.get("_name_or_path") or self.config.get("_name_or_path")
@@ -208,10 +263,8 @@ class _Reader(ConfigKeys):
             model_type=self.model_type,
             name=name if isinstance(name, str) else Path(self.file).stem,
             context=context,
-            transformer=transformer,
-            parameters=every + mixed * experts * routed,
-            active_parameters=every + mixed * active * routed,
-            embedding_parameters=embedding + positions,
+            transformer=Transformer(**{name: np.asarray(float(value)) for name, value in shape.items()}),
+            embedding_parameters=(1 if tied else 2) * vocabulary * hidden + positions,
             dtype=dtypes[0] if dtypes else "",
             notes=tuple(self.notes),
         )
@@ -232,81 +285,65 @@ class _Reader(ConfigKeys):
             if asked < 1:
                 raise InputError(f"sequence: {asked} is not a number of tokens. Give for example 8192.")
             return asked
-        used = min(context, USUAL_SEQUENCE) if context else USUAL_SEQUENCE
-        self.notes.append(f"{SEQUENCE_NOTE} {used} tokens, which config.json does not say.")
-        return used
+        sequence = min(context, USUAL_SEQUENCE) if context else USUAL_SEQUENCE
+        self.notes.append(f"{SEQUENCE_NOTE} {sequence} tokens, which config.json does not say.")
+        return sequence
 
-    def _parts(
-        self, layers: int, hidden: int, heads: int, kv_heads: int, expert_layers: list[int]
-    ) -> tuple[dict[str, int | float], _Parts]:
-        """Numbers of the shape, and parameters of the parts of a layer."""
-        family, shape = self.family, {}
-        if family.latent:
-            attention, vectors = self._latent(hidden, heads, shape)
-        else:
-            attention, vectors = self._grouped(hidden, heads, kv_heads, shape)
-        vectors += family.norms * family.norm_vectors * hidden
-        vectors += heads if family.sinks else 0
-        gates = 2 + int(family.gated)
-        experts = family.experts if expert_layers else None
-        some_dense = len(expert_layers) < layers
+    def _blocks(self, layers: int, hidden: int) -> tuple[dict[str, int | float], int]:
+        """Sizes of the feed-forward blocks, and their vectors in all layers without those of routed experts."""
+        family, mixed = self.family, self._expert_layers(layers)
+        dense = layers - len(mixed)
+        products = 1 + int(family.gated)
+        experts = family.experts if mixed else None
         usual = None if self.is_unknown else 4 * hidden  # of GPT-2 and its like; others say their width
-        width = self.count(experts.dense_width if experts and some_dense else "intermediate_size", usual)
-        biased = self.flag(family.feed_forward_bias)
-        dense, dense_vectors = gates * hidden * width, ((gates - 1) * width + hidden) * int(biased)
-        expert = expert_vectors = 0
-        if experts:
-            narrow = self.count(experts.width)
-            total, active = self.count(experts.count), self.count(experts.active)
-            if active > total:
-                raise self.refuse(f"{active} experts of {total} cannot act on a token. Correct it.")
-            expert = gates * hidden * narrow
-            expert_vectors = ((gates - 1) * narrow + hidden) * int(self.flag(experts.bias))
-            shape |= {"feed_forward": narrow, "experts": total, "active_experts": active}
-            shape |= {"shared_experts": self._shared(experts, narrow)}
-            if total == 1:
-                raise self.refuse(f"{experts.count} is 1; a mixture has two experts or more. Correct it.")
-            first = expert_layers == list(range(expert_layers[0], layers))
-            shape |= {"alternating_dense": float(not first), "dense_feed_forward": width if some_dense else 0.0}
+        width = self.count(experts.dense_width if experts and dense else "intermediate_size", usual)
+        vectors = dense * (products * width + hidden) * int(self.flag(family.feed_forward_bias))
+        if experts is None:
+            return {"feed_forward": width, "experts": 1, "active_experts": 1}, vectors
+        narrow = self.count(experts.width)
+        total, active = self.count(experts.count), self.count(experts.active)
+        if active > total:
+            raise self.refuse(f"{active} experts of {total} cannot act on a token. Correct it.")
+        if total == 1:
+            raise self.refuse(f"{experts.count} is 1; a mixture has two experts or more. Correct it.")
+        if experts.shared_width:  # one shared expert, as many of the width of a routed one
+            shared = self.count(experts.shared_width, 0, lowest=0) / narrow
         else:
-            shape |= {"feed_forward": width, "experts": 1, "active_experts": 1}
-        return shape, _Parts(attention, vectors, dense, dense_vectors, expert, expert_vectors)
+            shared = experts.shared if isinstance(experts.shared, int) else self.count(experts.shared, 0, lowest=0)
+        vectors += len(mixed) * (total if self.flag(experts.router_bias) else 0)
+        vectors += len(mixed) * (hidden if experts.shared_width and experts.shared_gate else 0)
+        return {
+            "feed_forward": narrow,
+            "experts": total,
+            "active_experts": active,
+            "shared_experts": shared,
+            "alternating_dense": mixed != list(range(mixed[0], layers)),
+            "dense_layers": dense,
+            "dense_feed_forward": width if dense else 0.0,
+            "expert_vectors": (products * narrow + hidden) * int(self.flag(experts.bias)),
+            "router": True,
+        }, vectors
 
-    def _shared(self, experts: Experts, width: int) -> int | float:
-        """Shared experts, as many of the width of a routed one."""
-        if experts.shared_width:
-            return self.count(experts.shared_width, 0, lowest=0) / width
-        return experts.shared if isinstance(experts.shared, int) else self.count(experts.shared, 0, lowest=0)
-
-    def _grouped(self, hidden: int, heads: int, kv_heads: int, shape: dict[str, int | float]) -> tuple[int, int]:
-        """Weights and vectors of attention by heads."""
+    def _grouped(self, hidden: int, heads: int, kv_heads: int) -> tuple[dict[str, int | float], int]:
+        """Sizes and vectors of attention by heads."""
+        family = self.family
         if self.value("head_dim") is None and hidden % heads:
             raise self.refuse(f"{heads} heads do not divide hidden_size {hidden}, and head_dim is missing. Add it.")
         size = self.count("head_dim", hidden // heads)
         queries, keys = heads * size, kv_heads * size
-        vectors = (queries + 2 * keys) * int(self.flag(self.family.query_bias))
-        vectors += hidden * int(self.flag(self.family.output_bias))
-        if self.flag(self.family.query_norm_if):
-            head = 2 * size * self.family.norm_vectors
-            vectors += {"none": 0, "head": head}.get(self.family.query_norm, queries + keys)
-        shape["head_size"] = size
-        return 2 * hidden * (queries + keys), vectors
+        vectors = (queries + 2 * keys) * int(self.flag(family.query_bias)) + hidden * int(self.flag(family.output_bias))
+        if self.flag(family.query_norm_if) and family.query_norm != "none":
+            vectors += 2 * size * family.norm_vectors if family.query_norm == "head" else queries + keys
+        return {"head_size": size}, vectors
 
-    def _latent(self, hidden: int, heads: int, shape: dict[str, int | float]) -> tuple[int, int]:
-        """Weights and vectors of latent attention."""
+    def _latent(self, hidden: int, heads: int) -> tuple[dict[str, int | float], int]:
+        """Sizes and vectors of latent attention: norms of the latents, and biases."""
         names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim")
         rank, plain, rotated = (self.count(name) for name in names)
-        value = self.count("v_head_dim", hidden // heads)
-        queries = self.count("q_lora_rank", 0, lowest=0)
-        size = plain + rotated
-        weights = queries * (hidden + heads * size) if queries else hidden * heads * size
-        weights += hidden * (rank + rotated) + rank * heads * (plain + value) + heads * value * hidden
-        vectors = rank + queries  # norms of the latents
-        if self.flag(self.family.query_bias):
-            vectors += queries + rank + rotated + hidden
-        shape |= {"head_size": size, "value_head_size": value, "rope_head_size": rotated}
-        shape |= {"kv_rank": rank, "query_rank": queries}
-        return weights, vectors
+        value, queries = self.count("v_head_dim", hidden // heads), self.count("q_lora_rank", 0, lowest=0)
+        vectors = rank + queries + (queries + rank + rotated + hidden) * int(self.flag(self.family.query_bias))
+        sizes = {"head_size": plain + rotated, "value_head_size": value, "rope_head_size": rotated}
+        return {**sizes, "kv_rank": rank, "query_rank": queries}, vectors
 
     def _expert_layers(self, layers: int) -> list[int]:
         """Indices of the layers that have experts."""
@@ -334,29 +371,16 @@ class _Reader(ConfigKeys):
     def _window(self, layers: int) -> tuple[int, float]:
         """Tokens of the sliding window, and the share of the layers that have it."""
         kinds, rule = self.names("layer_types"), self.family.window
-        if kinds is None and rule == "none":
-            return 0, 0.0
-        if rule == "switched" and not self.flag(("use_sliding_window", False)):
-            return 0, 0.0
-        if self.value("sliding_window") is None:
+        is_off = rule == "switched" and not self.flag(("use_sliding_window", False))
+        if (kinds is None and rule == "none") or is_off or self.value("sliding_window") is None:
             return 0, 0.0
         size = self.count("sliding_window")
         if kinds:
-            if len(kinds) != layers:
-                raise self.refuse(f"layer_types names {len(kinds)} layers, and there are {layers}. Correct it.")
-            return size, sum(kind in _LOCAL for kind in kinds) / len(kinds)
+            self.names("layer_types", layers)
+            return size, sum(kind in LOCAL for kind in kinds) / len(kinds)
         if rule == "switched":
             first = min(self.count("max_window_layers", layers, lowest=0), layers)
             return size, (layers - first) / layers
         if isinstance(rule, int):
-            step = self.count("sliding_window_pattern", rule)
-            return size, 1.0 - (layers // step) / layers
+            return size, 1.0 - (layers // self.count("sliding_window_pattern", rule)) / layers
         return size, float(rule == "all")
-
-    def _note_others(self) -> None:
-        """Say what a file has that is not counted."""
-        for key in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers"):
-            if self.config.get(key):
-                self.notes.append(f"Modules of multi-token prediction ({key}) are not counted.")
-        if isinstance(self.config.get("quantization_config", self.outer.get("quantization_config")), Mapping):
-            self.notes.append("quantization_config is left aside: the plan says in which formats a run computes.")

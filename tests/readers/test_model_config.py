@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from energymodel.errors import InputError
 from energymodel.readers.model_config import model_of, read_model_config
-from energymodel.readers.model_families import class_defaults, families, same_as
-from energymodel.readers.model_refusals import reasons
+from energymodel.readers.model_families import class_defaults, families, reasons, same_as
 
 FILES = os.environ.get("ENERGYMODEL_USER_FILES", "")
 

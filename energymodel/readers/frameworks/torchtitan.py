@@ -1,4 +1,4 @@
-"""Models, headers and converters of torchtitan's configurations, and the layers that torchtitan 0.3 saves with a run."""
+"""Models, headers and converters of torchtitan, and the layers that version 0.3 saves with a run."""
 
 import re
 import tomllib
