@@ -1,13 +1,18 @@
-"""Does every formula give the number that its source prints, to the last printed digit?"""
+"""Numbers of formulas as their sources print them, to the last printed digit, and derivatives at these points."""
 
 import functools
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import worked_numbers
+from gradients import check_grads
 
 CASES = worked_numbers.cases()
+DIFFERENTIATED = worked_numbers.differentiated(CASES)
 EACH_CASE = pytest.mark.parametrize("number", range(len(CASES)), ids=[name for name, _ in CASES])
 
 
@@ -43,6 +48,24 @@ def test_last_digit_of_expected_number_matters(number):
     for value, text in zip(computed(number), worked_numbers.printed(CASES[number][1]), strict=True):
         for shift in (-1, 1):
             assert not worked_numbers.agrees(value, text, shift), f"{value!r} also agrees with {text} moved by {shift}"
+
+
+@pytest.mark.parametrize("name", DIFFERENTIATED)
+def test_derivatives_are_those_of_differences(name):
+    """By every float of the inputs at once, in both modes; each input moves by a share of itself, or by 1 from 0."""
+    case = DIFFERENTIATED[name]
+    function = worked_numbers.resolve(case["function"])
+    numbers, fixed = eqx.partition(worked_numbers.build_inputs(function, case["inputs"]), eqx.is_inexact_array_like)
+    size = jax.tree.map(lambda number: np.where(np.asarray(number) == 0.0, 1.0, np.abs(number)), numbers)
+
+    def outputs(shift):
+        inputs = jax.tree.map(lambda number, unit, by: jnp.asarray(number) + unit * by, numbers, size, shift)
+        result = worked_numbers.call_with(function, eqx.combine(inputs, fixed))
+        return jnp.concatenate([*map(jnp.ravel, jax.tree.leaves(worked_numbers.selected(case, result)))])
+
+    none = jax.tree.map(lambda number: jnp.zeros(np.shape(number)), numbers)
+    scale = np.max(np.abs(outputs(none)))
+    check_grads(lambda shift: outputs(shift) / scale, (none,), order=1, rtol=1e-3, atol=1e-3, eps=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Read `tests/worked_numbers*.toml`: numbers that a source prints, or that were worked out by hand."""
+"""Cases of `tests/worked_numbers*.toml`: numbers that a source prints, or that were worked out by hand."""
 
 import importlib
 import inspect
@@ -11,31 +11,31 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-KEYS = {"function", "inputs", "expected", "select", "scale", "where"}
+KEYS = {"function", "inputs", "expected", "select", "scale", "where", "gradient"}
 
 
 def cases() -> list[tuple[str, dict[str, Any]]]:
     """List every case with a readable name."""
-    found = []
+    listed = []
     for path in sorted(Path(__file__).parent.glob("worked_numbers*.toml")):
         part = path.stem.removeprefix("worked_numbers").lstrip(".")
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         for number, case in enumerate(content["case"]):
             name = case["function"].removeprefix("energymodel.")
-            case["inputs"] = _with_given(case["inputs"], content.get("given", {}))
-            found.append((f"{part}{'-' if part else ''}{name}-{number}", case))
-    return found
+            case["inputs"] = _with_shared(case["inputs"], content.get("given", {}))
+            listed.append((f"{part}{'-' if part else ''}{name}-{number}", case))
+    return listed
 
 
-def _with_given(value: Any, given: dict[str, Any]) -> Any:
+def _with_shared(value: Any, shared: dict[str, Any]) -> Any:
     """Put what a name stands for in the place of `{ given = "name" }`."""
     match value:
         case {"given": str(name)}:
-            return _with_given(given[name], given)
+            return _with_shared(shared[name], shared)
         case dict():
-            return {key: _with_given(entry, given) for key, entry in value.items()}
+            return {key: _with_shared(entry, shared) for key, entry in value.items()}
         case list():
-            return [_with_given(entry, given) for entry in value]
+            return [_with_shared(entry, shared) for entry in value]
         case _:
             return value
 
@@ -46,13 +46,13 @@ def resolve(dotted: str) -> Any:
     for count in range(len(names), 0, -1):
         module = ".".join(names[:count])
         try:
-            found = importlib.import_module(module)
+            owner = importlib.import_module(module)
         except ModuleNotFoundError as error:
             # A module that exists but misses a dependency is an error of its own.
             if error.name is None or not module.startswith(error.name):
                 raise
             continue
-        return reduce(getattr, names[count:], found)
+        return reduce(getattr, names[count:], owner)
     raise ModuleNotFoundError(dotted)
 
 
@@ -80,33 +80,72 @@ def build(value: Any) -> Any:
             return float(value)
 
 
-def call(function: Any, inputs: dict[str, Any]) -> Any:
-    """Call with the inputs of a case; an argument declared `*name` takes a list."""
-    signature = inspect.signature(function)
-    positional: list[Any] = []
-    keywords: dict[str, Any] = {}
+def build_inputs(function: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Build the inputs of a case by name; an argument declared `*name` takes a list, one annotated `int` an integer."""
+    parameters = inspect.signature(function).parameters
+    values: dict[str, Any] = {}
     for name, value in inputs.items():
-        parameter = signature.parameters.get(name)
+        parameter = parameters.get(name)
         if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL:
-            positional = [build(entry) for entry in value]
+            values[name] = [build(entry) for entry in value]
         elif parameter is not None and parameter.annotation is int:
-            keywords[name] = int(value)
+            values[name] = int(value)
         else:
-            keywords[name] = build(value)
-    if positional:
-        return function(*(keywords.pop(name) for name in list(signature.parameters) if name in keywords), *positional)
-    return function(**keywords)
+            values[name] = build(value)
+    return values
+
+
+def call_with(function: Any, values: dict[str, Any]) -> Any:
+    """Call with built inputs."""
+    parameters = inspect.signature(function).parameters
+    variadic = next(
+        (name for name in values if name in parameters and parameters[name].kind.name == "VAR_POSITIONAL"), None
+    )
+    if variadic is None:
+        return function(**values)
+    return function(*(values[name] for name in parameters if name in values and name != variadic), *values[variadic])
+
+
+def call(function: Any, inputs: dict[str, Any]) -> Any:
+    """Call with the inputs of a case."""
+    return call_with(function, build_inputs(function, inputs))
+
+
+def selected(case: dict[str, Any], result: Any) -> Any:
+    """The part of a result that a case prints."""
+    match case.get("select"):
+        case int(index):
+            return result[index]
+        case str(path):
+            return reduce(getattr, path.split("."), result)
+        case _:
+            return result
 
 
 def compute(case: dict[str, Any]) -> np.ndarray:
     """Run a case and return its numbers in the unit in which they are printed."""
-    result = call(resolve(case["function"]), case["inputs"])
-    select = case.get("select")
-    if isinstance(select, int):
-        result = result[select]
-    elif select is not None:
-        result = reduce(getattr, select.split("."), result)
+    result = selected(case, call(resolve(case["function"]), case["inputs"]))
     return np.ravel(np.asarray(result, dtype=np.float64)) * case.get("scale", 1.0)
+
+
+def differentiated(cases: list[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """The first case of each formula, and cases that say `gradient = true`; a reason stands where there is no slope.
+
+    Left out are whole systems (tests/system/test_evaluate_gradients.py) and what the sources state.
+    """
+    chosen: dict[str, dict[str, Any]] = {}
+    functions = set()
+    for name, case in cases:
+        wanted = case.get("gradient", case["function"] not in functions)
+        if wanted is True and "sources" not in case["function"] and not _calls(case["inputs"]):
+            chosen[name] = case
+            functions.add(case["function"])
+    return chosen
+
+
+def _calls(value: Any) -> bool:
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (isinstance(value, dict) and "call" in value) or any(map(_calls, entries))
 
 
 def printed(case: dict[str, Any]) -> list[str]:
