@@ -1,7 +1,5 @@
 """Every preset file: complete, in SI, with a source for each number, and physically consistent."""
 
-import dataclasses
-import importlib
 import math
 import re
 import tomllib
@@ -9,7 +7,7 @@ import tomllib
 import pytest
 
 from energymodel.units import SI_UNITS
-from preset_layout import COMPONENTS, ROOT, names, read
+from preset_layout import ROOT, fields_of, names, read
 
 KINDS = {"measured", "specification", "published", "derived", "definition", "prior"}
 # What no measurement could change: terms that are off, numerical widths, references, conventions of accounting, limits
@@ -183,11 +181,11 @@ def check_quantity(where, name, unit, table):
 def check_component(where, tables, allowed, extra=()):
     component = tables["component"]
     assert component in allowed, where
-    fields = COMPONENTS[component]
+    fields = fields_of(component)
     present = [name for name in tables if name not in {"component", "title", *extra}]
     assert set(present) == set(fields), f"{where}: {sorted(set(present) ^ set(fields))}"
     for name, kind in fields.items():
-        if isinstance(kind, tuple):
+        if isinstance(kind, set):
             check_component(f"{where}.{name}", tables[name], kind)
         else:
             check_quantity(f"{where}.{name}", name, kind, tables[name])
@@ -266,59 +264,3 @@ def test_required_presets_exist():
     assert set(names("facilities")) >= {"air-cooled", "hyperscale", "direct-liquid", "two-phase-immersion"}
     assert set(names("regions")) >= {"world", "us", "us-virginia", "us-texas", "us-iowa", "france", "germany", "norway"}
     assert set(names("laws")) >= {"besiroglu-2024", "hoffmann-2022", "bergsma-2025", "zhang-2024", "kaplan-2020"}
-
-
-# Where each component's class lives; its fields, their order and units must be those of the data.
-CLASSES = {
-    "Facility": "energymodel.system.facility",
-    "Market": "energymodel.system.facility",
-    "Accelerator": "energymodel.system.accelerator",
-    "VoltageCurve": "energymodel.physics.voltage",
-    "Leakage": "energymodel.physics.leakage",
-    "PowerGate": "energymodel.physics.gating",
-    "Node": "energymodel.system.cluster",
-    "Network": "energymodel.system.cluster",
-    "CollectiveLibrary": "energymodel.performance.collectives",
-    "Link": "energymodel.performance.network",
-    "FatTree": "energymodel.performance.switch_topologies",
-    "Torus": "energymodel.performance.topology",
-    "RailOnly": "energymodel.performance.switch_topologies",
-    "Dragonfly": "energymodel.performance.switch_topologies",
-    "Transformer": "energymodel.performance.workload",
-    "Regulator": "energymodel.physics.delivery",
-    "Distribution": "energymodel.physics.delivery",
-    "EnergyStorage": "energymodel.physics.energy_storage",
-    "Cooling": "energymodel.physics.cooling",
-    "SinglePhaseLoop": "energymodel.physics.cooling",
-    "TwoPhaseLoop": "energymodel.physics.cooling",
-    "QuadraticChiller": "energymodel.physics.chiller",
-    "LiftChiller": "energymodel.physics.chiller",
-    "CoolingTower": "energymodel.physics.heat_rejection",
-    "DryCooler": "energymodel.physics.heat_rejection",
-    "EvaporativeAir": "energymodel.physics.heat_rejection",
-    "Weather": "energymodel.physics.weather",
-    "InletClass": "energymodel.physics.cooling",
-    "OwnedPrice": "energymodel.economics.cost",
-    "RentedPrice": "energymodel.economics.cost",
-    "Carbon": "energymodel.economics.carbon",
-    "ChinchillaLaw": "energymodel.learning.loss_law",
-    "PowerCriticalBatch": "energymodel.learning.critical_batch",
-    "KaplanCriticalBatch": "energymodel.learning.critical_batch",
-    "StatedBatchEfficiency": "energymodel.learning.critical_batch",
-    "Recipe": "energymodel.learning.recipe",
-    "Optimizer": "energymodel.learning.recipe",
-    "LearningRate": "energymodel.learning.recipe",
-    "NarrowProducts": "energymodel.learning.recipe",
-    "Reliability": "energymodel.performance.reliability",
-}
-
-
-@pytest.mark.parametrize("component", CLASSES)
-def test_fields_are_those_of_the_class(component):
-    fields = dataclasses.fields(getattr(importlib.import_module(CLASSES[component]), component))
-    expected = COMPONENTS[component]
-    assert [field.name for field in fields] == list(expected)
-    for field in fields:
-        unit = expected[field.name]
-        if isinstance(unit, str):
-            assert field.metadata["unit"] == unit, f"{component}.{field.name}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from preset_layout import COMPONENTS, names, read, value
+from preset_layout import fields_of, names, read, value
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 DEVICES = [name for name in names("hardware") if name != "near-limit"]
@@ -134,7 +134,7 @@ def test_total_link_efficiencies_are_those_of_the_specification():
 
 def parameters(model):
     """Count by hand: attention 2 h d (a + a_kv), feed-forward (2 + gated) h f, embeddings (2 - tied) V h."""
-    v = {name: value(model, name) for name in COMPONENTS["Transformer"]}
+    v = {name: value(model, name) for name in fields_of("Transformer")}
     attention = 2 * v["hidden"] * v["head_size"] * (v["heads"] + v["kv_heads"])
     if v["kv_rank"]:  # the matrices q_a, q_b (or q), kv_a, kv_b and o of a checkpoint of DeepSeek's architecture
         h, a, d, rope, d_v = (v[name] for name in ("hidden", "heads", "head_size", "rope_head_size", "value_head_size"))
@@ -252,7 +252,7 @@ def test_prices_in_units_people_use():
 @pytest.mark.parametrize("name", names("regions"))
 def test_regions_differ_only_in_grid_and_price(name):
     region, owned, standard = read("regions", name), read("prices", "owned"), read("carbon", "standard")
-    for field in COMPONENTS["OwnedPrice"]:
+    for field in fields_of("OwnedPrice"):
         assert field == "electricity" or region["price"][field] == owned[field]
-    for field in COMPONENTS["Carbon"]:
+    for field in fields_of("Carbon"):
         assert field == "intensity" or region["carbon"][field] == standard[field]
