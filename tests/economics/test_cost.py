@@ -84,15 +84,6 @@ def test_rent_ignores_energy():
     np.testing.assert_allclose(RENTED.cost(**RUN), rental_cost(16.0, 1e6, 2 / 3600) + 1e4, rtol=1e-14)
 
 
-@pytest.mark.parametrize("price", [OWNED, RENTED])
-def test_cost_gradient(price):
-    # In units in which arguments are of order one, so that finite differences resolve each of them.
-    def cost(price, scales):
-        return price.cost(*(s * v for s, v in zip(scales, RUN.values(), strict=True))) / 1e4
-
-    check_grads(cost, (jax.tree.map(jnp.asarray, price), [1.0] * 5), order=1, modes=("fwd", "rev"), eps=1e-7, rtol=1e-3)
-
-
 @pytest.mark.parametrize("rate", [0.0, 1e-5, 0.08])
 def test_recovery_factor_gradient(rate):
     check_grads(partial(capital_recovery_factor, life=4 * YEAR), (rate,), order=2, eps=1e-3, atol=1e-4, rtol=1e-4)

@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.economics.series import HOUR, pause_price, series_total
-from gradients import check_grads
 
 steps = st.lists(st.floats(0.0, 10.0), min_size=4, max_size=4)
 
@@ -31,9 +30,3 @@ def test_at_the_pause_price_a_pause_neither_saves_nor_costs():
     assert (
         pause_price(0.0, price, running, 0.0) == price
     )  # nothing held, nothing drawn: any dearer hour is worth a pause
-
-
-def test_series_gradient():
-    values, powers = jnp.asarray([1.0, 3.0, 2.0, 5.0]), jnp.asarray([2.0, 2.0, 4.0, 1.0])
-    check_grads(series_total, (values, powers), order=1, modes=("fwd", "rev"))
-    check_grads(pause_price, (3.0, 0.2, 11.0, 2.0), order=1, modes=("fwd", "rev"))

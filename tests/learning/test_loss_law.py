@@ -1,9 +1,6 @@
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,12 +12,10 @@ from energymodel.learning.loss_law import (
     effective_parameters,
     information_absorbed,
     information_per_token,
-    information_rate,
     tokens_for_gap,
     unique_equivalent_tokens,
 )
 from energymodel.numerics import as_real
-from gradients import check_grads
 
 # Besiroglu et al. 2024, docs/physics.md B1
 LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
@@ -83,21 +78,6 @@ def test_first_repetition_is_worth_as_much_as_fresh_data():
     np.testing.assert_allclose(slopes, 1.0, atol=1e-6)
 
 
-def test_methods_call_the_formulas():
-    assert LAW.loss(7e10, 1.4e12) == chinchilla_loss(7e10, 1.4e12, LAW)
-    assert LAW.effective_tokens(7e10, 1.98) == chinchilla_tokens(7e10, 1.98, LAW)
-
-
-@pytest.mark.parametrize("loss", [1.95, 2.3, 3.0])
-def test_gradients(loss):
-    law = jax.tree.map(jnp.asarray, LAW)
-    check = partial(check_grads, order=1, modes=("fwd", "rev"), eps=1e-5, rtol=1e-3, atol=1e-3)
-    check(lambda n, d, law: chinchilla_loss(jnp.exp(n), jnp.exp(d), law), (25.0, 28.0, law), order=1, eps=1e-6)
-    check(lambda n, loss: jnp.log(chinchilla_tokens(jnp.exp(n), loss, LAW)), (25.0, loss))
-    check(lambda a, t, mu: jnp.log(effective_parameters(jnp.exp(a), jnp.exp(t), mu)), (24.0, 27.0, 0.25))
-    check(unique_equivalent_tokens, (4.0, 1.5, 15.4))
-
-
 def test_single_precision():
     with jax.enable_x64(False):
         law = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), LAW)
@@ -128,17 +108,3 @@ def test_absorbed_information_is_the_excess_code_length():
     excess = B * ((tokens * u**4) ** -BETA - tokens**-BETA)
     total = np.sum(w * excess * 4 * u**3) * tokens / np.log(2)
     np.testing.assert_allclose(information_absorbed(tokens, B, BETA), total, rtol=1e-6)
-
-
-def test_nothing_is_absorbed_before_the_first_token():
-    assert information_absorbed(0.0, B, BETA) == 0.0
-
-
-def test_half_of_the_tokens_wasted_is_half_of_the_information():
-    np.testing.assert_allclose(information_rate(0.04, 1e6, 0.5), 0.5 * information_rate(0.04, 1e6, 1.0), rtol=1e-14)
-
-
-def test_gradients_of_information():
-    check_grads(lambda d, c, e: jnp.log(information_absorbed(jnp.exp(d), jnp.exp(c), e)), (27.0, 7.6, 0.36), order=1)
-    check_grads(lambda d, c, e: jnp.log(information_per_token(jnp.exp(d), jnp.exp(c), e)), (27.0, 7.6, 0.36), order=1)
-    check_grads(information_rate, (0.04, 2.0, 0.5), order=1)

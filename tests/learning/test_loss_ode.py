@@ -126,17 +126,6 @@ def test_gradients_of_a_run():
     check_grads(jax.jit(final), (15.2, 20.7, law), order=1, loops=True, modes=("fwd", "rev"), eps=1e-4, rtol=1e-3)
 
 
-@pytest.mark.slow
-def test_gradients():
-    check_grads(lambda loss: loss_rate(loss, SIZE, 1e13, 1e6, 1e7, LAW), (2.3,), order=2, rtol=1e-3)
-    check_grads(
-        jax.jit(lambda k: integrate(lambda t, y: -k * y + t, jnp.asarray(1.0), jnp.asarray([1.0, 2.0]))),
-        (0.7,),
-        order=1,
-        loops=True,
-    )
-
-
 def test_unfinished_integration_is_infinite():
     # Blows up at t = 1: y' = (1 + y)^2.
     assert np.all(np.isinf(integrate(lambda t, y: (1.0 + y) ** 2, jnp.asarray(1.0), jnp.asarray([2.0]))))

@@ -2,7 +2,6 @@ import jax
 import numpy as np
 
 from energymodel.learning.shape import shape_penalty
-from gradients import check_grads
 
 
 def test_best_shape_costs_nothing_and_both_sides_cost_the_same():
@@ -15,7 +14,3 @@ def test_best_shape_costs_nothing_and_both_sides_cost_the_same():
 def test_penalty_stays_within_what_was_seen():
     # Kaplan et al. 2020, fig. 5: about 3 % over a factor of 40; of a loss of 3 nat/token, sqrt(40) to either side.
     assert shape_penalty(100.0 * 40**0.5, 1.0, 100.0, 0.005) < 0.03 * 3.0
-
-
-def test_gradient():
-    check_grads(shape_penalty, (8.0, 3.0, 1.5, 0.5), order=1)

@@ -12,7 +12,6 @@ from energymodel.learning.three_term import (
     three_term_optimal_batch,
 )
 from energymodel.numerics import as_real
-from gradients import check_grads
 
 # Invented, of the size of a real fit: only the algebra is tested.
 LAW = ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25)))
@@ -38,11 +37,3 @@ def test_loss_falls_with_steps_down_to_the_batch_floor(batch, factor):
     assert three_term_loss(7e10, 1e5 * factor, batch, LAW) < three_term_loss(7e10, 1e5, batch, LAW)
     floor = 1.8 + 482.0 * 7e10**-0.35 + batch_term(batch, LAW)
     np.testing.assert_allclose(three_term_loss(7e10, 1e60, batch, LAW), floor, rtol=1e-12)
-
-
-def test_gradients():
-    law = jax.tree.map(jnp.asarray, LAW)
-    check_grads(lambda n, s, b: three_term_loss(jnp.exp(n), jnp.exp(s), jnp.exp(b), LAW), (25.0, 11.0, 14.0), order=1)
-    check_grads(lambda d, law: jnp.log(three_term_optimal_batch(jnp.exp(d), law)), (28.0, law), order=1)
-    check_grads(lambda law: at_optimal_batch(law).data_coefficient, (law,), order=1)
-    check_grads(lambda b, law: batch_term(jnp.exp(b), law), (14.0, law), order=1)

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.performance.batching import energy_optimal_batch, proportional_split, time_optimal_batch
-from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 critical = st.floats(1e5, 1e8)
@@ -31,12 +30,6 @@ def test_least_energy_and_time_in_closed_form():
     best = energy_optimal_batch(4e6, 2.5e5, 0.3, 0.7)
     np.testing.assert_allclose(cost(best, 4e6, 2.5e5, 0.3), (1 + np.sqrt(0.3 / 16)) ** 2, rtol=1e-12)
     np.testing.assert_allclose(cost(time_optimal_batch(4e6, 2.5e5), 4e6, 2.5e5, 1.0), 1.5625, rtol=1e-12)
-
-
-def test_gradients():
-    x = jnp.asarray(1.5)
-    check_grads(time_optimal_batch, (x, x), order=1)
-    check_grads(energy_optimal_batch, (x, x, x, x), order=1)
 
 
 throughputs = st.lists(st.floats(0.1, 100.0), min_size=4, max_size=4)
@@ -70,8 +63,3 @@ def test_batches_keep_their_shape_and_large_throughputs_stay_finite_in_float32()
     assert parts.shape == (2, 2)
     # 1 : 8 and 27 : 1
     np.testing.assert_allclose(parts, [[3 / 9, 24 / 9], [108 / 28, 4 / 28]], rtol=1e-5)
-
-
-def test_gradients_of_a_split():
-    s = jnp.asarray([1.0, 2.0, 3.0])
-    check_grads(jax.jit(proportional_split), (jnp.asarray(7.0), s, jnp.asarray(0.5)), order=1)

@@ -12,7 +12,6 @@ from energymodel.performance.collectives import (
     node_collective_time,
     point_to_point_time,
 )
-from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 
@@ -57,12 +56,10 @@ def test_hierarchy_of_a_single_chip_takes_no_time():
     arguments = tuple(map(jnp.asarray, (1.0, 1.0, 1e9, 5e-6, 3.6e11, 1e-5, 4.5e10)))
     assert time(*arguments) == 0
     assert np.all(np.isfinite(jax.grad(time, argnums=tuple(range(7)))(*arguments)))
-    check_grads(jax.jit(time), tuple(map(jnp.asarray, (3.0, 4.0, 2.0, 0.3, 1.5, 0.2, 1.2))), order=1)
 
 
 def test_a_message_costs_its_latency_and_its_transfer():
     np.testing.assert_allclose(point_to_point_time(0.0, 5e-6, 5e10), 5e-6)
-    check_grads(point_to_point_time, tuple(map(jnp.asarray, (2.0, 0.3, 1.5))), order=2)
 
 
 MEASURED = CollectiveLibrary(5e-6, 2e-5, 0.35, 0.4, 0.64)
@@ -107,5 +104,3 @@ def test_gradients_of_measured_collectives(n):
     arguments = tuple(map(jnp.asarray, (n, 2.0, 0.3, 1.5)))
     law = lambda *numbers: in_node(*numbers, library=CollectiveLibrary(0.1, 0.7, 0.4, 0.3, 0.6))  # noqa: E731
     assert np.all(np.isfinite(jax.grad(law, argnums=(0, 1, 2, 3))(*arguments)))
-    if n > 1.0:
-        check_grads(jax.jit(law), arguments, order=1)

@@ -1,12 +1,10 @@
 """Do registers and local memory of cores slow products and attention, and take energy, as by hand?"""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from energymodel.performance.core_memory import CoreMemory
 from energymodel.performance.sram import Sram
-from gradients import check_grads
 
 KB = 1024.0
 CORE = CoreMemory(
@@ -66,12 +64,3 @@ def test_the_closed_form_has_the_lowest_energy():
 
 def test_cells_are_those_of_all_cores():
     np.testing.assert_allclose(CORE.cells(), 132.0 * (3.0 * 256.0 + 228.0) * KB, rtol=1e-15)
-
-
-def test_gradients():
-    def logs(registers, local_memory):
-        core = CORE.sized(registers, local_memory)
-        slow = core.product_slowdown(RATE, 4.0) * core.attention_slowdown(RATE, 4.0)
-        return jnp.log(slow * core.operation_energy(SRAM) * core.cells())
-
-    check_grads(jax.jit(logs), (jnp.asarray(0.7), jnp.asarray(1.3)), order=1)

@@ -18,7 +18,6 @@ from energymodel.search.layouts import candidates
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.operating_point import operating_point
 from energymodel.system.step import step_time, step_work
-from gradients import check_grads
 
 SCENARIO = "llama-3.1-405b-h100"  # 16 micro-batches on 16 pipeline ranks of 8 virtual stages
 RULES = [ScatterEachMicrobatch, ScatterOnce, ScatterEachRound]
@@ -61,7 +60,6 @@ def test_only_the_last_round_hides_gradients_that_are_summed():
     np.testing.assert_array_equal(ScatterOnce().window(m, p, v), last_round_share(m, p, v))
     for kind in (ScatterEachMicrobatch, ScatterEachRound):
         np.testing.assert_array_equal(kind().window(m, p, v), 1.0)
-    check_grads(last_round_share, (16.5, 4.5, 2.5), order=1)
 
 
 @pytest.mark.parametrize("microbatches", [1, 8])
@@ -85,7 +83,6 @@ def test_fewer_scatters_keep_more(kind):
     # Between sending everything for each micro-batch and keeping everything there is no free choice.
     for m, p, v in itertools.product((2.0, 16.0, 64.0), (2.0, 8.0), (1.0, 4.0)):
         assert float(kind().scatters(m, p)) == m or float(kind().kept(m, p, v)) >= 1.0 / v
-    check_grads(lambda m, p, v: kind().scatters(m, p) + kind().kept(m, p, v), (16.5, 4.5, 2.5), order=1)
 
 
 @pytest.mark.parametrize("name", [kind.__name__ for kind in RULES])

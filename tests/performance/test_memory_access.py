@@ -15,7 +15,6 @@ from energymodel.performance.memory_access import (
     prefetch_latency,
     prefetch_traffic,
 )
-from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 
@@ -52,15 +51,6 @@ def test_bandwidth_is_below_both_limits_by_at_most_the_stated_share(bandwidth, f
     limit = min(bandwidth, flight / 6e-7)
     reached = float(concurrent_bandwidth(bandwidth, flight, 6e-7, exponent))
     assert limit * 2 ** (-1 / exponent) * (1 - 1e-12) <= reached <= limit * (1 + 1e-12)
-
-
-def test_gradients():
-    x = jnp.asarray(1.5)
-    check_grads(lambda a, b, c: line_efficiency(a, b, c), (x, x, x), order=1)
-    check_grads(lambda s: coalescing_efficiency(s, 4.0, 32.0), (jnp.asarray(3.0),), order=1)
-    check_grads(jax.jit(prefetch_latency), (x, x / 2, x / 2), order=1)
-    check_grads(jax.jit(prefetch_traffic), (x / 2, x / 2), order=1)
-    check_grads(lambda a, b: concurrent_bandwidth(a, b, 1.3, 4.0), (x, 2 * x), order=1)
 
 
 STREAMS = StatedAccess(
@@ -123,17 +113,6 @@ def test_prefetches_pay_where_latency_limits_and_cost_where_the_bus_does():
     np.testing.assert_allclose(gain(1e3), 1.0 / (0.28 * (1.0 + 0.8 / 9.0)), rtol=1e-9)
 
 
-def test_gradients_of_an_access():
-    def bandwidth(line, run, flight, coverage):
-        stated = access(
-            line_size=64.0 * line, run_length=4096.0 * run, in_flight=1e6 * flight, prefetch_coverage=coverage
-        )
-        return stated.bandwidth(1.0) / stated.traffic() * jnp.asarray(1.0)
-
-    one = jnp.asarray(1.0)
-    check_grads(jax.jit(bandwidth), (one, one, one, 0.5 * one), order=1)
-
-
 def test_shares_of_streams_in_turn_go_as_the_roots_of_their_volumes():
     kernels, sent = 9e9, 4e9 / 3.0  # 4 GB of memory for what is sent: roots 3 and 2
 
@@ -151,4 +130,3 @@ def test_links_that_are_slow_keep_their_rate():
     divided = DividedAccess(collective_share=0.5, moved_per_sent=3.0)
     np.testing.assert_allclose(divided.link_rate(1e9, SUSTAINED), 1e9, rtol=1e-9)
     np.testing.assert_allclose(STREAMS.link_rate(1e9, SUSTAINED), 1e9)
-    check_grads(lambda x: DividedAccess(x, 3.0).link_rate(1.0, 2.0), (jnp.asarray(0.4),), order=1)

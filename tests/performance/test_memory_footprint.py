@@ -1,7 +1,4 @@
-import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +8,6 @@ from energymodel.performance.memory_footprint import (
     state_bytes_per_parameter,
     stored_bytes_per_unit,
 )
-from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 counts = st.integers(1, 128).map(float)
@@ -80,17 +76,3 @@ def test_logits_are_divided_over_the_tensor_group(tokens, vocabulary, tensor):
     np.testing.assert_allclose(
         logit_bytes(tokens, vocabulary, tensor) * tensor, logit_bytes(tokens, vocabulary, 1.0), rtol=1e-12
     )
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        (state_bytes_per_parameter, (2.0, 4.0, 12.0, 0.5, 0.5, 0.5, 8.0)),
-        (stored_bytes_per_unit, (0.5, 4.0, 0.25, 2.0)),
-        (layer_activation_bytes, (20.0, 16.0, 4.0, 8.0, 2.0, 34.0, 0.5, 0.5, 0.5)),
-        (logit_bytes, (20.0, 100.0, 2.0)),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_gradients(function, arguments):
-    check_grads(jax.jit(function), tuple(map(jnp.asarray, arguments)), order=1, modes=("fwd", "rev"), rtol=1e-4)

@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 from energymodel.performance.network import (
     Link,
     contended_bandwidth,
-    link_bandwidth,
     network_energy,
     network_energy_per_bit,
     protocol_efficiency,
 )
-from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 
@@ -75,12 +73,3 @@ def test_energy_adds_up_over_hops():
     per_hop = network_energy_per_bit(15e-12, 3.0, 12e-12) - network_energy_per_bit(15e-12, 2.0, 12e-12)
     np.testing.assert_allclose(per_hop, 12e-12, rtol=1e-9)
     np.testing.assert_allclose(network_energy(2e9, 1e-12), 2 * network_energy(1e9, 1e-12), rtol=1e-14)
-
-
-def test_gradients():
-    x = jnp.asarray(1.5)
-    check_grads(jax.jit(protocol_efficiency), (x, x, x), order=1)
-    check_grads(jax.jit(link_bandwidth), (x, x, x / 2, x / 2), order=1)
-    check_grads(lambda i, b, line: contended_bandwidth(i, b, line, 4.0, 4.0), (x, 2 * x, x), order=1)
-    check_grads(jax.jit(network_energy_per_bit), (x, x, x), order=1)
-    check_grads(jax.jit(network_energy), (x, x), order=1)

@@ -15,7 +15,6 @@ from energymodel.performance.parallelism import (
 )
 from energymodel.performance.pipeline_bubble import idle_stage_layers
 from energymodel.performance.workload import recomputed_share
-from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 counts = st.integers(1, 64).map(float)
@@ -103,21 +102,6 @@ def test_ranks_in_a_node_fit_into_group_and_node(ranks, stride, node):
     assert 1.0 <= inner <= ranks
     assert inner <= max(1.0, node / stride)
     assert inner_ranks(ranks, 1.0, 1e9) == ranks
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        (data_parallel_degree, (16.0, 2.0, 4.0, 1.0)),
-        (microbatch_count, (64.0, 2.0, 1.0, 4.0)),
-        (bubble_fraction, (16.0, 4.0, 16.0)),
-        (recomputed_share, (0.3, 0.5, 0.1)),
-        (zero_share, (0.5, 8.0)),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_gradients(function, arguments):
-    check_grads(jax.jit(function), tuple(map(jnp.asarray, arguments)), order=1, modes=("fwd", "rev"))
 
 
 def test_gradients_beside_a_jump_hold_the_count():

@@ -10,14 +10,12 @@ from energymodel.performance.reliability import (
     Reliability,
     availability,
     checkpoint_interval,
-    cluster_mtbf,
     largest_deviation,
     lost_time,
     spare_shortage,
     straggler_factor,
     young_interval,
 )
-from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 
@@ -130,11 +128,6 @@ def test_free_checkpoints_cost_nothing_and_have_finite_gradients():
     assert np.isfinite(jax.grad(lost)(jnp.asarray(0.0)))
 
 
-def test_component_by_hand():
-    # docs/physics.md B3: w = .1273 at 16,384 chips
-    np.testing.assert_allclose(LLAMA3.calendar(16384.0).waste, 0.1273, atol=5e-5)
-
-
 def test_component_has_finite_gradients_in_hopeless_fleets():
     model = jax.tree.map(jnp.asarray, LLAMA3)
 
@@ -144,22 +137,3 @@ def test_component_has_finite_gradients_in_hopeless_fleets():
     for chips in (1.0, 8.0, 1e8):
         gradients = jax.grad(calendar, argnums=(0, 1))(model, jnp.asarray(chips))
         assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradients))
-
-
-@pytest.mark.parametrize("chips", [1.0, 3.0, 9.0, 1e4])
-def test_straggler_gradient(chips):
-    check_grads(jax.jit(largest_deviation), (jnp.asarray(chips),), order=1, rtol=1e-4)
-    check_grads(lambda n, v: straggler_factor(n, v), (jnp.asarray(chips), jnp.asarray(0.01)), order=1)
-
-
-@pytest.mark.parametrize("w", [0.1, 0.7, 1.0, 3.0])
-def test_availability_gradient(w):
-    check_grads(jax.jit(availability), (jnp.asarray(w),), order=1)
-
-
-def test_gradients():
-    x = jnp.asarray(1.5)
-    check_grads(jax.jit(cluster_mtbf), (x, x), order=1)
-    check_grads(jax.jit(young_interval), (x, x), order=1)
-    check_grads(lambda *args: lost_time(*args).waste, (x, x / 10, x / 10, x, x / 5), order=1)
-    check_grads(jax.jit(spare_shortage), (x, x), order=1)

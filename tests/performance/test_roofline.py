@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.performance.roofline import compute_time, elementwise_traffic, roofline_time, token_rate
-from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 times = st.floats(1e-6, 1e3)
@@ -61,20 +60,6 @@ def test_sequence_parallelism_divides_all_of_the_traffic(tokens, hidden, tensor)
     np.testing.assert_allclose(divided, whole / tensor, rtol=1e-12)
     assert elementwise_traffic(tokens, hidden, tensor, 0.0) >= divided * (1.0 - 1e-12)
     np.testing.assert_allclose(whole, 4.0 * 34.0 * tokens * hidden, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        (compute_time, (3.0, 2.0, 0.5)),
-        (roofline_time, (3.0, 2.0, 0.5, 4.0)),
-        (token_rate, (3.0, 2.0, 0.5, 1.0, 1.5, 0.25, 4.0)),
-        (elementwise_traffic, (20.0, 16.0, 8.0, 0.5)),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_gradients(function, arguments):
-    check_grads(jax.jit(function), tuple(map(jnp.asarray, arguments)), order=2, modes=("rev",), rtol=1e-4)
 
 
 @pytest.mark.parametrize("exponent", [1.0, 4.0])

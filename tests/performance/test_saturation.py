@@ -1,4 +1,3 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
@@ -12,7 +11,6 @@ from energymodel.performance.saturation import (
     memory_traffic_rate,
     saturating_throughput,
 )
-from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 
@@ -57,13 +55,3 @@ def test_powers_are_bounded_and_proportional():
     np.testing.assert_allclose(compute_power(1e15, 400.0, 1e5), 400.0, rtol=1e-9)
     np.testing.assert_allclose(compute_power(1.0, 400.0, 1e5), 400 / 1e5, rtol=1e-4)
     np.testing.assert_allclose(memory_power(2e12, 3e-11), 2 * memory_power(1e12, 3e-11), rtol=1e-14)
-
-
-def test_gradients():
-    x = jnp.asarray(1.5)
-    check_grads(lambda b, r, s, g: saturating_throughput(b, r, s, g, 3.0), (x, x, 2 * x, x), order=1)
-    check_grads(jax.jit(half_throughput_batch), (x, x), order=1)
-    check_grads(jax.jit(exponential_saturation), (x, x, x), order=1)
-    check_grads(jax.jit(compute_power), (x, x, x), order=1)
-    check_grads(jax.jit(memory_traffic_rate), (x, x, x, x, x), order=1)
-    check_grads(jax.jit(memory_power), (x, x), order=1)

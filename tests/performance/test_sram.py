@@ -13,7 +13,6 @@ from energymodel.performance.sram import (
     sram_latency,
     sram_leakage,
 )
-from gradients import check_grads
 
 # 8 KB at 45 nm: 10 pJ per 8 B [Horowitz 2014]; the other numbers are round.
 MACRO = Sram(
@@ -52,13 +51,3 @@ def test_component_agrees_with_the_formulas():
     np.testing.assert_allclose(MACRO.latency(size), sram_latency(size, 1e-9, 8192.0), rtol=1e-14)
     np.testing.assert_allclose(MACRO.area(size), sram_area(size, 0.021e-12, 0.5), rtol=1e-14)
     np.testing.assert_allclose(MACRO.leakage(size), sram_leakage(size, 2e-8), rtol=1e-14)
-
-
-def test_gradients():
-    x = jnp.asarray(1.5)
-    check_grads(lambda s: sram_access_energy(s, 2.0, 3.0), (x,), order=1)
-    check_grads(lambda s: sram_latency(s, 2.0, 3.0), (x,), order=1)
-    check_grads(lambda s: sram_area(s, 2.0, 0.5), (x,), order=1)
-    check_grads(lambda s: sram_leakage(s, 2.0), (x,), order=1)
-    check_grads(lambda s: cached_operand_energy(s, 2.0, 1.0, 3.0, 0.5), (x,), order=1)
-    check_grads(lambda d, e: optimal_cache_size(d, e, 3.0, 0.5), (x, x), order=1)

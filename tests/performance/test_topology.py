@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.performance.switch_topologies import Dragonfly, FatTree, dragonfly_groups, dragonfly_nodes, tier_share
+from energymodel.performance.switch_topologies import Dragonfly, FatTree, dragonfly_groups, dragonfly_nodes
 from energymodel.performance.topology import FullyConnected, Ring, Torus
 from gradients import check_grads
 
@@ -175,6 +175,3 @@ def test_gradients(topology, nodes):
         return sum(part / 100 for part in topology.at(nodes)[:4])
 
     check_grads(everything, (jnp.asarray(nodes), jax.tree.map(jnp.asarray, topology)), order=1, rtol=1e-5)
-    check_grads(lambda n: tier_share(n, 2.0), (jnp.asarray(3.0),), order=1)
-    check_grads(dragonfly_groups, (jnp.asarray(3.0), jnp.asarray(2.0)), order=1)
-    check_grads(dragonfly_nodes, (jnp.asarray(3.0), jnp.asarray(2.0), jnp.asarray(2.0)), order=1)

@@ -6,17 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.physics.chiller import (
-    CarnotChiller,
-    LiftChiller,
-    QuadraticChiller,
-    carnot_cop,
-    chiller_power,
-    lift_cop,
-    part_load_power,
-    quadratic_cop,
-)
-from gradients import check_grads
+from energymodel.physics.chiller import CarnotChiller, LiftChiller, QuadraticChiller, carnot_cop, part_load_power
 
 MOORE = QuadraticChiller(0.0068, 0.0008, 0.458, 283.15, 303.15)  # Moore et al. 2005, docs/physics.md B6
 
@@ -69,16 +59,3 @@ def test_lift_chiller_is_held_beyond_its_fit():
 def test_part_load_draws_at_most_full_power(load):
     assert 0.162 - 1e-6 <= part_load_power(load, 0.162, 0.426) <= 1.0 + 1e-6
     np.testing.assert_allclose(part_load_power(load, 0.0, 0.0), load, atol=1e-6)
-
-
-def test_ideal_chiller_needs_nothing():
-    assert chiller_power(1e6, 1e12) == 1e-6
-
-
-def test_gradients():
-    check_grads(quadratic_cop, (298.15, 0.0068, 0.0008, 0.458), order=1, rtol=1e-4)
-    check_grads(lambda t: MOORE.performance(t, 300.0), (298.15,), order=2)
-    check_grads(lift_cop, (3.0, 5.0, 0.9, 1.0), order=2)
-    check_grads(part_load_power, (0.6, 0.2, 0.4), order=2)
-    check_grads(carnot_cop, (3.0, 5.0, 0.45), order=2)
-    check_grads(chiller_power, (2.0, 3.0), order=2)

@@ -12,7 +12,6 @@ from energymodel.physics.chiller import AbstractChiller, CarnotChiller, LiftChil
 from energymodel.physics.cooling import UNLIMITED_HEAT_FLUX, Cooling, InletClass, SinglePhaseLoop, TwoPhaseLoop
 from energymodel.physics.heat_rejection import AbstractHeatRejection, CoolingTower, DryCooler, free_cooling_share
 from energymodel.physics.weather import Weather
-from gradients import check_grads
 
 MOORE = QuadraticChiller(0.0068, 0.0008, 0.458, 283.15, 303.15)
 LOOP = SinglePhaseLoop(0.02, 0.03, 1.0, 0.02, 10.0, UNLIMITED_HEAT_FLUX)
@@ -115,13 +114,8 @@ def test_two_phase_loop():
     np.testing.assert_allclose([coolant.resistance, coolant.rise, coolant.mover_share], [0.015, 2.0, 0.01])
 
 
-def test_gradients():
+def test_gradients_are_finite_at_the_bounds_of_the_chiller():
     cooling = cooling_at(SEASONS)
-    power = jax.jit(lambda heat, supply: demand(cooling, heat, 295.0 + supply).power)
-    check_grads(power, (1.0, 0.5), order=2, loops=True, rtol=1e-4)
-    check_grads(
-        lambda flow: eqx.tree_at(lambda loop: loop.flow, LOOP, flow).at(290.0).resistance, (jnp.array(0.7),), order=2
-    )
     for supply in (273.15, 283.15, 295.0, 303.15, 330.0):
         slopes = jax.grad(lambda system, supply=supply: demand(system, 1e6, supply).power)(cooling)
         assert np.all(np.isfinite(jax.tree.leaves(slopes)))
@@ -135,7 +129,3 @@ def test_critical_heat_flux_vanishes_without_gravity_difference():
     ratio = boil.critical_heat_flux(*FC72, gravity=16 * 9.81) / boil.critical_heat_flux(*FC72, gravity=9.81)
     np.testing.assert_allclose(ratio, 2.0)
     assert boil.critical_heat_flux(latent, vapor, vapor, tension) == 0.0
-
-
-def test_gradients_of_boiling():
-    check_grads(boil.critical_heat_flux, (0.88, 0.134, 16.0, 0.83), order=2, rtol=1e-4)

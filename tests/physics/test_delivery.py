@@ -3,7 +3,6 @@
 import numpy as np
 
 from energymodel.physics import delivery
-from gradients import check_grads
 
 LOSSES = (0.02, 0.03, 0.05)  # docs/physics.md B5
 
@@ -24,9 +23,3 @@ def test_resistive_loss_falls_with_the_square_of_voltage():
         delivery.Distribution(12.0, 1e-3).loss(700.0), 16 * delivery.Distribution(48.0, 1e-3).loss(700.0)
     )
     np.testing.assert_allclose(delivery.distribution_loss(700.0, 0.8, 1e-4) / 700.0, 0.1094, atol=5e-5)  # B5: 10.94 %
-
-
-def test_gradients():
-    check_grads(delivery.regulator_loss, (0.5, *LOSSES), order=2)
-    check_grads(delivery.distribution_loss, (7.0, 0.8, 0.1), order=1, rtol=1e-4)
-    check_grads(lambda power: delivery.Regulator(1.0, *LOSSES).input_power(power), (0.5,), order=2)

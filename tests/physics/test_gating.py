@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.physics import gating
-from gradients import check_grads
 
 # docs/physics.md B5: 5 W of leakage, 0.5 W when off, 50 uJ to wake
 GATE = gating.PowerGate(1.0, 0.1, 50e-6, 5e-6, 1e-9)
@@ -46,11 +45,3 @@ def test_gradients_are_finite_everywhere():
         for idle in (0.0, 11.1e-6, 1.0):
             slopes = jax.grad(lambda g, p, t: g.saved_power(p, t, 1.0), argnums=(0, 1, 2))(gate, leakage, idle)
             assert np.all(np.isfinite(jax.tree.leaves(slopes)))
-
-
-def test_gradients():
-    check_grads(gating.gating_break_even, (0.5, 5.0, 0.5), order=2)
-    check_grads(gating.gating_saving, (5.0, 0.5, 0.4, 0.5, 1.0), order=2)
-    check_grads(gating.gating_decision, (0.4, 0.1, 0.5), order=2)
-    gate = gating.PowerGate(0.5, 0.1, 0.5, 0.1, 0.5)
-    check_grads(lambda leakage, idle: gate.saved_power(leakage, idle, 1.0), (5.0, 0.4), order=2, rtol=1e-4)

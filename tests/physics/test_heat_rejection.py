@@ -1,22 +1,13 @@
 """Heat rejection: free cooling over days, temperatures that the outside reaches, water."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.physics.heat_rejection import (
-    LATENT_HEAT,
-    CoolingTower,
-    DryCooler,
-    EvaporativeAir,
-    evaporated_water,
-    free_cooling_share,
-)
+from energymodel.physics.heat_rejection import LATENT_HEAT, CoolingTower, DryCooler, EvaporativeAir, free_cooling_share
 from energymodel.physics.weather import Hour
-from gradients import check_grads
 
 TOWER = CoolingTower(4.0, 0.018, 0.85, 1.33)
 DRY = DryCooler(6.0, 0.02)
@@ -67,9 +58,3 @@ def test_towers_evaporate_all_the_time_and_outside_air_only_when_dry_air_is_too_
 def test_fans_move_what_the_outside_takes():
     np.testing.assert_allclose(TOWER.power(0.2, 0.15), 0.018 * 1.15, rtol=1e-6)  # also the work of the chiller
     np.testing.assert_allclose(DRY.power(0.5, 0.15), 0.01, rtol=1e-6)  # the COP holds the fans of the condenser
-
-
-def test_gradients():
-    check_grads(free_cooling_share, (3.0, 1.0, 3.4, 0.9), order=2)
-    check_grads(evaporated_water, (2.43e9, 1.3), order=1)
-    check_grads(lambda work: jnp.asarray(TOWER.power(0.5, work)), (0.1,), order=2)

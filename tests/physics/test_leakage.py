@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.physics.leakage import Leakage, leakage_power, static_energy
-from gradients import check_grads
 
 H100 = Leakage(70.0, 3.0, 0.015, 338.15)  # docs/physics.md B2
 
@@ -29,9 +28,3 @@ def test_doubles(temperature, voltage, sensitivity):
 
 def test_energy_is_additive_in_time():
     np.testing.assert_allclose(static_energy(0.8, 90.0, 3.0), static_energy(0.8, 90.0, jnp.array([1.0, 2.0])).sum())
-
-
-def test_gradients():
-    check_grads(leakage_power, (70.0, 0.8, 340.0, 3.0, 0.015, 338.15), order=1, rtol=1e-4)
-    check_grads(lambda v, t: H100(v, t), (0.8, 340.0), order=2, rtol=1e-4)
-    check_grads(static_energy, (0.8, 2.0, 3.0), order=2)

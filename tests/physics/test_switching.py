@@ -119,15 +119,3 @@ def test_frequencies_that_a_power_buys():
     np.testing.assert_allclose(
         sw.switching_power(2e-7, 0.8, sw.frequency_at_constant_voltage(150.0, 2e-7, 0.8), 1.0), 150.0
     )
-
-
-def test_gradients():
-    check_grads(sw.switching_power, (1.6, 0.85, 1.4, 0.8), order=2)
-    check_grads(sw.switching_energy, (129.0, 2.0), order=2)
-    check_grads(sw.busy_power, (140.0, 660.0, 0.5, 0.7, 1.0), order=2, rtol=1e-5)
-    check_grads(busy_power_at, (0.5, H100), order=1, rtol=1e-5)
-    check_grads(sw.average_power, (75.0, 700.0, 0.8), order=2)
-    check_grads(sw.mixed_cubic_power, (140.0, 660.0, 0.5, 0.7), order=2, rtol=1e-5)
-    check_grads(sw.throughput_at_power, (2.0, 0.5, 0.1, 0.9), order=2)
-    check_grads(sw.useful_power_share, (2.0, 0.5, 0.9), order=2)
-    check_grads(sw.frequency_at_constant_voltage, (2.0, 0.5, 0.9), order=2)

@@ -1,7 +1,5 @@
 """Voltage curves: normalization, floor, slope, gradients."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +15,6 @@ from energymodel.physics.voltage import (
     posynomial_voltage,
     voltage_fraction,
 )
-from gradients import check_grads
 
 # docs/physics.md B2, Tenstorrent Blackhole firmware
 BLACKHOLE = PolynomialVoltage(0.73869, 0.05236, 0.00856, 1279.76e6, 189.57e6, 1350e6)
@@ -75,13 +72,6 @@ def test_switching_with_the_posynomial_voltage_is_the_posynomial_power():
 def test_polynomial_without_curvature_is_a_line():
     np.testing.assert_allclose(polynomial_voltage(3e9, 0.7, 0.1, 0.0, 1e9, 1e9), 0.9, rtol=1e-14)
     assert np.isfinite(jax.grad(polynomial_voltage, argnums=3)(3e9, 0.7, 0.1, 0.0, 1e9, 1e9))
-
-
-def test_gradients():
-    curve = jax.jit(voltage_fraction)
-    for clock in (0.3, 0.6, 0.61):  # below, at and above the knee
-        check_grads(curve, (clock, 0.7, 0.6, 0.03), order=2, rtol=1e-3)
-    check_grads(partial(polynomial_voltage, center=1.28, scale=0.19), (1.1, 0.739, 0.052, 0.0086), order=2)
 
 
 def test_gradients_are_finite_at_the_bounds():
