@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import save
 
 from energymodel.calibration.power_population import PowerPopulation
 from energymodel.report import toml_text
-from energymodel.report.figure import save
 from energymodel.scenarios.normal_table import Normal, write_normal
 from energymodel.scenarios.step_population import FOLDER as POPULATIONS
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
@@ -44,6 +45,7 @@ CarbonPrice = Annotated[
 @shell.guarded
 def command(
     source: Source,
+    show: Delivery,
     grid: Grid = None,
     zone: Zone = None,
     weather: Weather = "file",
@@ -55,28 +57,24 @@ def command(
     battery_efficiency: Efficiency = None,
     contract: Contract = None,
     carbon_price: CarbonPrice = None,
-    as_json: shell.AsJson = False,
-    plot: shell.Plot = None,
-    output: shell.TableOutput = None,
-) -> None:
+) -> int:
     """Cheapest or cleanest start and hourly power of a run.
 
     Beside the best constant power, over the hours of a grid.
 
     Example: energymodel calendar olmo-2-13b-h100 --deadline "40 d" --plot calendar.svg
     """
-    shell.check_outputs(output, plot)
+    show.check()
     for name, value in (("--battery", battery), ("--battery-efficiency", battery_efficiency)):
         if value is not None:
             raise InputError(f"{name}: a calendar plans no battery anymore. Leave it out.")
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.report import calendar_report
+        from energymodel.report.answers.calendar import calendar_answer
         from energymodel.search.calendar import calendar
 
-        scenario = source.read()
-        answer = calendar(
-            scenario,
+        result = calendar(
+            source.read(),
             grid=grid,
             zone=zone,
             weather=weather,
@@ -88,13 +86,4 @@ def command(
             carbon_price=carbon_price,
             progress=progress,
         )
-    tree = {"scenario": scenario.named_tables, **calendar_report.calendar_json(answer)}
-    shell.deliver(
-        tree,
-        calendar_report.calendar_report(answer),
-        as_json=as_json,
-        output=output,
-        rows=lambda: calendar_report.calendar_csv(answer),
-        plot=plot,
-        figure=lambda kind: calendar_report.calendar_figure(answer, kind),
-    )
+    return show.deliver(calendar_answer(result))

@@ -25,7 +25,7 @@ _LIBRARY = (".png", ".pdf")  # figures that matplotlib paints
 class Delivery:
     """`--json`, `-o` (repeatable), `--full` and `--open`; a command has one parameter of this type."""
 
-    as_json: bool = option("Print JSON in SI, with the unit in each key.", None, False, "--json")
+    as_json: bool = option("Print JSON in SI.", None, False, "--json")
     output: list[Path] | None = option(
         f"Write the result as well: {', '.join(shell.REPORTS)}; repeatable.",
         "FILE",
@@ -59,28 +59,39 @@ class Delivery:
             raise InputError("--open shows a page, and none is written. Add -o report.html.")
 
     def deliver(
-        self, answer: "Answer", files: Mapping[str, Callable[[], str]] | None = None, *, width: int = shell.WIDTH
+        self,
+        answer: "Answer",
+        files: Mapping[str, Callable[[], str]] | None = None,
+        but: str = "",
+        *,
+        width: int = shell.WIDTH,
     ) -> int:
-        """Print the answer, write the files that were asked for, and give the exit code.
-
-        - `files`: texts of files of this command's own, by extension.
-
-        **Raises:** `InputError` if a file cannot be written, or where there is nothing to draw.
-        """
+        """Print the answer, write the files that were asked for, and give the exit code; arguments as of `write`."""
         from energymodel.cli.terminal import console
         from energymodel.report import data, terminal
 
-        for path in self.output or ():
-            own = (files or {}).get(path.suffix)
-            shell.write(path, content(answer, path) if own is None else own().encode())
-            if self.opened and path.suffix == shell.PAGE:
-                webbrowser.open(path.resolve().as_uri())
+        self.write(answer, files, but)
         if self.as_json:
             print(data.dumps(answer))
         else:
             process.end_if_late()
             console(FULL_WIDTH if self.full else width).print(terminal.terminal(answer, full=self.full), crop=False)
         return shell.verdict(answer.result, answer.message)
+
+    def write(self, answer: "Answer", files: Mapping[str, Callable[[], str]] | None = None, but: str = "") -> None:
+        """Write the files that were asked for, and open the page.
+
+        - `files`: texts of files of this command's own, by extension; `but`: extension of those that it has written.
+
+        **Raises:** `InputError` if a file cannot be written, or where there is nothing to draw.
+        """
+        for path in self.output or ():
+            if path.suffix == but:
+                continue
+            own = (files or {}).get(path.suffix)
+            shell.write(path, content(answer, path) if own is None else own().encode())
+            if self.opened and path.suffix == shell.PAGE:
+                webbrowser.open(path.resolve().as_uri())
 
 
 def command(*, lines: bool = False, width: int = shell.WIDTH, writes: tuple[str, ...] = ()) -> Any:

@@ -1,15 +1,16 @@
-"""`energymodel monitor`: where is a run that trains, where does it go, what is wrong, and what should change?"""
+"""`energymodel monitor`: a run that trains, beside its plan, with its forecast and what is wrong."""
 
 import math
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from energymodel.cli import completion, shell
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.process import INTERRUPTED
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
@@ -17,8 +18,7 @@ from energymodel.errors import InputError
 if TYPE_CHECKING:
     from energymodel.monitor.monitor import Monitor
     from energymodel.monitor.status import Status
-    from energymodel.search.replan import Replan
-    from energymodel.sweeps.first_order import SavingAtRisk
+    from energymodel.report.answer import Answer
 
 LINES = ".jsonl"
 DRAWN_PER_SECOND = 4
@@ -46,43 +46,32 @@ Replay = Annotated[
 ]
 Every = Annotated[float, typer.Option("--every", metavar="SHARE", help="Share of the run between two forecasts.")]
 NoReplan = Annotated[bool, typer.Option("--no-replan", help="Leave out the search for a better plan of the rest.")]
-AsLines = Annotated[bool, typer.Option("--json", help="Print JSON lines in SI, one for each forecast.")]
 Metrics = Annotated[
     Path | None, typer.Option("--metrics", metavar="FILE", help="Keep a text file of Prometheus up to date.")
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="Write the JSON lines (.jsonl), which `replan --so-far` reads, or at the end a page (.html) or a figure.",
-    ),
 ]
 
 
 @shell.guarded
 def command(
     source: Source,
+    show: Delivery,
     log: Log = None,
     power: Power = None,
     follow: Follow = False,
     replay: Replay = None,
     every: Every = 0.05,
     no_replan: NoReplan = False,
-    as_json: AsLines = False,
     metrics: Metrics = None,
-    output: Output = None,
-    opened: shell.Open = False,
 ) -> int:
     """Watch a run by its log and its meters.
 
-    Progress, forecast with intervals, what is wrong, what to change.
+    Progress, forecast with intervals, what is wrong, what to change. --json prints JSON lines, one for each forecast;
+    -o FILE.jsonl keeps them, for `replan --so-far`.
 
     Example: energymodel monitor llama-3.1-405b-h100 --log train.log --power gpu.csv --follow -o run.jsonl
     """
-    shell.check_report(output, opened=opened, extensions=(LINES, shell.PAGE, *shell.PICTURES))
-    lines = output if output is not None and output.suffix == LINES else None
+    show.check(LINES)
+    lines = next((path for path in show.output or () if path.suffix == LINES), None)
     if not log:
         raise InputError("--log is missing. Give the log of the training that is watched.")
     if follow and replay is not None:
@@ -98,17 +87,17 @@ def command(
         progress("evaluating the plan ...")
         if lines is not None:
             shell.write(lines, b"")
-        shown = _Shown(as_json)
-        monitor = Monitor(scenario, output=lines, metrics=metrics, every=every, on_status=shown.status)
+        printed = _Printed(show.as_json)
+        monitor = Monitor(scenario, output=lines, metrics=metrics, every=every, on_status=printed.status)
     stop = threading.Event()
     records: Any = followed(log, power or (), stop) if follow else recorded(log, power or ())
     records = records if replay is None else replayed(records, replay)
     ended = False
     try:
-        with shell.keeping(), shown:
+        with shell.keeping(), printed:
             for record in records:
                 monitor.add(record)
-                shown.tick(monitor)
+                printed.tick(monitor)
                 if monitor.state.progress >= 1.0:
                     break
     except KeyboardInterrupt:  # or SIGTERM, by which a job scheduler ends a job
@@ -117,13 +106,16 @@ def command(
         ended = True
     finally:
         stop.set()
-    replanned = _final(monitor, replan=not (no_replan or ended), as_json=as_json)
-    if output is not None and lines is None:
-        _draw(monitor, replanned, output, opened=opened)
+    answer = _final(monitor, show, replan=not (no_replan or ended))
+    if show.as_json:
+        show.write(answer, but=LINES)
+    else:
+        print()
+        show.deliver(answer, but=LINES)
     return shell.fail("interrupted.", INTERRUPTED) if ended else shell.TRUSTED
 
 
-class _Shown:
+class _Printed:
     """What is printed while records come: a live table on a terminal, else a line or JSON for each forecast."""
 
     def __init__(self, as_json: bool) -> None:
@@ -132,7 +124,7 @@ class _Shown:
         self._live: Any = None
         self._is_terminal = sys.stdout.isatty() and not as_json
 
-    def __enter__(self) -> "_Shown":
+    def __enter__(self) -> "_Printed":
         if self._is_terminal:
             from rich.live import Live
 
@@ -150,64 +142,36 @@ class _Shown:
     def tick(self, monitor: "Monitor") -> None:
         """Draw the table anew, where there is one."""
         if self._live is not None and time.monotonic() - self._drawn > 1.0 / DRAWN_PER_SECOND:
-            from energymodel.report.monitor_report import monitor_table
+            from energymodel.report.answers.monitor import monitor_answer
+            from energymodel.report.terminal import terminal
 
             self._drawn = time.monotonic()
-            self._live.update(monitor_table(monitor.status()))
+            self._live.update(terminal(monitor_answer(monitor.status())))
 
     def status(self, status: "Status") -> None:
         """Print a status with a new forecast."""
         from energymodel.monitor.status import status_line
-        from energymodel.report.monitor_report import monitor_line
+        from energymodel.report.answers.monitor import forecast_line
 
         if self._as_json:
             print(status_line(status), flush=True)
         elif self._live is None:
-            print(monitor_line(status), flush=True)
+            print(forecast_line(status), flush=True)
 
 
-class _Replanned(NamedTuple):
-    """What a new plan for the rest would change, or why there is none."""
-
-    found: "Replan | None" = None
-    risk: "SavingAtRisk | None" = None
-    refusal: str = ""
-
-
-def _draw(monitor: "Monitor", replanned: _Replanned, output: Path, *, opened: bool) -> None:
-    """Write the page or the figure of the last state."""
-    from energymodel.report.page.monitor_page import monitor_page
-
-    page = monitor_page(monitor.status(), *replanned, shell.command_line())
-    if output.suffix == shell.PAGE:
-        shell.written(page, output, opened=opened)
-    elif page.figure is None:
-        raise InputError(f"{output}: nothing is measured yet that could be drawn.")
-    else:
-        shell.write(output, shell.picture(page.figure, output.suffix))
-
-
-def _final(monitor: "Monitor", *, replan: bool, as_json: bool) -> _Replanned:
+def _final(monitor: "Monitor", show: Delivery, *, replan: bool) -> "Answer":
     """The last state, and what a new plan for the rest would change."""
-    from energymodel.cli.terminal import console
-    from energymodel.report.monitor_report import monitor_report
+    from energymodel.report.answers.monitor import monitor_answer
     from energymodel.sweeps.first_order import saving_at_risk
 
-    monitor.on_status = None if not as_json else monitor.on_status
-    status = monitor.update() if not as_json else monitor.status()
-    found: Replan | None = None
-    risk, refusal = None, ""
+    monitor.on_status = monitor.on_status if show.as_json else None
+    status = None if show.as_json else monitor.update()
+    new, risk, refusal = None, None, ""
     if replan and monitor.state.progress < 1.0:
-        with shell.Progress(lines=not as_json) as progress:
+        with shell.Progress(lines=not show.as_json) as progress:
             try:
-                found = monitor.replan(progress)
-                risk = saving_at_risk(found.optimum) if found is not None and found.optimum.success else None
+                new = monitor.replan(progress)
+                risk = saving_at_risk(new.optimum) if new is not None and new.optimum.success else None
             except InputError as error:
                 refusal = str(error)
-    if as_json:
-        if monitor.on_status is not None:
-            monitor.update(found)
-        return _Replanned(found, risk, refusal)
-    print()
-    console(shell.WIDTH).print(monitor_report(status, found, risk, refusal), crop=False)
-    return _Replanned(found, risk, refusal)
+    return monitor_answer(status or monitor.update(new), new, risk, refusal, details=show.details)

@@ -1,4 +1,4 @@
-"""`energymodel presets`: which numbers come with the model, and where are they from?"""
+"""`energymodel presets`: the numbers that come with the model, and where they are from."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -6,7 +6,8 @@ import typer
 import typer.core
 
 from energymodel.cli import completion
-from energymodel.cli.shell import AsJson, deliver, guarded
+from energymodel.cli.delivery import Delivery
+from energymodel.cli.shell import guarded
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class _ListByDefault(typer.core.TyperGroup):
         """Name the command that was left out."""
         from energymodel.scenarios.files import CATEGORIES
 
-        left_out = not args or args[0] == "--json" or args[0] in CATEGORIES
+        left_out = not args or args[0] in CATEGORIES or (args[0].startswith("-") and "--help" not in args)
         return super().parse_args(ctx, ["list", *args] if left_out else args)
 
 
@@ -72,41 +73,21 @@ LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
 @app.command("list", epilog="Example: energymodel presets list hardware")
 @guarded
 def listing(
+    output: Delivery,
     category: Annotated[
         str | None,
         typer.Argument(help="Only one category, with main numbers and kinds.", autocompletion=completion.categories),
     ] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> int:
     """List all presets with their titles; also what `presets` alone does. `presets hardware` lists accelerators."""
     from energymodel.errors import suggest
-    from energymodel.scenarios.files import CATEGORIES, names, read_preset
+    from energymodel.report.answers.presets import category_answer, presets_answer
+    from energymodel.scenarios.files import CATEGORIES
 
-    if category is not None:
-        from energymodel.report.preset_table import category_json, category_report
-
-        if category not in CATEGORIES:
-            raise InputError(f'Unknown category "{category}". {suggest(category, CATEGORIES)}')
-        deliver(category_json(category), category_report(category), as_json=as_json, output=None)
-        return
-
-    titles = {
-        category: {name: str(read_preset(category, name).get("title", "")) for name in names(category)}
-        for category in CATEGORIES
-    }
-    if as_json:
-        import json
-
-        print(json.dumps(titles, indent=2, ensure_ascii=False))
-        return
-    width = max(len(name) for group in titles.values() for name in group)
-    for category, group in titles.items():
-        print(f"{category}: {CATEGORIES[category]}")
-        for name, title in group.items():
-            print(f"  {name:<{width}}  {title}".rstrip())
-        print()
-    print("`energymodel presets show NAME` prints one, ready to be copied and edited; `energymodel presets hardware`")
-    print("compares the presets of a category.")
+    output.check()
+    if category is not None and category not in CATEGORIES:
+        raise InputError(f'Unknown category "{category}". {suggest(category, CATEGORIES)}')
+    return output.deliver(presets_answer() if category is None else category_answer(category))
 
 
 @app.command("show", epilog="Example: energymodel presets show h100-sxm")

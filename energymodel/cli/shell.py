@@ -1,4 +1,4 @@
-"""How does a command speak to the shell: options, progress, errors, exit codes, files?"""
+"""Options, progress, errors, exit codes and files of commands."""
 
 import contextlib
 import errno
@@ -9,11 +9,10 @@ import os
 import shlex
 import sys
 import warnings
-import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -23,12 +22,6 @@ from energymodel.cli.options import expanded
 from energymodel.cli.process import BROKEN_PIPE, INTERRUPTED
 from energymodel.cli.progress import Progress as Progress
 from energymodel.errors import InputError, one_line
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from energymodel.report.charts import AbstractChart
-    from energymodel.report.page.document import Page
 
 TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED = 0, 1, 2, 3
 PAGE = ".html"
@@ -55,29 +48,6 @@ Limit = Annotated[
         metavar="NAME=VALUE",
         help="Limit time, facility_power, money, carbon, loss, chips or any output; repeatable.",
     ),
-]
-Vary = Annotated[
-    list[str] | None,
-    typer.Option("--vary", metavar="PATH=LOW:HIGH", help="Let a number vary between bounds; repeatable."),
-]
-Tolerance = Annotated[
-    str | None,
-    typer.Option(
-        "--tolerance",
-        metavar="SHARE",
-        help='Of plans this close to the best, take the one with the least energy, such as "0.5 %"; 0 for the best.',
-    ),
-]
-Fix = Annotated[list[str] | None, typer.Option("--fix", metavar="PATH", help="Keep a number of the plan; repeatable.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in SI, with the unit in each key.")]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure (.svg, .png, .pdf).")]
-Open = Annotated[bool, typer.Option("--open", help="Open the page that -o report.html writes in the browser.")]
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help=f"Write the result as well: {', '.join(REPORTS)}.")
-]
-TableOutput = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help=f"Write the result as well: {', '.join(EXTENSIONS)}."),
 ]
 
 
@@ -170,12 +140,6 @@ def keeping(folder: Path | None = None) -> Iterator[None]:
         yield
 
 
-def check_outputs(output: Path | None, plot: Path | None) -> None:
-    """Check before the work that its tables and its figure can be written."""
-    check_output(output)
-    check_output(plot, PICTURES)
-
-
 def check_output(path: Path | None, extensions: Sequence[str] = EXTENSIONS) -> None:
     """Check before the work that its result can be written, also that figures can be drawn.
 
@@ -192,84 +156,9 @@ def check_output(path: Path | None, extensions: Sequence[str] = EXTENSIONS) -> N
         raise InputError(f'{path}: figures need matplotlib. Install it: pip install "energymodel[plot]".')
 
 
-def check_report(path: Path | None, *, opened: bool, extensions: Sequence[str] = REPORTS) -> None:
-    """Check before the work that its result can be written, and that there is a page where one is to be opened.
-
-    **Raises:** `InputError`.
-    """
-    check_output(path, extensions)
-    if opened and (path is None or path.suffix != PAGE):
-        raise InputError("--open shows a page, and none is written. Add -o report.html.")
-
-
 def command_line() -> str:
     """The command as it was typed, for a page that says how to repeat it."""
     return shlex.join(["energymodel", *sys.argv[1:]])
-
-
-def written(page: "Page", output: Path, *, opened: bool) -> None:
-    """Write a page, and open it in the browser if that was asked for.
-
-    **Raises:** `InputError` if it cannot be written.
-    """
-    from energymodel.report.page.document import page_html
-
-    write(output, page_html(page).encode())
-    if opened:
-        webbrowser.open(output.resolve().as_uri())
-
-
-def picture(chart: "AbstractChart", suffix: str) -> bytes:
-    """A chart as `.svg`, `.png` or `.pdf`."""
-    from energymodel.report import painter
-
-    is_svg = suffix == ".svg"
-    svg = chart.svg(heading=True, style=is_svg)
-    return svg.encode() if is_svg else painter.picture(svg, suffix[1:])
-
-
-def deliver(
-    tree: Mapping[str, Any],
-    report: "RenderableType",
-    *,
-    as_json: bool,
-    output: Path | None,
-    content: bytes | None = None,
-    rows: Callable[[], str] | None = None,
-    plot: Path | None = None,
-    figure: Callable[[str], bytes] | None = None,
-    page: "Callable[[], Page] | None" = None,
-    chart: "Callable[[], AbstractChart] | None" = None,
-    opened: bool = False,
-    width: int = WIDTH,
-) -> None:
-    """Print a table or JSON, and write the files that were asked for.
-
-    The output is the `page`, the `chart` as a picture, `content`, the `rows` as CSV, or else the tree as JSON or one
-    CSV row; the plot is the `figure` of its kind, "svg", "png" or "pdf". Pages and charts are made only when written.
-
-    **Raises:** `InputError` if a file cannot be written.
-    """
-    from energymodel.cli.terminal import console
-    from energymodel.report import json_tree
-
-    if output is not None and output.suffix == PAGE and page is not None:
-        written(page(), output, opened=opened)
-    elif output is not None:
-        if content is None and output.suffix in PICTURES and chart is not None:
-            content = picture(chart(), output.suffix)
-        if content is None:
-            as_csv = output.suffix == ".csv"
-            text = (rows() if rows else json_tree.csv_row(tree)) if as_csv else json_tree.dumps(tree) + "\n"
-            content = text.encode()
-        write(output, content)
-    if plot is not None and figure is not None:
-        write(plot, figure(plot.suffix[1:]))
-    if as_json:
-        print(json_tree.dumps(tree))
-        return
-    process.end_if_late()
-    console(width).print(report, crop=False)
 
 
 def write(path: Path, content: bytes) -> None:

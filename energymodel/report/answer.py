@@ -22,9 +22,12 @@ an answer to `tests/report/stored_answers.py`, for the test that compares all su
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 SHORT, FULL, PAGE, DATA = range(4)
 """Levels: on every surface; under --full; folded on a page, but on no terminal; in JSON, CSV and data frames alone."""
@@ -62,11 +65,26 @@ class Quantity(NamedTuple):
 Cell = Quantity | str | None
 
 
+def as_cell(value: Any) -> Cell:
+    """A value as a cell: a number or `(value, low, high)` as a quantity, a truth as "yes" or "no"."""
+    if value is None or isinstance(value, Quantity | str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    return Quantity(*value) if isinstance(value, tuple) else Quantity(float(value))
+
+
+def around(value: float, half: float) -> Quantity:
+    """A number whose logarithm is uncertain by half the width of its interval; no interval where that is nothing."""
+    return Quantity(value, value * math.exp(-half), value * math.exp(half)) if half else Quantity(value)
+
+
 @dataclass(frozen=True)
 class Column:
     """Name, title and unit of the numbers of a column.
 
     - `name`: its key in JSON, CSV and data frames, which never changes.
+    - `title`: by default the name in words.
     - `kind`: "amount", "count", "share" (of one), "change" (a ratio less one), "temperature", "difference" (of
       temperatures), "hours" (of chips; in s) or "words".
     - `digits`: "interval" of each cell; "rows", whose error is common, so that neighbors stay apart; or "two", of
@@ -74,11 +92,15 @@ class Column:
     """
 
     name: str
-    title: str
+    title: str = None  # type: ignore[assignment]
     unit: str = "1"
     kind: str = "amount"
     digits: str = "interval"
     level: int = SHORT
+
+    def __post_init__(self) -> None:
+        if self.title is None:
+            object.__setattr__(self, "title", self.name.replace("_", " "))
 
     @property
     def changed(self) -> "Column":
@@ -88,9 +110,30 @@ class Column:
         return self if self.kind == "words" else dataclasses.replace(self, unit="1", kind="change")
 
 
+def words(name: str, title: str | None = None, level: int = SHORT) -> Column:
+    """A column of words."""
+    return Column(name, title, kind="words", level=level)  # type: ignore[arg-type]
+
+
+Number = tuple[Column, Quantity]
+"""A number for a sentence."""
+
+
+def number(value: Any, unit: str = "1", kind: str = "amount", digits: str = "interval") -> Number:
+    """A number for a sentence, or `(value, low, high)`."""
+    cell = as_cell(value)
+    assert isinstance(cell, Quantity)
+    return Column("", "", unit, kind, digits), cell
+
+
+def share(value: Any) -> Number:
+    """A share for a sentence, with two digits where it has no interval."""
+    return number(value, kind="share", digits="two")
+
+
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows.
+    """Columns and rows, whose values become cells by `as_cell`.
 
     - `tall`: shown with a line for each column; `labels` name the rows, and `kinds` say which hold changes or chances.
     - `short`: indices of the rows of the short form; all by default.
@@ -101,7 +144,7 @@ class Table:
     name: str
     title: str
     columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[Any]]
     tall: bool = False
     labels: Sequence[str] = ()
     kinds: Sequence[str] = ()
@@ -109,6 +152,9 @@ class Table:
     bars: str = ""
     note: str = ""
     level: int = SHORT
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", [[as_cell(value) for value in row] for row in self.rows])
 
     def column(self, name: str) -> tuple[Column, list[Cell]]:
         """A column by name, and its cells."""
@@ -122,7 +168,7 @@ class Table:
             return dataclasses.replace(column, unit="1", kind="share", digits="two")
         return column.changed if kind == CHANGE else column
 
-    def number(self, name: str, row: int = 0) -> tuple[Column, Quantity]:
+    def number(self, name: str, row: int = 0) -> Number:
         """A number for a sentence."""
         column, cells = self.column(name)
         cell = cells[row]
@@ -155,7 +201,7 @@ class Sentence(NamedTuple):
     """Words with places for numbers: "{energy}", or "{energy:i}" with the interval."""
 
     words: str
-    numbers: Mapping[str, tuple[Column, Quantity]] = {}
+    numbers: Mapping[str, Number] = {}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import importlib
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -102,10 +102,13 @@ def csv_text(table: Table, name: str = "") -> str:
         columns = {"row": list(table.labels), **columns}
     if name:
         columns = {"scenario": [name] * len(table.rows), **columns}
+    return csv_lines([columns, *zip(*columns.values(), strict=True)])
+
+
+def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
+    """Lines of CSV; what is missing stays empty."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(["" if cell is None else cell for cell in row] for row in zip(*columns.values(), strict=True))
+    csv.writer(out, lineterminator="\n").writerows(["" if cell is None else cell for cell in row] for row in rows)
     return out.getvalue()
 
 

@@ -6,10 +6,10 @@
 from pathlib import Path
 
 import jax
+from figures import BLUE, GRAY, ORANGE, add_axes, new_figure, save
 
 import energymodel as em
 from energymodel.report.fields import outcome_fields
-from energymodel.report.figure import BLUE, GRAY, ORANGE, add_axes, new_figure, save
 from energymodel.system.evaluate import evaluate_once
 
 HERE = Path(__file__).parent

@@ -12,9 +12,9 @@ import cards
 import numpy as np
 import power_limits
 import zeus_job
+from figures import BLUE, add_axes, new_figure
 
 from energymodel.calibration.power_population import LIMITS
-from energymodel.report.figure import BLUE, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

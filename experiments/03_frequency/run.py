@@ -12,12 +12,12 @@ from typing import Any
 import frontiers
 import kernel_runs
 import numpy as np
+from figures import BLUE, COLORS, GRAY, add_axes, new_figure
 from scipy.linalg import block_diag
 
 from energymodel.calibration.kernel_clock import CONSTANTS
 from energymodel.calibration.least_squares import FitResult
 from energymodel.calibration.power_population import KERNELS, PowerPopulation
-from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

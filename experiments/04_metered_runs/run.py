@@ -11,8 +11,7 @@ from typing import Any
 import gpt3
 import metered_runs
 import numpy as np
-
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
+from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import refit
+from figures import BLUE, GRAY, ORANGE, add_axes, new_figure
 
 from energymodel.calibration.kinds.loss import TrainedModels
 from energymodel.calibration.least_squares import FitResult
-from energymodel.report.figure import BLUE, GRAY, ORANGE, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -9,9 +9,9 @@ from typing import Any
 
 import batch_fits
 import numpy as np
+from figures import COLORS, GRAY, add_axes, new_figure
 
 from energymodel.calibration.calibration_case import NORMAL_90
-from energymodel.report.figure import COLORS, GRAY, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

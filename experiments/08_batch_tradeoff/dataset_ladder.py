@@ -19,7 +19,7 @@ from energymodel.physics.limits import (
     landauer_overwrite_energy,
     landauer_source_energy,
 )
-from energymodel.report.energy_bounds import OPERATIONS_PER_JOULE
+from energymodel.report.answers.limits import OPERATIONS_PER_JOULE
 from energymodel.scenarios.scenario import Scenario
 
 BASE = "test-1b-h100"

@@ -3,8 +3,7 @@
 from typing import Any
 
 import numpy as np
-
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure
+from figures import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure
 
 STYLES = {"energy": (GREEN, "-", "o"), "money": (ORANGE, (0, (5, 2)), "s"), "time": (BLUE, (0, (1.5, 1.5)), "^")}
 TOP = 1.4

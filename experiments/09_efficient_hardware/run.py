@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from figures import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure
 from hardware import CACHE_ACCESSES, ELEMENT, SRAM, TEMPERATURE, Choice, operation_energy, speed
 from plan_search import AIMS, BROKEN, MULTIPLES, PLAN, STEPS, WORLDS, Found, Question, polished, question, search
 
@@ -21,7 +22,6 @@ import energymodel as em
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.performance.sram import optimal_cache_size
 from energymodel.physics.limits import landauer_energy
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure
 from energymodel.runtime.compilation import compiler_options
 from energymodel.search.layouts import take
 

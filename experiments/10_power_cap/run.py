@@ -13,9 +13,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
 import energymodel as em
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.result import Optimum
 from energymodel.system.evaluate import evaluate_once

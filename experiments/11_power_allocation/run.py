@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from devices import DeviceGroups, device_groups, least_energy_split
+from figures import BLUE, COLORS, GRAY, add_axes, new_figure
 
 import energymodel as em
-from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure
-from energymodel.report.site_power_report import site_power_rows
 from energymodel.runtime.compilation import compiler_options
 from energymodel.search import pipeline_load, stage_clocks
 from energymodel.search.pipeline import Per, operation_kinds
@@ -139,9 +138,17 @@ def site() -> list[dict[str, Any]]:
     """Llama 3.1 405B on 16,384 H100 under a site limit."""
     divided = divide_site_power(em.load_scenario("llama-3.1-405b-h100"), SITE_LIMITS)
     rows = []
-    for row, one in zip(site_power_rows(divided), divided, strict=True):
-        mean = row["throughput_token_per_s"] / row["limit_w"]
-        rows.append(row | {"mean_token_per_j": mean, "solved": solved(one.split.result)})
+    for limit, split in divided:
+        choice = split.choice._asdict()
+        row = {
+            "limit_w": limit,
+            "throughput_token_per_s": float(split.throughput),
+            "price_token_per_j": float(split.price),
+            **{f"{name}{'_k' if 'temperature' in name else ''}": float(value) for name, value in choice.items()},
+            **{f"{name}_w": float(value) for name, value in split.power._asdict().items()},
+        }
+        mean = row["throughput_token_per_s"] / limit
+        rows.append(row | {"mean_token_per_j": mean, "solved": solved(split.result)})
     return rows
 
 

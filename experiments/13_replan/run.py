@@ -10,8 +10,7 @@ from typing import Any
 import forecast
 import numpy as np
 import power_limits
-
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
+from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -14,10 +14,10 @@ import megatron_runs
 import mlperf_runs
 import numpy as np
 import replay
+from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
 from energymodel.monitor.expectation import expectation_of
 from energymodel.monitor.loss_forecast import CoursePrior
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 from energymodel.scenarios.files import ROOT
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

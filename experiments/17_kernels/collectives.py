@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from figures import BLUE, GRAY, add_axes, new_figure
 from scipy.optimize import least_squares
 
 from energymodel.performance.collectives import CollectiveLibrary, node_collective_time
 from energymodel.performance.network import protocol_efficiency
-from energymodel.report.figure import BLUE, GRAY, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

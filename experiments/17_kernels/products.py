@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from figures import BLUE, GRAY, add_axes, new_figure
 from scipy.optimize import least_squares
 
-from energymodel.report.figure import BLUE, GRAY, add_axes, new_figure
 from energymodel.scenarios.files import read_preset
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

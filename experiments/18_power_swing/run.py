@@ -14,9 +14,9 @@ import jax
 import levels
 import numpy as np
 import traces
+from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
 import energymodel as em
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import measured_runs
 import numpy as np
+from figures import BLUE, GRAY, ORANGE, add_axes, new_figure
 from known_rows import KnownCluster, held, updated
 from pooled_fit import ClusterRuns, PooledFit, pooled_fit
 from scipy.special import ndtri
@@ -18,7 +19,6 @@ from write_presets import write_clusters, write_frameworks, write_population
 
 from energymodel.calibration.kinds.step_time import MeasuredSteps, step_time_problem
 from energymodel.calibration.least_squares import fit
-from energymodel.report.figure import BLUE, GRAY, ORANGE, add_axes, new_figure
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import learning_rate_fits
 import numpy as np
+from figures import COLORS, add_axes, new_figure
 
 from energymodel.errors import InputError
-from energymodel.report.figure import COLORS, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

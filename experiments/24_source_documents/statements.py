@@ -35,7 +35,7 @@ from energymodel.physics.switching import (
     useful_power_share,
 )
 from energymodel.physics.thermal import temperature_slope
-from energymodel.report.energy_bounds import entropy_floor
+from energymodel.report.answers.limits import entropy_floor
 from energymodel.scenarios.scenario import Scenario
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from cli.shell import run, run_json
+from cli.shell import numbers, run, run_json
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.fleet import load_fleet
@@ -25,15 +25,17 @@ def outcome(fleet, name):
 def test_the_command_shows_groups_and_writes_files(tmp_path):
     files = ("-o", str(tmp_path / "f.csv"), "--plot", str(tmp_path / "f.svg"))
     tree = run_json("fleet", SMALL, "--group", OTHERS, *files)
-    assert [row["group"] for row in tree["groups"]] == ["h100-sxm", "a100-sxm4-80gb"]
-    assert sum(row["token_share"] for row in tree["groups"]) == pytest.approx(1.0)
-    assert tree["outcome"]["time_s"] < tree["beside"]["h100-sxm alone"]["time_s"]
+    groups, fleet, alone = tree["tables"]["groups"]["rows"], numbers(tree), numbers(tree, row=2)
+    assert [row["row"] for row in groups] == ["h100-sxm", "a100-sxm4-80gb"]
+    assert sum(row["token_share"] for row in groups) == pytest.approx(1.0)
+    assert alone["row"] == "h100-sxm alone"
+    assert fleet["time"] < alone["time"]
     with open(tmp_path / "f.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["token_share"]) for row in rows] == [row["token_share"] for row in tree["groups"]]
+    assert [float(row["token_share [1]"]) for row in rows] == [row["token_share"] for row in groups]
     assert "<svg" in (tmp_path / "f.svg").read_text()
     again = load_fleet(tree["scenario"])
-    np.testing.assert_allclose(float(again.evaluate().whole.time), tree["outcome"]["time_s"], rtol=1e-12)
+    np.testing.assert_allclose(float(again.evaluate().whole.time), fleet["time"], rtol=1e-12)
 
 
 def test_a_scenario_states_its_groups(tmp_path):
@@ -109,19 +111,20 @@ def site(tmp_path_factory):
 def test_parts_add_up_to_the_limit_and_rows_are_the_same(site):
     tree, folder = site
     with open(folder / "s.csv", encoding="utf-8") as file:
-        rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-    assert rows == tree["site_power"]
-    parts = ("compute_w", "memory_w", "network_w", "host_w", "delivery_loss_w", "cooling_w", "other_w")
+        written = [float(row["throughput [token/s]"]) for row in csv.DictReader(file)]
+    rows = tree["tables"]["site_power"]["rows"]
+    assert written == [row["throughput"] for row in rows]
+    parts = ("compute", "memory", "network", "host", "delivery_loss", "cooling", "other")
     for row in rows:
-        assert sum(row[part] for part in parts) == pytest.approx(row["limit_w"], rel=1e-5)
-    assert "limit of the site" in (folder / "s.svg").read_text(encoding="utf-8")
+        assert sum(row[part] for part in parts) == pytest.approx(row["limit"], rel=1e-5)
+    assert "Power of the site at each limit" in (folder / "s.svg").read_text(encoding="utf-8")
 
 
 def test_the_price_is_what_the_next_watt_brings(site):
-    low, near, high = site[0]["site_power"]
-    slope = (near["throughput_token_per_s"] - low["throughput_token_per_s"]) / (near["limit_w"] - low["limit_w"])
-    assert slope == pytest.approx(0.5 * (low["price_token_per_j"] + near["price_token_per_j"]), rel=1e-3)
-    assert high["price_token_per_j"] < low["price_token_per_j"]
+    low, near, high = site[0]["tables"]["site_power"]["rows"]
+    slope = (near["throughput"] - low["throughput"]) / (near["limit"] - low["limit"])
+    assert slope == pytest.approx(0.5 * (low["price"] + near["price"]), rel=1e-3)
+    assert high["price"] < low["price"]
     assert high["clock"] > low["clock"]
 
 

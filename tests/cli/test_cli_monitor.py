@@ -31,7 +31,7 @@ def test_a_recorded_run_is_reported(tmp_path, files):
     assert "30.0 %, step 600" in result.stdout
     assert "straggler: Device 3 runs at 1.5 GHz" in result.stdout
     assert "20 % longer than planned" in result.stdout
-    assert "at the end (90 %)" in result.stdout
+    assert "at the end" in result.stdout
     assert "new plan" not in result.stdout
     last = json.loads(output.read_text().splitlines()[-1])
     assert last["forecast"]["time_s"]["value"] > 1.15 * float(expected().outcome.time)
@@ -55,7 +55,7 @@ def test_json_lines_are_json_and_the_page_has_their_numbers(tmp_path, files):
     result = run("monitor", *PLAN, "--log", log, "--power", meter, *words, "-o", str(page))
     assert result.exit_code == 0, result.stderr
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    read = assert_sound(page.read_text(encoding="utf-8"))
+    read = assert_sound(page.read_text(encoding="utf-8"), data=False)
     assert lines[-1]["forecast"]["energy_j"]["value"] in read.numbers("energy")
     assert "What is wrong" in read.headings
     assert any("Device 3 runs at 1.5 GHz" in text for text in read.text)

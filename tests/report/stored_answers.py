@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import energymodel as em
@@ -17,30 +18,40 @@ from energymodel.calibration.calibrate import Calibration, GroupError
 from energymodel.calibration.calibrated_scenario import FittedConstant
 from energymodel.calibration.calibration_case import PredictedAmount
 from energymodel.calibration.measured_table import measured_rows
+from energymodel.monitor.monitor import Monitor
 from energymodel.readers.measured_log import measure_logs
 from energymodel.report.answer import Answer
 from energymodel.report.answers.batch import batch_answer
+from energymodel.report.answers.calendar import calendar_answer
 from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.compare import compare_answer
 from energymodel.report.answers.design_chip import design_chip_answer
+from energymodel.report.answers.doctor import cleared_answer, doctor_answer
 from energymodel.report.answers.evaluate import evaluate_answer
+from energymodel.report.answers.fleet import fleet_answer, site_answer
 from energymodel.report.answers.frontier import frontier_answer
 from energymodel.report.answers.limits import limits_answer
 from energymodel.report.answers.measure import measure_answer
+from energymodel.report.answers.monitor import monitor_answer
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
+from energymodel.report.answers.presets import category_answer, presets_answer
 from energymodel.report.answers.replan import replan_answer
 from energymodel.report.answers.samples import samples_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
 from energymodel.report.answers.sweep import sweep_answer
 from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer
+from energymodel.search.calendar import calendar
 from energymodel.search.chip_search import CacheSizes, DesignedOptimum
 from energymodel.search.compare import Candidate, Comparison, Frontier, FrontierStep
+from energymodel.search.fleet import load_fleet
+from energymodel.search.fleet_search import FleetOptimum
 from energymodel.search.front import Front, FrontPoint
 from energymodel.search.pipeline_clocks import StageClocks, StageFront
 from energymodel.search.posterior import Update
 from energymodel.search.replan import Forecast, Replan, Rest
 from energymodel.search.result import SearchResult
+from energymodel.search.site import DividedPower, SiteChoice, SitePower, SiteSplit
 from energymodel.search.timeline import step_timeline
 from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
 from energymodel.sweeps.best_points import Top
@@ -49,6 +60,8 @@ from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.trajectory import run_trajectory
+from monitor.recorded_run import plan as recorded_plan
+from monitor.recorded_run import steps_until
 from readers.test_measured_log import write_run
 from report.reference_optimum import infeasible, optimum
 from report.reference_sensitivity import of_optimum, sensitivity
@@ -215,6 +228,58 @@ def _sweep() -> Answer:
     return sweep_answer(scenario, result, "energy", spread, {"keep": "top:3"}, details=True)
 
 
+def _fleet(*, searched: bool) -> Answer:
+    """Two groups; of a search, the same outcome as if it had been found."""
+    fleet = load_fleet("test-1b-h100", ["a100-sxm4-80gb 8"])
+    outcome = fleet.evaluate()
+    limits = {"time": 6e4}
+    optimum = FleetOptimum(
+        *(fleet, outcome, (4, 2), outcome, outcome, fleet.evaluate_alone()),
+        *("energy", limits, {"time": 0.4, "memory": 0.0}, True, ""),
+    )
+    return fleet_answer(fleet, optimum if searched else None)
+
+
+def _site() -> Answer:
+    power = SitePower(*map(jnp.asarray, (4e6, 2e6, 1e6, 5e5, 2e5, 3e5, 0.0)))
+    choice = SiteChoice(*map(jnp.asarray, (0.8, 0.9, 1.0, 300.0, 340.0)))
+    split = SiteSplit(choice, power, jnp.asarray(1e6), jnp.asarray(0.05), cast(Any, None))
+    return site_answer(evaluated()[0], [DividedPower(8e6, split), DividedPower(9e6, split)])
+
+
+def _calendar() -> Answer:
+    """A run of three hours, as it is planned."""
+    scenario = em.load_scenario("test-1b-h100", {"plan.goal.tokens": "2 G tokens"})
+    return calendar_answer(calendar(scenario, minimize="money", start="0", deadline="4 h"))
+
+
+def _monitor(*, planned: bool) -> Answer:
+    """A fifth of a recorded run, with a new plan for the rest."""
+    monitor = Monitor(recorded_plan())
+    for record in steps_until(0.2, slower=1.2):
+        monitor.add(record)
+    status = monitor.update()
+    replanned = Replan(cast(Any, SimpleNamespace(caution="Mind.")), optimum(), {}) if planned else None
+    return monitor_answer(status, replanned, details=planned)
+
+
+def _doctor() -> Answer:
+    package = {"name": "zarr", "version": None, "wanted": ">=3", "extra": "sweep", "suits": False}
+    cache = {"folder": "/cache", "refusal": "", "of_this_project": True, "size_b": 3548}
+    facts = {
+        **dict.fromkeys(("version", "python", "platform", "backend"), "1"),
+        "cores": 2,
+        "devices": [{"kind": "cpu"}],
+        "float64": True,
+        "kernels": None,
+        "presets": {"nodes": 3},
+        "terminal": {"interactive": False},
+        "packages": [package],
+        "cache": {**cache, "lowered_programs": 2, "compiled_programs": 1},
+    }
+    return doctor_answer(facts, {"sweep": "arrays"}, ["JAX does not compute in float64 here."])
+
+
 BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate": _evaluate,
     "evaluate --trajectory": _evaluate_over_time,
@@ -222,7 +287,17 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "pareto": _pareto,
     "batch": _batch,
     "calibrate": _calibrate,
+    "calendar": _calendar,
     "compare": _compare,
+    "doctor": _doctor,
+    "doctor --clear-cache": lambda: cleared_answer("/cache", 3, 3508, 1),
+    "fleet": lambda: _fleet(searched=False),
+    "fleet --minimize": lambda: _fleet(searched=True),
+    "fleet --site": _site,
+    "monitor": lambda: _monitor(planned=False),
+    "monitor, replanned": lambda: _monitor(planned=True),
+    "presets": presets_answer,
+    "presets nodes": lambda: category_answer("nodes"),
     "frontier": _frontier,
     "design-chip": _design_chip,
     "limits": lambda: limits_answer(*evaluated()),

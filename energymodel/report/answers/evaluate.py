@@ -174,7 +174,7 @@ def intervals_chart(outputs: Table, names: tuple[str, ...] = DRAWN, row: str = "
     numbers = {"half": (Column("", "", kind="share", digits="two"), Quantity(half))}
     title = Sentence(f"{column.title.capitalize()} is known within about {{half}}", numbers)
     subtitle = "Intervals that hold with a probability of 90 %"
-    return Chart("intervals", title, "outcome", y=[row] if row else [], subtitle=subtitle, only=names)
+    return Chart("intervals", title, outputs.name, y=[row] if row else [], subtitle=subtitle, only=names)
 
 
 def trajectory_table(run: RunTrajectory) -> Table:

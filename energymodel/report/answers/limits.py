@@ -2,130 +2,231 @@
 
 import dataclasses
 import math
+from typing import NamedTuple
 
-from energymodel.report.answer import DATA, FULL, Answer, Cell, Chart, Column, Quantity, Sentence, Table
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.learning.loss_law import FLOP_PER_PARAMETER_AND_TOKEN
+from energymodel.physics import limits as physics
+from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, around, words
 from energymodel.report.answers.run_tables import Run, outcome_table, prior_count, priors_table
 from energymodel.report.answers.spending import bits_sentence, energy_flow
-from energymodel.report.energy_bounds import Bounds, run_bounds
+from energymodel.report.number import plain
+from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
+from energymodel.system.chip_load import format_factors
+from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.step import training_step
+from energymodel.system.training_system import TrainingSystem, as_designed
 
+OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimates of Ho et al. 2023
+RELAXATION_SHARE = 0.1  # of a clock period: the example of docs/physics.md A0.7, tau = 10 tau_c; an assumption
+_UNLIMITED_TOKENS = 1e20
+_MULTIPLE = Column("multiple", "the run is, times")
 _COLUMNS = (
-    Column("bound", "bound", kind="words"),
+    words("bound"),
     Column("energy", "energy", "J", digits="two"),
-    Column("multiple", "the run is, times"),
-    Column("basis", "basis", kind="words"),
-    Column("key", "key", kind="words", level=DATA),
+    _MULTIPLE,
+    words("basis"),
+    words("key", level=DATA),
 )
 _OF_OPERATIONS = ("landauer_operation", "landauer_finite_time")
 
 
+class Bound(NamedTuple):
+    """A lower bound on the energy of a run [J], and what it rests on."""
+
+    key: str
+    title: str
+    energy: Float[Array, ""]
+    basis: str
+
+
 def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpread) -> Answer:
-    """The bounds of a run in numbers."""
-    bounds, run = run_bounds(scenario.system, scenario.plan, outcome), Run(scenario.plan, outcome, spread)
-    table, rates = bounds_table(bounds, spread), rates_table(bounds, spread)
-    flow_table, flow = energy_flow(outcome)
-    multiples = {row[4]: row[2] for row in table.rows}
-    numbers = {str(key): (_COLUMNS[2], cell) for key, cell in multiples.items() if isinstance(cell, Quantity)}
+    """The bounds of a run from the scenario's own numbers [docs/physics.md A0.7, A0.8 and B8]."""
+    with jax.enable_x64(True):  # rates of operations are beyond float32
+        bounds = energy_bounds(scenario.system, scenario.plan, outcome)
+        table, rates = bounds_table(bounds, outcome, spread), rates_table(scenario, outcome, spread)
+    run, (flow_table, flow) = Run(scenario.plan, outcome, spread), energy_flow(outcome)
+    numbers = {row[4]: (_MULTIPLE, row[2]) for row in table.rows}
     numbers |= {column.name: rates.number(column.name) for column in rates.columns}
     numbers["energy"] = Column("", "", "J"), run.quantity("energy")
-    sentences = [
-        Sentence("The run takes {energy:i}. Bits are erased at {temperature}.", numbers),
-        Sentence(
-            "That is {roofline} times what operations and memory traffic alone take on its chip, and {cmos_wall} times "
-            "what arithmetic takes in the best CMOS that is foreseen.",
-            numbers,
-        ),
-        Sentence("It is {landauer_operation} times Landauer's limit for the bits that the operations erase.", numbers),
-        Sentence(
-            "Information absorbed: {information}, {share} of the storage capacity of the parameters; {energy_per_bit}, "
-            "{energy_per_bit_multiple} times k_B T ln 2.",
-            numbers,
-        ),
-        Sentence(
-            "Speed limit of operations (Margolus and Levitin): {speed_limit_of_energy} with the energy of the run, "
-            "{speed_limit_of_step_energy} with that of one step; the run does {operation_rate}.",
-            numbers,
-        ),
-    ]
+    sentences = (
+        "The run takes {energy:i}. Bits are erased at {temperature}.",
+        "That is {roofline} times what operations and memory traffic alone take on its chip, and {cmos_wall} times "
+        "what arithmetic takes in the best CMOS that is foreseen.",
+        "It is {landauer_operation} times Landauer's limit for the bits that the operations erase.",
+        "Information absorbed: {information}, {share} of the storage capacity of the parameters; {energy_per_bit}, "
+        "{energy_per_bit_multiple} times k_B T ln 2.",
+        "Speed limit of operations (Margolus and Levitin): {speed_limit_of_energy} with the energy of the run, "
+        "{speed_limit_of_step_energy} with that of one step; the run does {operation_rate}.",
+    )
     bits = bits_sentence(run)
     return Answer(
         "limits",
         scenario.title,
         Sentence("How far the run is from the bounds of physics, technology and its own chip"),
-        sentences,
+        [Sentence(text, numbers) for text in sentences],
         [
-            table,
-            rates,
-            dataclasses.replace(outcome_table({"run": run}), level=FULL),
-            flow_table,
-            priors_table(scenario),
+            *(table, rates, dataclasses.replace(outcome_table({"run": run}), level=FULL)),
+            *(flow_table, priors_table(scenario)),
         ],
-        [ladder_chart(bounds, table), flow],
+        [ladder_chart(table), flow],
         [*([bits] if bits else []), prior_count(scenario)],
         inputs=scenario.named_tables,
         rows="bounds",
     )
 
 
-def bounds_table(bounds: Bounds, spread: OutcomeSpread) -> Table:
+def bounds_table(bounds: list[Bound], outcome: TrainingOutcome, spread: OutcomeSpread) -> Table:
     """Lower bounds and the multiples of them that the run takes.
 
     Those of the bits that operations erase are as uncertain as the outcome's multiple of Landauer's limit, whose bits
     per operation are uncertain; the others as the energy.
     """
-    rows: list[list[Cell]] = []
-    for bound in bounds.bounds:
+    energy, rows = float(np.asarray(outcome.energy.total)), []
+    for bound in bounds:
         name = "landauer_multiple" if bound.key in _OF_OPERATIONS else "energy"
-        multiple = uncertain(bound.multiple, spread, name)
-        rows.append([bound.title, Quantity(bound.energy), multiple, bound.basis, bound.key])
-    rows.append(["the run", Quantity(bounds.energy), Quantity(1.0), "", "run"])
-    return Table("bounds", "Lower bounds on energy", _COLUMNS, rows, short=range(len(rows) - 1))
+        multiple = _uncertain(float(physics.landauer_multiple(energy, bound.energy)), spread, name)
+        rows.append([bound.title, bound.energy, multiple, bound.basis, bound.key])
+    rows.append(["the run", energy, 1.0, "", "run"])
+    return Table("bounds", "Lower bounds on energy", _COLUMNS, rows, short=range(len(bounds)))
 
 
-def uncertain(value: float, spread: OutcomeSpread, name: str) -> Quantity:
+def _uncertain(value: float, spread: OutcomeSpread, name: str) -> Quantity:
     """A number whose logarithm is as uncertain as that of an output."""
-    half = DEVIATIONS * spread.deviation(name)
-    return Quantity(value, value * math.exp(-half), value * math.exp(half))
+    return around(value, DEVIATIONS * spread.deviation(name))
 
 
-def rates_table(bounds: Bounds, spread: OutcomeSpread) -> Table:
+def rates_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpread) -> Table:
     """What a bit takes, and how fast operations could be."""
-    numbers = {
-        Column("temperature", "erasure at", "K", "temperature"): Quantity(bounds.temperature),
-        Column("information", "information absorbed", "bit"): uncertain(bounds.information, spread, "information"),
-        Column("capacity", "storage capacity", "bit"): Quantity(bounds.capacity),
-        Column("share", "share of the capacity", kind="share"): uncertain(
-            bounds.information / bounds.capacity, spread, "information"
-        ),
-        Column("energy_per_bit", "energy of a bit", "J/bit"): uncertain(
-            bounds.energy_per_bit, spread, "energy_per_bit"
-        ),
-        Column("energy_per_bit_multiple", "times k_B T ln 2"): uncertain(
-            bounds.energy_per_bit_multiple, spread, "energy_per_bit"
-        ),
-        Column("operation_rate", "rate of operations", "FLOP/s", digits="two"): Quantity(bounds.operation_rate),
-        Column("speed_limit_of_energy", "speed limit of the energy", "1/s", digits="two"): Quantity(
-            bounds.speed_limit_of_energy
-        ),
-        Column("speed_limit_of_step_energy", "speed limit of a step", "1/s", digits="two"): Quantity(
-            bounds.speed_limit_of_power
-        ),
-    }
-    return Table(
-        "rates", "What a bit takes, and rates of operations", [*numbers], [[*numbers.values()]], tall=True, level=FULL
+    system, temperature = scenario.system, float(scenario.plan.coolant_temperature)
+    energy, information = float(np.asarray(outcome.energy.total)), float(outcome.information)
+    capacity = float(
+        physics.information_capacity(float(system.workload.parameters), float(system.capacity_per_parameter))
     )
+    of_bit = float(physics.energy_per_bit(energy, information))
+    multiple = float(physics.landauer_multiple(of_bit, physics.landauer_energy(1.0, temperature)))
+    step_energy = float(outcome.power_average) * float(np.asarray(outcome.step_time.total))
+    columns = [
+        Column("temperature", "erasure at", "K", "temperature"),
+        Column("information", "information absorbed", "bit"),
+        Column("capacity", "storage capacity", "bit"),
+        Column("share", "share of the capacity", kind="share"),
+        Column("energy_per_bit", "energy of a bit", "J/bit"),
+        Column("energy_per_bit_multiple", "times k_B T ln 2"),
+        Column("operation_rate", "rate of operations", "FLOP/s", digits="two"),
+        Column("speed_limit_of_energy", "speed limit of the energy", "1/s", digits="two"),
+        Column("speed_limit_of_step_energy", "speed limit of a step", "1/s", digits="two"),
+    ]
+    row = [
+        *(temperature, _uncertain(information, spread, "information"), capacity),
+        _uncertain(information / capacity, spread, "information"),
+        *(_uncertain(value, spread, "energy_per_bit") for value in (of_bit, multiple)),
+        _operations(system, outcome) / float(outcome.time),
+        *map(physics.margolus_levitin_rate, (energy, step_energy)),
+    ]
+    return Table("rates", "What a bit takes, and rates of operations", columns, [row], tall=True, level=FULL)
 
 
-def ladder_chart(bounds: Bounds, table: Table) -> Chart:
+def ladder_chart(table: Table) -> Chart:
     """Energy of the run above its lower bounds, on a logarithmic axis."""
-    nearest = max((bound for bound in bounds.bounds if bound.energy > 0.0), key=lambda bound: bound.energy)
-    multiple = next(row[2] for row in table.rows if row[4] == nearest.key)
-    assert isinstance(multiple, Quantity)
+    *bounds, _ = positive = [row for row in table.rows if row[1].value > 0.0]
+    nearest = max(bounds, key=lambda row: row[1].value)
     title = Sentence(
-        f"The run takes {{times}} times the nearest bound: {nearest.title}", {"times": (_COLUMNS[2], multiple)}
+        f"The run takes {{times}} times the nearest bound: {nearest[0]}", {"times": (_MULTIPLE, nearest[2])}
     )
-    positive = ["the run", *(bound.title for bound in bounds.bounds if bound.energy > 0.0)]
-    subtitle = "Lower bounds on the energy of the run"
-    return Chart("bars", title, "bounds", "bound", ["energy"], subtitle, log=["energy"], only=positive, axis="energy")
+    names, subtitle = [row[0] for row in [positive[-1], *bounds]], "Lower bounds on the energy of the run"
+    return Chart("bars", title, "bounds", "bound", ["energy"], subtitle, log=["energy"], only=names, axis="energy")
+
+
+def _operations(system: TrainingSystem, outcome: TrainingOutcome) -> float:
+    """Operations that the model needs [FLOP]: six per active parameter and token."""
+    return FLOP_PER_PARAMETER_AND_TOKEN * float(system.workload.active_parameters) * float(outcome.tokens)
+
+
+def energy_bounds(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> list[Bound]:
+    """What erasing bits takes [Landauer 1961], what arithmetic takes in the best CMOS, and the roofline of the chip.
+
+    Bits are erased at the coolant temperature; a step overwrites the bits of the working weights; the entropy of the
+    data is the floor of the loss law.
+    """
+    temperature, operations = float(plan.coolant_temperature), _operations(system, outcome)
+    parameters, tokens = float(system.workload.parameters), float(outcome.tokens)
+    weight_bits, capacity = 8.0 * float(system.software.weight_bytes), float(system.capacity_per_parameter)
+    erased, entropy = float(system.accelerator.bits_per_flop), entropy_floor(system)
+    period = 1.0 / (float(system.accelerator.reference_clock) * float(outcome.clock))
+    flop_energy, floor, memory_joules = map(float, _hardware(system, plan))
+    byte_energy = float(system.accelerator.traffic_energy)
+    traffic = memory_joules * float(plan.chips) * float(outcome.steps) / byte_energy if byte_energy else 0.0
+    return [
+        Bound(
+            "landauer_model",
+            "bits of the model",
+            physics.landauer_model_energy(float(outcome.information), parameters, capacity, temperature),
+            f"min(information absorbed, {capacity:g} bit per parameter)",
+        ),
+        Bound(
+            "landauer_overwrite",
+            "overwriting the weights every step",
+            physics.landauer_overwrite_energy(parameters, outcome.steps, weight_bits, temperature),
+            f"{weight_bits:g} bit per parameter and step",
+        ),
+        Bound(
+            "landauer_source",
+            "parameters x data (source's form)",
+            physics.landauer_source_energy(parameters, tokens * entropy / math.log(2.0), temperature),
+            f"as {plain(float(physics.source_bits_per_operation(entropy)))} bit per FLOP, at {plain(entropy)} "
+            "nat/token",
+        ),
+        Bound(
+            "landauer_operation",
+            "bits erased by operations",
+            physics.landauer_operation_energy(operations, erased, temperature),
+            f"{erased:g} bit per FLOP",
+        ),
+        Bound(
+            "landauer_finite_time",
+            "the same at the chip's clock",
+            physics.finite_time_landauer_energy(operations * erased, temperature, period, RELAXATION_SHARE * period),
+            f"relaxation in {RELAXATION_SHARE:g} of a clock period, an assumption",
+        ),
+        Bound(
+            "cmos_wall",
+            "CMOS wall, fp4 arithmetic",
+            physics.cmos_wall_energy(operations, OPERATIONS_PER_JOULE),
+            f"{OPERATIONS_PER_JOULE:g} FLOP/J (Ho et al. 2023)",
+        ),
+        Bound(
+            "roofline",
+            "roofline of this chip",
+            physics.roofline_energy(operations, flop_energy, traffic, byte_energy, floor),
+            f"operations and memory traffic only, at {plain(floor)} of the reference voltage",
+        ),
+    ]
+
+
+def entropy_floor(system: TrainingSystem) -> float:
+    """Loss at unlimited data and parameters [nat/token]; at unlimited data alone if the law has no floor."""
+    learning = system.learning
+    for name in ("loss_law", "law"):
+        law = getattr(learning, name, None)
+        if law is not None and hasattr(law, "entropy_floor"):
+            return float(law.entropy_floor)
+    return float(learning.loss(parameters_in_loss(system), _UNLIMITED_TOKENS))
+
+
+@Compiled
+def _hardware(system: TrainingSystem, plan: TrainingPlan) -> Array:
+    """Energy of an operation [J/FLOP], lowest voltage [1], and memory energy of a chip in a step of mean batch [J]."""
+    system, plan = as_designed(system, plan)
+    chip = system.accelerator
+    step = training_step(system, plan, jnp.mean(plan.batch))
+    flop_energy = jnp.asarray(chip.energy_per_flop) * format_factors(chip, plan.layout).energy
+    return jnp.stack([flop_energy, chip.voltage(chip.minimum_clock), step.power.memory * step.time.total])

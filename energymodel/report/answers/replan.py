@@ -1,11 +1,12 @@
 """The answer of `replan`: what is used up, what the measurements moved, and the best plan for the rest of a run."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from energymodel.report import toml_text
-from energymodel.report.answer import DATA, Answer, Cell, Column, Quantity, Sentence, Table
+from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table
 from energymodel.report.answers.optimize import optimize_answer
-from energymodel.search.replan import Replan
+from energymodel.search.replan import Forecast, Replan
 from energymodel.sweeps.first_order import SavingAtRisk
 
 _MOST_UPDATES = 8
@@ -33,19 +34,20 @@ def replan_answer(replan: Replan, file: str, risk: SavingAtRisk | None = None) -
         answer,
         command="replan",
         sentences=[*still, *answer.sentences],
-        tables=[whole_run_table(replan), *updates, *answer.tables, saving],
+        tables=[whole_run_table(rest.used, replan.forecast), *updates, *answer.tables, saving],
         warnings=[*answer.warnings, *([Sentence(rest.caution)] if rest.caution else [])],
     )
 
 
-def whole_run_table(replan: Replan) -> Table:
-    """What is used so far, and the whole run if its plan is kept."""
-    used, forecast = replan.rest.used, replan.forecast
+def whole_run_table(
+    used: Mapping[str, float], forecast: Mapping[str, Forecast], planned: Mapping[str, float] | None = None
+) -> Table:
+    """What is used so far, the whole run if its plan is kept, and what was planned."""
     columns = [column for column in _TOTALS if column.name in used or column.name in forecast]
-    so_far: list[Cell] = [Quantity(used[column.name]) if column.name in used else None for column in columns]
-    at_end: list[Cell] = [Quantity(*forecast[column.name]) if column.name in forecast else None for column in columns]
-    labels = ("so far", "at the end")
-    return Table("whole_run", "The whole run, if its plan is kept", columns, [so_far, at_end], tall=True, labels=labels)
+    parts: dict[str, Mapping[str, object]] = {"so far": used, "at the end": forecast}
+    parts |= {"plan": planned} if planned else {}
+    rows = [[numbers.get(column.name) for column in columns] for numbers in parts.values()]
+    return Table("whole_run", "The whole run, if its plan is kept", columns, rows, tall=True, labels=tuple(parts))
 
 
 def updates_table(replan: Replan) -> Table:

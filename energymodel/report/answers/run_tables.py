@@ -120,18 +120,22 @@ _PARTS = [
 """Parts of energy and step time, and the logarithm of limit over value of each limit: for other programs."""
 
 
-def outcome_table(runs: Runs) -> Table:
-    """All outputs with their intervals, a row for each run; of two runs, their changes as well."""
+def outcome_table(runs: Runs, digits: str = "") -> Table:
+    """All outputs with their intervals, a row for each run; of two runs, their changes as well.
+
+    - `digits`: of runs to compare, whose uncertainty is unknown; by default two.
+    """
     serves = any(float(run.outcome.serving_chip_time) > 0.0 for run in runs.values())
     known = all(run.spread is not None for run in runs.values())
-    columns = output_columns(serves, "interval" if known else "two")
-    rows: list[list[Cell]] = [[run.quantity(column.name) for column in columns] for run in runs.values()]
+    columns = output_columns(serves, digits or ("interval" if known else "two"))
+    rows = [[run.quantity(column.name) for column in columns] for run in runs.values()]
     title = "Outcome, and its 90 % interval" if known else "Outcome; how sure it is, is unknown"
-    if len(runs) == 1:
-        return Table("outcome", title, columns, rows, tall=True)
-    own, found = runs.values()
-    rows.append([None if "slack." in column.name else change(own, found, column.name, column) for column in columns])
-    return Table("outcome", title, columns, rows, tall=True, labels=(*runs, CHANGED), kinds=("", "", CHANGE))
+    if len(runs) != 2:
+        return Table("outcome", title, columns, rows, tall=True, labels=tuple(runs) if len(runs) > 1 else ())
+    own, best = runs.values()
+    changes = [None if "slack." in column.name else change(own, best, column.name, column) for column in columns]
+    labels, kinds = (*runs, CHANGED), ("", "", CHANGE)
+    return Table("outcome", title, columns, [*rows, changes], tall=True, labels=labels, kinds=kinds)
 
 
 def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan], varied: Collection[str] = ()) -> Table:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from energymodel.report.charts.scale import SHARE, read
 from energymodel.report.charts.svg import element, escape
-from energymodel.report.json_tree import csv_text
+from energymodel.report.data import csv_lines
 
 Cell = str | float | None
 
@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
     def csv(self) -> str:
         """The table with all digits, in SI."""
-        return csv_text([[column.heading for column in self.columns], *self.rows])
+        return csv_lines([[column.heading for column in self.columns], *self.rows])
 
     def html(self) -> str:
         """The table as HTML; `data-csv` holds all digits of a number."""

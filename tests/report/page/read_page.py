@@ -66,12 +66,12 @@ class ReadPage(HTMLParser):
         return {float(cell) for row in rows for cell in row[1:] if re.fullmatch(r"-?[\d.]+(?:e[-+]?\d+)?", cell)}
 
 
-def assert_sound(markup: str, *, data: bool = True) -> ReadPage:
+def assert_sound(markup: str, *, data: bool = True, drawn: bool = True) -> ReadPage:
     """A page loads nothing, runs nothing but what its policy names by hash, and explains each of its figures.
 
     **Arguments:**
 
-    - `data`: whether each figure has its own table.
+    - `data`: whether each figure has its own table; `drawn`: whether there is one.
     """
     page = ReadPage(markup)
     assert not page.open
@@ -95,7 +95,7 @@ def assert_sound(markup: str, *, data: bool = True) -> ReadPage:
     names = [one["id"] for _, one in page.elements if one.get("id")]
     assert len(names) == len(set(names))
     figures = page.count("figure")
-    assert figures
+    assert drawn == bool(figures)
     assert page.count("svg", "em-chart") == 2 * figures  # for wide and for narrow screens
     assert not data or page.count("details", "em-data") == figures
     assert len(re.findall(r"<svg [^>]*role=\"img\"[^>]*><title>[^<]+</title><desc>[^<]+</desc>", markup)) == 2 * figures

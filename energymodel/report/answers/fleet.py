@@ -1,0 +1,161 @@
+"""The answers of `fleet`: groups of unlike devices that train one model, and the power of a site, divided."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table, number, share, words
+from energymodel.report.answers.run_tables import Run, outcome_table
+from energymodel.report.number import plain
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.fleet import Fleet
+from energymodel.search.fleet_search import FleetOptimum
+from energymodel.search.site import DividedPower
+from energymodel.system.fleet import FleetOutcome
+
+_GROUPS = (
+    Column("chips", kind="count"),
+    Column("replicas", kind="count"),
+    Column("microbatches", "micro-batches of a replica"),
+    Column("token_share", "share of the tokens", kind="share"),
+    Column("energy_share", "share of the energy", kind="share"),
+    Column("clock", digits="rows"),
+    Column("busy_power", "power of a busy chip", "W"),
+    Column("waiting_share", "waits, of a step", kind="share"),
+    Column("memory", "memory of a chip", "B"),
+    Column("temperature", "temperature", "K", "temperature"),
+    Column("slack", "tightest slack", level=DATA),
+)
+_NOTHING = 5e-4  # percent for a percent: a limit that does not bind
+_WAITING = (
+    "Whoever ends a step early waits for the others; gradients are exchanged over the slowest network. Limits of "
+    "memory and temperature hold for each group, those of the building for all together."
+)
+_PARTS = {"network": "links", "delivery_loss": "delivery"}
+_SITE = (
+    Column("throughput", "throughput", "token/s"),
+    Column("price", "the next watt brings", "token/J", digits="two"),
+    Column("power", "power", "W"),
+    *(
+        Column(name, f"  {_PARTS.get(name, name)}", "W")
+        for name in ("compute", "memory", "network", "host", "delivery_loss", "cooling", "other")
+    ),
+    Column("clock", digits="rows"),
+    Column("memory_width", "width of memory", kind="share"),
+    Column("network_width", "width of links", kind="share"),
+    Column("coolant_temperature", "coolant", "K", "temperature"),
+    Column("temperature", "junction", "K", "temperature", level=DATA),
+    Column("limit", "limit", "W", level=DATA),
+)
+_STATIC = (
+    "A static division: every part may draw its share at any moment. The next watt brings the same throughput wherever "
+    "it goes. Throughput is that of kernels, memory and links together, without bubbles, failures and fixed times; the "
+    "widths of memory and links are powered shares."
+)
+
+
+def fleet_answer(fleet: Fleet, optimum: FleetOptimum | None = None) -> Answer:
+    """Groups, what they do together beside other runs, and what each limit of a search is worth.
+
+    Beside stand even shares of a batch, the first group alone, and after a search the fleet with its own clocks.
+    """
+    if optimum is None:
+        outcome, alone = fleet.evaluate(), fleet.evaluate_alone()
+        runs = {"fleet": outcome.whole, "even shares": fleet.evaluate(np.ones(len(fleet.groups))).whole}
+    else:
+        fleet, outcome, alone = optimum.fleet, optimum.found, optimum.alone
+        runs = {"found": outcome.whole, "own clocks": optimum.own.whole, "even shares": optimum.even.whole}
+    runs[f"{fleet.groups[0].name} alone"] = alone
+    groups = groups_table(fleet, outcome)
+    together = outcome_table({name: Run(fleet.main.plan, run) for name, run in runs.items()}, "rows")
+    batch = number(float(np.reshape(fleet.main.plan.batch, ())), "token")
+    prices = optimum.prices if optimum else {}
+    worth = [
+        Sentence(
+            f"A limit of {name} higher by 1 % brings "
+            + (f"{{price}} less {optimum.minimize}." if optimum and price > _NOTHING else "nothing."),
+            {"price": share(price / 100.0)},
+        )
+        for name, price in prices.items()
+    ]
+    tables = [groups, dataclasses.replace(together, title="Together")]
+    if prices:
+        rows = [[name, price, optimum.limits.get(name)] for name, price in prices.items()] if optimum else []
+        columns = [words("limit"), Column("elasticity"), Column("value", "value", "")]
+        tables.append(Table("prices", "Shadow prices of the limits", columns, rows, level=DATA))
+    chips = groups.column("chips")[1]
+    whole = sum(cell.value for cell in chips if isinstance(cell, Quantity))
+    shares = {"chips": [cell.value / whole for cell in chips if isinstance(cell, Quantity)]}
+    shares |= {name: groups.column(f"{name[:6].rstrip('s')}_share")[1] for name in ("tokens", "energy")}
+    rows = [list(row) for row in zip(groups.labels, *shares.values(), strict=True)]
+    columns = [words("group"), *(Column(name, kind="share") for name in shares)]
+    tables.append(Table("shares", "Shares of the groups", columns, rows, level=DATA))
+    title = Sentence("What each group has, does and takes")
+    chart = Chart("stack", title, "shares", "group", [*shares], axis="share")
+    return Answer(
+        "fleet",
+        fleet.main.title,
+        Sentence(f"{len(fleet.groups)} groups train one model"),
+        [Sentence("The batch of all groups is {batch}.", {"batch": batch}), *worth],
+        tables,
+        [chart],
+        [Sentence(_WAITING)],
+        inputs=fleet.named_tables,
+        rows="groups",
+        result="successful" if optimum is None or optimum.success else "infeasible",
+        message="" if optimum is None or optimum.success else optimum.message,
+    )
+
+
+def groups_table(fleet: Fleet, outcome: FleetOutcome) -> Table:
+    """What each group has, does and takes."""
+    plan, sequence = fleet.main.plan, float(fleet.main.system.workload.sequence)
+    tokens = float(np.reshape(plan.batch, ())) / (float(plan.layout.microbatch) * sequence)
+    chips = np.array([float(group.scenario.plan.chips) for group in fleet.groups])
+    energy = chips * [np.asarray(own.energy.total) for own in outcome.groups]
+    step = outcome.whole.step_time
+    idle = 1.0 - (np.asarray(outcome.work_time) + np.asarray(step.data)) / np.asarray(step.total)
+    rows = [
+        [
+            *(chips[index], group.replicas, tokens * outcome.share[index] / group.replicas),
+            *(outcome.share[index], energy[index] / energy.sum()),
+            *(own.clock, own.power_busy, max(0.0, idle[index]), own.memory_per_chip, own.temperature),
+            min(float(slack) for slack in vars(own.slack).values()),
+        ]
+        for index, (group, own) in enumerate(zip(fleet.groups, outcome.groups, strict=True))
+    ]
+    labels = [group.name for group in fleet.groups]
+    return Table("groups", "Groups", _GROUPS, rows, tall=True, labels=labels)
+
+
+def site_answer(scenario: Scenario, divided: Sequence[DividedPower]) -> Answer:
+    """A column for each limit: what it brings, the parts of the power, and the settings."""
+    rows = [
+        [
+            *(limit.split.throughput, limit.split.price, limit.split.power.total, *limit.split.power),
+            *(*limit.split.choice, limit.limit),
+        ]
+        for limit in divided
+    ]
+    labels = [plain(limit.limit, "W") for limit in divided]
+    table = Table("site_power", "The site's power, divided", _SITE, rows, tall=True, labels=labels)
+    parts = [
+        [column.title.strip(), *amounts]
+        for column, *amounts in zip(_SITE[3:10], *(row[3:10] for row in rows), strict=True)
+    ]
+    columns = [words("part"), *(Column(label, label, "W") for label in labels)]
+    of_limits = Table("parts", "Parts of the power", columns, parts, level=DATA)
+    title, subtitle = Sentence("Division of highest throughput"), "Power of the site at each limit"
+    chart = Chart("stack", title, "parts", "part", labels, subtitle, axis="power")
+    return Answer(
+        "fleet",
+        scenario.title,
+        Sentence("The power of the site for the most tokens per second"),
+        [],
+        [table, of_limits],
+        [chart],
+        [Sentence(_STATIC)],
+        inputs=scenario.named_tables,
+        rows="site_power",
+    )
