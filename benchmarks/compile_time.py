@@ -20,7 +20,7 @@ from energymodel.runtime.compilation import Compiled, compiler_options
 from energymodel.runtime.fusion_barriers import with_barriers
 from energymodel.runtime.operations import CALLS
 from energymodel.search.problem import formulate
-from energymodel.search.relaxation import CHUNK, EXPANDED, lane_model, model_expansion, model_values
+from energymodel.search.relaxation import CHUNK, EXPANDED, model_expansion, model_values, pack
 from energymodel.system.evaluate import evaluate_once
 
 REPEATS = 20
@@ -102,11 +102,11 @@ def main() -> None:
         problem = formulate(scenario, baseline)
         point = np.log([problem.start(path) for path in problem.formulation.paths])
         one = jax.tree.map(lambda leaf: np.full(1, float(leaf)), plan.layout)
-        model = lane_model(problem, one, problem.repeated_criteria(1))
+        model, run = pack((one, jax.tree.map(lambda leaf: leaf[None], problem.criteria)), 1), pack(problem.run)
 
         def lanes(count: int) -> tuple[Any, ...]:
             own = np.zeros(count, int)
-            return problem.formulation, np.tile(point, (count, 1)), model.lanes.take(own), model.run
+            return problem.formulation, np.tile(point, (count, 1)), model.take(own), run
 
         costs = {
             "evaluate": measure(evaluate_once, system, plan),

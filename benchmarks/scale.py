@@ -145,9 +145,9 @@ def layouts_table() -> None:
 
     import energymodel as em
     from energymodel.scenarios.question import Question
-    from energymodel.search.layouts import take
+    from energymodel.search.layouts import fitting_layouts, take
     from energymodel.search.problem import formulate
-    from energymodel.search.relaxation import COARSE, fitting_layouts, screen
+    from energymodel.search.relaxation import COARSE, screen
     from energymodel.system.evaluate import evaluate_once
 
     scenario = em.load_scenario("llama-3.1-405b-h100")

@@ -16,9 +16,9 @@ from jaxtyping import Bool, Float, Int
 
 import energymodel as em
 from energymodel.search.layout_search import search_layouts
-from energymodel.search.layouts import take
+from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import DesignProblem, formulate
-from energymodel.search.relaxation import FINE, fitting_layouts, screen, solve_relaxed
+from energymodel.search.relaxation import FINE, screen, solve_relaxed
 from energymodel.system.evaluate import evaluate_once
 
 BUDGETS = (100, 1_000, 10_000)
@@ -142,7 +142,7 @@ def run(problem: DesignProblem) -> None:
     start = time.perf_counter()
     searched = search_layouts(problem, lattice)
     seconds = time.perf_counter() - start
-    least = searched.solution.value[searched.best()]
+    least = searched.solution.value[searched.best]
     within = solve_relaxed(problem, take(lattice, np.array([place])), starts[[place]]).value[0]
     print(
         f"interior point: {seconds:.0f} s with compilation, {np.exp(least):.5g} J; in the layout that annealing found, "

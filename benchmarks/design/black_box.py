@@ -8,9 +8,9 @@ import numpy as np
 
 from energymodel.runtime.compilation import compiler_options
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layouts import Lattice, take
+from energymodel.search.layouts import Lattice, fitting_layouts, take
 from energymodel.search.problem import DesignProblem, formulate
-from energymodel.search.relaxation import fitting_layouts, layout_bounds
+from energymodel.search.relaxation import layout_bounds
 from energymodel.system.evaluate import evaluate_once
 
 NOT_A_LAYOUT = 10.0  # excess of genes that describe no layout that fits

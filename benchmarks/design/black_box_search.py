@@ -81,7 +81,7 @@ def run(box: BlackBox, trials: int) -> None:
     start = time.perf_counter()
     searched = search_layouts(problem, box.lattice)
     seconds = time.perf_counter() - start
-    best = searched.best()
+    best = searched.best
     least = float(searched.solution.value[best])
     place = int(box.layouts(box.genes_of(take(searched.lattice, np.array([best]))))[0])
 

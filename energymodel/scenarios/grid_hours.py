@@ -13,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from energymodel.economics.cost import OwnedPrice
+from energymodel.economics.series import HOUR
 from energymodel.errors import InputError
 from energymodel.physics.weather import LEAST_SPREAD
 from energymodel.readers.columns import Column
 from energymodel.readers.table import CsvTable, Measurements, read_csv, read_table
+from energymodel.scenarios.scenario import Scenario
 from energymodel.system.training_system import TrainingSystem
 
 PRICE, DRY, WET = "price_usd_per_mwh", "temp_k", "wet_bulb_k"
@@ -75,6 +77,48 @@ class GridHours(NamedTuple):
         )
         turns = np.concatenate([[0], np.cumsum(np.diff(self.month[index]) != 0)])  # a second January is another month
         return GridHours(self.name, price, carbon, dry, wet, self.spread, turns, False, self.first + start)
+
+    def starts(self, start: int | None, shortest: float) -> np.ndarray:
+        """Hours at which a run of at least so many seconds may begin, counted from the first: all, or one of the file.
+
+        **Raises:** `InputError` where none or that one leaves no time for the run.
+        """
+        last = self.hours - 1 if self.repeats else self.hours - math.ceil(shortest / HOUR)
+        if last < 0:
+            raise InputError(
+                f"{self.name}: {self.hours:,} hours are fewer than the {shortest / HOUR:,.0f} of the run at its "
+                "highest speed. Give more hours, or more chips."
+            )
+        if start is None:
+            return np.arange(last + 1)
+        if not 0 <= start - self.first <= last:
+            ends = f"{self.first} to {self.first + last}"
+            raise InputError(f"start: hour {start} leaves no time for the run. Give {ends}, or any.")
+        return np.array([start - self.first])
+
+
+def hours_of(
+    scenario: Scenario, grid: str | Path | GridHours | None, zone: str | None, weather: str, needs: Sequence[str]
+) -> GridHours:
+    """Hours of a file, or of the market and weather of a scenario.
+
+    **Arguments:**
+
+    - `weather`: "file", or "scenario" for the mean cooling of the scenario's year.
+    - `zone`, `needs`: as in `read_grid`.
+
+    **Raises:** `InputError` for an unknown weather, a zone without a file, and what `read_grid` raises.
+    """
+    if weather not in ("file", "scenario"):
+        raise InputError(f'weather: "{weather}" is unknown. Give file or scenario.')
+    if grid is None:
+        if zone is not None:
+            raise InputError(f'zone: "{zone}" needs the file that has it. Give --grid FILE.csv as well.')
+        return region_hours(scenario.system)
+    if isinstance(grid, GridHours):
+        return grid
+    spread = float(scenario.system.facility.cooling.weather.spread)
+    return read_grid(grid, zone, needs=needs, weather=weather == "file", spread=spread)
 
 
 def region_hours(system: TrainingSystem) -> GridHours:

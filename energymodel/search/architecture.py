@@ -137,7 +137,16 @@ def optimize_architecture(
         asked = scenario.with_question(minimize, limits, vary, fix)
         held = [path for path in HELD if path not in asked.optimize.vary]
         problem = formulate(asked.with_question(None, {**own_loss, **asked.optimize.limits}, None, held), baseline)
-        _check(problem)
+        for path in problem.formulation.paths:
+            if path.startswith("system.workload."):
+                raise InputError(f"{path}: the shape varies by `names`, and the rest of the workload stays.")
+        if TOKENS in problem.formulation.paths:
+            raise InputError("optimize_architecture: the loss is held; minimize energy, time, money or carbon.")
+        for name, (low, high) in problem.layout_ranges.items():
+            if low < high:
+                raise InputError(
+                    f"vary plan.layout.{name}: the layout stays while the shape varies. Leave it out here."
+                )
         search = ShapeSearch.of(problem, prior, names)
         depths = search_depths(search)
         best = depths.best
@@ -186,19 +195,6 @@ def _shape_variables(scenario: Scenario, names: Sequence[str] | None) -> tuple[s
     return tuple(names)
 
 
-def _check(problem: DesignProblem) -> None:
-    """Refuse what varies in `optimize` and not beside a shape."""
-    paths = problem.formulation.paths
-    for path in paths:
-        if path.startswith("system.workload."):
-            raise InputError(f"{path}: the shape varies by `names`, and the rest of the workload stays.")
-    if TOKENS in paths:
-        raise InputError("optimize_architecture: the loss is held; minimize energy, time, money or carbon.")
-    ranges = [name for name, (low, high) in problem.layout_ranges.items() if low < high]
-    if ranges:
-        raise InputError(f"vary plan.layout.{ranges[0]}: the layout stays while the shape varies. Leave it out here.")
-
-
 @dataclasses.dataclass(frozen=True)
 class ShapeSearch:
     """A problem with the shape added, whose lanes are depths.
@@ -211,12 +207,12 @@ class ShapeSearch:
     @classmethod
     def of(cls, plain: DesignProblem, prior: ShapePrior, names: Sequence[str]) -> "ShapeSearch":
         """The search of a plan's problem with some shape variables."""
-        own = {name: float(value) for name, value in proportions(plain.run.system.workload).items()}
         fewest = {"experts": max(2.0, float(plain.run.plan.layout.expert)), "active_experts": 1.0}
         bounds = {}
-        for name, value in own.items():
-            low, high = (value / RANGE, value * RANGE) if name in names else (value, value)
-            low = max(low, fewest.get(name, 0.0)) if name in names else low
+        for name, value in proportions(plain.run.system.workload).items():
+            low = high = float(value)
+            if name in names:
+                low, high = max(low / RANGE, fewest.get(name, 0.0)), high * RANGE
             bounds[MODEL + name] = (low, min(high, 1.0) if name == "kv_share" else high)
         formulation = ShapedFormulation.of(plain.formulation, prior)
         return cls(dataclasses.replace(plain, formulation=formulation, bounds={**bounds, **plain.bounds}))
@@ -239,14 +235,6 @@ class ShapeSearch:
             stages = np.ceil(layers / depth_step(float(self.workload.layers), layout))
             lanes = eqx.tree_at(lambda lanes: lanes.virtual_stages, lanes, stages)
         return Depth(layers, lanes)
-
-    def start(self, layers: Float[np.ndarray, " lanes"]) -> Float[np.ndarray, "lanes n"]:
-        """The scenario's own shape and plan, as wide as makes its parameters the same at another depth."""
-        form = self.problem.formulation
-        plan = [form.coordinate(path, self.problem.start(path)) for path in form.paths[len(SHAPE) :]]
-        points = np.tile(np.concatenate([self.own, plan]), (len(layers), 1))
-        points[:, SHAPE.index("hidden")] += 0.5 * np.log(float(self.workload.layers) / layers)
-        return points
 
     def solve(
         self,
@@ -278,12 +266,17 @@ class DepthSearch(NamedTuple):
 
 def search_depths(search: ShapeSearch) -> DepthSearch:
     """All depths, or many and then the neighbors of the best."""
-
-    def solve(layers: Float[np.ndarray, " depths"]) -> DepthSearch:
-        values, solution = search.solve(layers, search.start(layers))
-        return DepthSearch(layers, values, np.asarray(solution.x))
-
     layout, layers = search.problem.run.plan.layout, float(search.workload.layers)
+    form = search.problem.formulation
+    plan = [form.coordinate(path, search.problem.start(path)) for path in form.paths[len(SHAPE) :]]
+
+    def solve(depths: Float[np.ndarray, " depths"]) -> DepthSearch:
+        """From the own shape and plan, as wide as makes the parameters the same at another depth."""
+        start = np.tile(np.concatenate([search.own, plan]), (len(depths), 1))
+        start[:, SHAPE.index("hidden")] += 0.5 * np.log(layers / depths)
+        values, solution = search.solve(depths, start)
+        return DepthSearch(depths, values, np.asarray(solution.x))
+
     every = depths_that_divide(layers, layout)
     spread = np.unique(np.round(np.linspace(0, len(every) - 1, min(DEPTHS, len(every)))).astype(int))
     first = np.union1d(every[spread], [layers])
@@ -365,15 +358,9 @@ def _look_around(
     values = np.where(np.isfinite(values), values, np.nan)
     excess = np.expm1(values[1:] - depths.values[best]).reshape(-1, 2)
     flatness = {name: (float(low), float(high)) for name, (low, high) in zip(names, excess, strict=True)}
-    flatness["layers"] = (_at_depth(depths, 1.0 - FLATNESS), _at_depth(depths, 1.0 + FLATNESS))
+    finite = np.isfinite(depths.values)  # between the nearest depths that divide
+    at, known = np.log(depths.layers[finite]), depths.values[finite]
+    wanted = np.log(depths.layers[best]) + np.array(ends)
+    costs = np.expm1(np.interp(wanted, at, known, left=np.nan, right=np.nan) - depths.values[best])
+    flatness["layers"] = (float(costs[0]), float(costs[1]))
     return float(np.exp(values[0])), flatness
-
-
-def _at_depth(depths: DepthSearch, factor: float) -> float:
-    """Cost of a depth, between the nearest ones that divide."""
-    wanted = depths.layers[depths.best] * factor
-    finite = np.isfinite(depths.values)
-    layers, values = depths.layers[finite], depths.values[finite]
-    if not layers[0] <= wanted <= layers[-1]:
-        return float("nan")
-    return float(np.expm1(np.interp(np.log(wanted), np.log(layers), values) - depths.values[depths.best]))

@@ -16,7 +16,7 @@ import numpy as np
 from energymodel.economics.cost import YEAR, OwnedPrice
 from energymodel.economics.series import HOUR, pause_price, series_total
 from energymodel.errors import InputError
-from energymodel.scenarios.grid_hours import GridHours, read_grid, region_hours
+from energymodel.scenarios.grid_hours import GridHours, hours_of
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.hourly_power import (
     Contract,
@@ -127,7 +127,9 @@ def calendar(
     """
     tell = progress or (lambda sentence: None)
     terms = terms_of(scenario, minimize, deadline, start, demand_charge, contract, carbon_price)
-    hours = _hours(scenario, grid, zone, weather, terms)
+    carbon = terms.minimize.startswith("carbon") or terms.carbon_price > 0.0
+    needs = ["price"] * (terms.minimize == "money" and terms.owned) + ["carbon"] * carbon
+    hours = hours_of(scenario, grid, zone, weather, needs)
     tell("evaluating the clocks ...")
     levels = levels_of(scenario)
     shortest = levels.tokens / float(levels.rate[-1])
@@ -140,7 +142,7 @@ def calendar(
     horizon = int(limit / HOUR)
     series = hours.window(0, hours.hours + horizon) if hours.repeats else hours
     problem = _problem_of(scenario, series, levels, terms)
-    starts = _starts(hours, terms.start, shortest)
+    starts = hours.starts(terms.start, shortest)
     tell("comparing constant and hourly power ...")
     constant = problem.best_constant(starts, horizon)
     if constant is None:
@@ -150,6 +152,11 @@ def calendar(
         )
     hourly = problem.best_hourly(starts, horizon)
     best = hourly if hourly is not None and hourly.value < constant.value else constant
+    notes = hours.notes
+    if minimize == "money" and not terms.owned:
+        notes += ("The rent of the scenario includes energy: its price by the hour does not enter the money.",)
+    if minimize in ("carbon_operational", "energy"):
+        notes += (f"Holding the equipment costs no {minimize}: only the deadline keeps the run from waiting.",)
     return Calendar(
         scenario=scenario,
         terms=terms,
@@ -159,7 +166,7 @@ def calendar(
         hourly=_run_of(levels, series, best, terms),
         constant=_run_of(levels, series, constant, terms),
         pause_above=_pause_above(levels, series, problem, int(constant.speeds[0]), terms),
-        notes=(*hours.notes, *_notes(terms)),
+        notes=notes,
     )
 
 
@@ -262,62 +269,18 @@ def terms_of(
             charge = parse_quantity(demand_charge, "USD/W", "demand_charge") / MONTH
         except InputError:
             charge = parse_quantity(demand_charge, "USD/(W s)", "demand_charge")
+    block = None
+    if contract is not None:
+        worth, at, power = contract.partition(" at ")
+        if not at:
+            raise InputError(f'contract: "{contract}" has no power. Write it such as "0.04 USD/kWh at 20 MW".')
+        block = Contract(parse_quantity(power, "W", "contract power"), parse_quantity(worth, "USD/J", "contract price"))
     return Terms(
         minimize,
         None if deadline is None else parse_quantity(deadline, "s", "deadline"),
         begin,
         charge,
-        None if contract is None else _contract(contract),
+        block,
         0.0 if carbon_price is None else parse_quantity(carbon_price, "USD/kg", "carbon_price"),
         owned,
     )
-
-
-def _contract(text: str) -> Contract:
-    price, at, power = text.partition(" at ")
-    if not at:
-        raise InputError(f'contract: "{text}" has no power. Write it such as "0.04 USD/kWh at 20 MW".')
-    return Contract(parse_quantity(power, "W", "contract power"), parse_quantity(price, "USD/J", "contract price"))
-
-
-def _notes(terms: Terms) -> list[str]:
-    notes = []
-    if terms.minimize == "money" and not terms.owned:
-        notes.append("The rent of the scenario includes energy: its price by the hour does not enter the money.")
-    if terms.minimize in ("carbon_operational", "energy"):
-        notes.append(f"Holding the equipment costs no {terms.minimize}: only the deadline keeps the run from waiting.")
-    return notes
-
-
-def _hours(
-    scenario: Scenario, grid: str | Path | GridHours | None, zone: str | None, weather: str, terms: Terms
-) -> GridHours:
-    if weather not in ("file", "scenario"):
-        raise InputError(f'weather: "{weather}" is unknown. Give file or scenario.')
-    if grid is None:
-        if zone is not None:
-            raise InputError(f'zone: "{zone}" needs the file that has it. Give --grid FILE.csv as well.')
-        return region_hours(scenario.system)
-    if isinstance(grid, GridHours):
-        return grid
-    carbon = terms.minimize.startswith("carbon") or terms.carbon_price > 0.0
-    needs = ["price"] * (terms.minimize == "money" and terms.owned) + ["carbon"] * carbon
-    spread = float(scenario.system.facility.cooling.weather.spread)
-    return read_grid(grid, zone, needs=needs, weather=weather == "file", spread=spread)
-
-
-def _starts(hours: GridHours, start: int | None, shortest: float) -> np.ndarray:
-    """Hours of the series at which a run may begin, counted from its first."""
-    last = hours.hours - 1 if hours.repeats else hours.hours - int(np.ceil(shortest / HOUR))
-    if last < 0:
-        raise InputError(
-            f"{hours.name}: {hours.hours:,} hours are fewer than the {shortest / HOUR:,.0f} of the run at its highest "
-            "speed. Give more hours, or more chips."
-        )
-    if start is None:
-        return np.arange(last + 1)
-    if not 0 <= start - hours.first <= last:
-        raise InputError(
-            f"start: hour {start} leaves no time for the run. Give {hours.first} to {hours.first + last}, or any."
-        )
-    return np.array([start - hours.first])

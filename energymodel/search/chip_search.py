@@ -55,10 +55,8 @@ def chip_question(
             "system.chip_design: the accelerator is taken as it is. Set system.chip_design=scaled to design it."
         )
     chip = scenario.system.accelerator
-    choices = [f"{DESIGN}{name}={low}:{high}" for name, (low, high) in CHOICES.items()]
-    if any(text.strip().startswith(DESIGN) for text in vary):
-        choices = []
-    every = [*vary, *choices]
+    designed = any(text.strip().startswith(DESIGN) for text in vary)
+    every = [*vary, *([] if designed else [f"{DESIGN}{name}={low}:{high}" for name, (low, high) in CHOICES.items()])]
     asked = {text.partition("=")[0].strip() for text in limits}
     if not any(text.strip().startswith(f"{DESIGN}area") for text in every):
         asked.add("chip_area")  # a limit on what does not vary leaves the search no room

@@ -29,8 +29,7 @@ PRECISIONS: Mapping[str, Mapping[str, float]] = {
 """Shares of the products with weights in each format."""
 MOST = 64  # combinations of one comparison
 USUAL_POINTS, MOST_POINTS = 7, 61
-FARTHEST = 60.0  # generations
-USUAL_LAST = 30.0
+USUAL_LAST, FARTHEST = 30.0, 60.0  # generations
 DESIGN = "system.chip_design"
 CHOICES = {
     f"{DESIGN}.voltage": (0.4, 1.2),
@@ -134,10 +133,7 @@ def compare(
     if len(combinations) > MOST:
         raise InputError(f"compare: {len(combinations)} combinations are more than {MOST}. Ask for fewer.")
     own = load_scenario(source, changes, cluster).with_question(minimize, limits)
-    with jax.enable_x64(True):
-        baseline = evaluate_once(own.system, own.plan)
-    held = {"loss": float(baseline.loss), "time": float(baseline.time), "chips": float(own.plan.chips)}
-    objective = own.optimize.minimize
+    objective, held = own.optimize.minimize, _of_own_plan(own)
     held = {name: value for name, value in held.items() if name != objective} | dict(own.optimize.limits)
     for name in topologies:
         topology_changes(name, own.system.network.topology, changes)
@@ -156,13 +152,16 @@ def compare(
         else:
             optimum, reason = _optimized(scenario, objective, within, vary)
         candidates.append(dataclasses.replace(candidate, optimum=optimum, reason=reason))
-    candidates.sort(key=_rank)
+    candidates.sort(key=lambda each: each.optimum.value if each.optimum and not each.reason else float("inf"))
     unit = next((candidate.optimum.value_unit for candidate in candidates if candidate.optimum), "")
     return Comparison(objective, unit, held, tuple(candidates))
 
 
-def _rank(candidate: Candidate) -> float:
-    return candidate.optimum.value if candidate.optimum and not candidate.reason else float("inf")
+def _of_own_plan(own: Scenario) -> dict[str, float]:
+    """Loss, time and chips of a scenario's own plan: limits of all variants."""
+    with jax.enable_x64(True):
+        baseline = evaluate_once(own.system, own.plan)
+    return {"loss": float(baseline.loss), "time": float(baseline.time), "chips": float(own.plan.chips)}
 
 
 def _optimized(
@@ -238,10 +237,8 @@ def frontier(
     if isinstance(own.system.chip_design, CatalogChip):
         changes = [*changes, f"{DESIGN}=scaled"]
         own = load_scenario(source, changes, cluster)
-    with jax.enable_x64(True):
-        baseline = evaluate_once(own.system, own.plan)
-    # The limit of time is far away: no step is late.
-    held = {"time": 1e6 * float(baseline.time), "loss": float(baseline.loss), "chips": float(own.plan.chips)}
+    held = _of_own_plan(own)
+    held["time"] *= 1e6  # far away: no step is late
     asked = own.with_question(minimize or "etp", held, CHOICES).with_question(limits=limits, vary=vary).optimize
     steps = []
     for generations in map(float, np.linspace(0.0, last, points)):
@@ -249,17 +246,13 @@ def frontier(
         scenario = load_scenario(source, [*changes, f"{DESIGN}.generations={generations!r}"], cluster)
         generations = float(getattr(scenario.system.chip_design, "generations", 0.0))
         optimum, reason = _optimized(scenario, asked.minimize, asked.limits, asked.vary)
-        steps.append(FrontierStep(generations, *_operation_energy(scenario, optimum), optimum, reason))
+        system = scenario.system
+        with jax.enable_x64(True):
+            for path, value in ({} if optimum is None else optimum.found).items():
+                if path.startswith("system."):
+                    system = replace_leaf(system, path.removeprefix("system."), value)
+            chip = as_designed(system, scenario.plan).system.accelerator
+            energy = float(np.asarray(chip.energy_per_flop))
+            multiple = energy / float(landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature))
+        steps.append(FrontierStep(generations, energy, multiple, optimum, reason))
     return Frontier(asked.minimize, asked.limits, tuple(steps))
-
-
-def _operation_energy(scenario: Scenario, optimum: Optimum | None) -> tuple[float, float]:
-    """Energy of an operation of the designed chip [J/FLOP], and that over Landauer's bound of its bits [1]."""
-    system = scenario.system
-    with jax.enable_x64(True):
-        for path, value in ({} if optimum is None else optimum.found).items():
-            if path.startswith("system."):
-                system = replace_leaf(system, path.removeprefix("system."), value)
-        chip = as_designed(system, scenario.plan).system.accelerator
-        energy = float(np.asarray(chip.energy_per_flop))
-        return energy, energy / float(landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature))

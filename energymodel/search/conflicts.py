@@ -10,9 +10,6 @@ All of them share the loss that the run must reach and the chips that it has; th
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -35,13 +32,8 @@ TRIED = 6  # layouts in which a set of limits is searched
 LEVELS = 6  # values of a limit that are tried at once
 PASSES = 4  # each over one step of the last
 SHARED = {"loss": 2.0, "chips": 64.0}  # goal and bound behind all conflicts, and up to how much of them is tried
-
-
-class _LimitSet(NamedTuple):
-    """Limits that are tried together: those that hold, by name of row, and other values of some."""
-
-    rows: tuple[str, ...]
-    instead: Mapping[str, float] = MappingProxyType({})
+Trial = tuple[Sequence[str], Mapping[str, float]]
+"""Limits that are tried together: those that hold, by name of row, and other values of some."""
 
 
 def conflicts(problem: DesignProblem, lattice: Lattice) -> tuple[Conflict, ...]:
@@ -51,14 +43,15 @@ def conflicts(problem: DesignProblem, lattice: Lattice) -> tuple[Conflict, ...]:
     """
     infeasible = _InfeasibleProblem(problem, lattice)
     together = infeasible.smallest()
-    shared = [name for name in SHARED if name in problem.limits and infeasible.helps(name, together)]
+    much = {name: {name: problem.limits[name] * factor} for name, factor in SHARED.items() if name in problem.limits}
+    shared = [name for name, more in much.items() if infeasible.solve([(together, more)])[0][0] <= TOLERANCE]
     nearest = {name: infeasible.nearest(name) for name in (*together, *shared)}
 
-    def step(name: str) -> float:
-        return abs(math.log(nearest[name] / problem.limits[name])) if nearest[name] > 0.0 else math.inf
+    def step(limit: Conflict) -> float:
+        return abs(math.log(limit.nearest / limit.asked)) if limit.nearest > 0.0 else math.inf
 
     limits = [Conflict(name, problem.limits[name], value, unit_of(name)) for name, value in nearest.items()]
-    return tuple(sorted(limits, key=lambda limit: step(limit.limit)))
+    return tuple(sorted(limits, key=step))
 
 
 class _InfeasibleProblem:
@@ -70,21 +63,16 @@ class _InfeasibleProblem:
         values = evaluate_points(problem, self.grid, lattice)
         self.excess = np.where(np.isfinite(values.inequalities), values.inequalities, np.inf)
         self.rows = {name: row for row, name in enumerate(problem.formulation.rows) if name in problem.limits}
+        self.least_broken: tuple[float, np.ndarray] | None = None
 
     def smallest(self) -> list[str]:
         """Limits of a smallest conflict among the rows; empty if there is none."""
         for size in range(1, len(self.rows) + 1):
-            sets = [_LimitSet(rows) for rows in itertools.combinations(self.rows, size)]
-            sets = [limits for limits in sets if self.broken(limits.rows).min() > 0.0]
-            violation = self.solve(sets)[0] if sets else np.zeros(1)
+            sets = [rows for rows in itertools.combinations(self.rows, size) if self.broken(rows).min() > 0.0]
+            violation = self.solve([(rows, {}) for rows in sets])[0] if sets else np.zeros(1)
             if violation.max() > TOLERANCE:
-                return list(sets[int(np.argmax(violation))].rows)
+                return list(sets[int(np.argmax(violation))])
         return []
-
-    def helps(self, name: str, rows: Sequence[str]) -> bool:
-        """Whether some rows can hold together with much more of a shared limit."""
-        limits = _LimitSet(tuple(rows), {name: self.problem.limits[name] * SHARED[name]})
-        return bool(self.solve([limits])[0][0] <= TOLERANCE)
 
     def nearest(self, name: str) -> float:
         """Value of a limit at which the others can hold; NaN if there is none."""
@@ -95,29 +83,25 @@ class _InfeasibleProblem:
             return asked * math.exp(sign * step)
 
         low, high = 0.0, math.log(SHARED.get(name, FAR))
-        violation, reached = self.solve([_LimitSet(rows, {name: at(high)})])
+        violation, reached = self.solve([(rows, {name: at(high)})])
         if violation[0] > TOLERANCE:
             return math.nan
         if name in self.rows:
             row = self.rows[name]
+            if self.least_broken is None:
+                self.least_broken = tuple(part[0] for part in self.solve([(rows, {})]))
             lowest, broken = self.least_broken
             if broken[row] >= lowest - TOLERANCE:  # all limits together break no other
                 return at(float(broken[row]))
             high = max(high + float(reached[0, row]), TOLERANCE)
         for _ in range(PASSES):
             steps = np.linspace(low, high, LEVELS + 1)
-            violation, _ = self.solve([_LimitSet(rows, {name: at(step)}) for step in steps[1:]], patient=False)
+            violation, _ = self.solve([(rows, {name: at(step)}) for step in steps[1:]], patient=False)
             holds = np.flatnonzero(violation <= TOLERANCE)
             if not len(holds):
                 break
             low, high = map(float, steps[holds[0] : holds[0] + 2])
         return at(high)
-
-    @cached_property
-    def least_broken(self) -> tuple[float, Float[np.ndarray, " rows"]]:
-        """Smallest violation of all limits together, and by how much each is broken there."""
-        violation, rows = self.solve([_LimitSet(tuple(self.rows))])
-        return float(violation[0]), rows[0]
 
     def broken(self, rows: Sequence[str]) -> Float[np.ndarray, "layouts points"]:
         """Violation of some limits at points of the grid, in the sum of logarithms."""
@@ -125,45 +109,42 @@ class _InfeasibleProblem:
         return np.sum(np.maximum(self.excess[..., columns], 0.0), axis=-1)
 
     def solve(
-        self, cases: Sequence[_LimitSet], *, patient: bool = True
-    ) -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, "cases rows"]]:
-        """Smallest violation of each case over the layouts that break it least on the grid, and the rows there.
+        self, trials: Sequence[Trial], *, patient: bool = True
+    ) -> tuple[Float[np.ndarray, " trials"], Float[np.ndarray, "trials rows"]]:
+        """Smallest violation of each trial over the layouts that break it least on the grid, and the rows there.
 
-        A search that is not patient may take a case for broken that holds, where its limits leave next to no margin.
+        A search that is not patient may take a trial for broken that holds, where its limits leave next to no margin.
         """
         problem, count = self.problem, min(TRIED, len(self.grid))
         lanes, start = [], []
-        for case in cases:
-            broken = self.broken([name for name in case.rows if name not in case.instead])
+        for rows, instead in trials:
+            broken = self.broken([name for name in rows if name not in instead])
             best = np.argmin(broken, axis=1)
             chosen = np.argsort(broken[np.arange(len(best)), best], kind="stable")[:count]
             lanes.append(chosen)
             start.append(self.grid[chosen, best[chosen]])
         layouts = take(self.lattice, np.concatenate(lanes))
-        names = problem.criteria.limits
-        limits = {name: np.repeat([self.limit(name, case) for case in cases], count) for name in names}
+        limits = {
+            name: np.repeat([self.limit(name, trial) for trial in trials], count) for name in problem.criteria.limits
+        }
         lower, upper = layout_bounds(problem, layouts)
         index = problem.index("plan.chips")
         if index is not None:
-            chips = np.repeat([case.instead.get("chips", 0.0) for case in cases], count)
+            chips = np.repeat([instead.get("chips", 0.0) for _, instead in trials], count)
             upper[:, index] = np.where(chips > 0.0, np.log(np.maximum(chips, 1.0)), upper[:, index])
-        solution = solve_relaxed(
-            problem,
-            layouts,
-            np.concatenate(start),
-            Criteria(problem.repeated_criteria(len(layouts.tensor)).powers, limits),
-            bounds=(lower, upper),
-            iterations=None if patient else SETTLED,
-        )
+        criteria = Criteria(problem.criteria.powers, limits)
+        iterations = None if patient else SETTLED
+        start, bounds = np.concatenate(start), (lower, upper)
+        solution = solve_relaxed(problem, layouts, start, criteria, bounds=bounds, iterations=iterations)
         rows = -solution.slacks.inequalities
-        violation = np.sum(np.maximum(rows, 0.0), axis=-1).reshape(len(cases), count)
+        violation = np.sum(np.maximum(rows, 0.0), axis=-1).reshape(len(trials), count)
         violation = np.where(np.isfinite(violation), violation, np.inf)
-        best, case = np.argmin(violation, axis=1), np.arange(len(cases))
-        return violation[case, best], rows.reshape(len(cases), count, -1)[case, best]
+        best, trial = np.argmin(violation, axis=1), np.arange(len(trials))
+        return violation[trial, best], rows.reshape(len(trials), count, -1)[trial, best]
 
-    def limit(self, name: str, case: _LimitSet) -> float:
-        """Value of a limit in a case, in SI; far away where the case leaves it out."""
-        own = float(self.problem.criteria.limits[name])
-        if name in case.instead or name in case.rows or name not in self.rows:
-            return case.instead.get(name, own)
+    def limit(self, name: str, trial: Trial) -> float:
+        """Value of a limit in a trial, in SI; far away where the trial leaves it out."""
+        (rows, instead), own = trial, float(self.problem.criteria.limits[name])
+        if name in instead or name in rows or name not in self.rows:
+            return instead.get(name, own)
         return own / FAR if name in AT_LEAST else own * FAR

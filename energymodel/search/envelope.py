@@ -7,7 +7,7 @@ At an optimum the first-order change of the optimal value is that of the Lagrang
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,8 +71,15 @@ def differentiate(best: Optimum) -> OptimalValue:
         """The winning layout, with the fields that every layout takes from the scenario's own."""
         return dataclasses.replace(best.plan.layout, **{name: getattr(plan.layout, name) for name in fixed})
 
-    layout = layout_of(scenario.plan)
-    solution = _solve(problem, layout, _start(problem, best))
+    def solve(problem: DesignProblem, layout: ParallelLayout, start: np.ndarray) -> tuple[Solution, RESULTS]:
+        """Relaxed optimum of one layout, and how it ended."""
+        solution = solve_relaxed(problem, jax.tree.map(lambda leaf: np.full(1, float(leaf)), layout), start[None])
+        return solution, jax.tree.map(lambda leaf: leaf[0], solution.result)
+
+    layout, formulation = layout_of(scenario.plan), problem.formulation
+    values = TrainingRun(scenario.system, best.plan).values | {TOKENS: float(best.outcome.tokens)}
+    start = [formulation.coordinate(path, np.clip(values[path], *problem.bounds[path])) for path in formulation.paths]
+    solution, ended = solve(problem, layout, np.array(start, np.float64))
 
     def search(path: str, value: float) -> float:
         changed = run.at(run.changed(path, value))
@@ -80,13 +87,13 @@ def differentiate(best: Optimum) -> OptimalValue:
             moved = problem_of(dataclasses.replace(scenario, system=changed.system, plan=changed.plan))
         except InputError:
             return math.nan
-        again = _solve(moved, layout_of(changed.plan), np.asarray(solution.x[0]))
-        if _ended(again, RESULTS.interrupted):
+        again, ended = solve(moved, layout_of(changed.plan), np.asarray(solution.x[0]))
+        if result_is(ended, RESULTS.interrupted):
             raise KeyboardInterrupt
-        return float(np.exp(again.value[0])) if _ended(again, RESULTS.successful) else math.nan
+        return float(np.exp(again.value[0])) if result_is(ended, RESULTS.successful) else math.nan
 
     value = float(np.exp(solution.value[0]))
-    if not _ended(solution, RESULTS.successful):
+    if not result_is(ended, RESULTS.successful):
         return OptimalValue(value, None, {}, frozenset(), free, search)
     limits = problem.limits
     following = frozenset(name for name in limits if name not in question.limits)
@@ -103,22 +110,6 @@ def differentiate(best: Optimum) -> OptimalValue:
     )
 
 
-def _ended(solution: Solution, result: Any) -> bool:
-    return bool(result_is(solution.result, result)[0])
-
-
-def _start(problem: DesignProblem, best: Optimum) -> Float[np.ndarray, " n"]:
-    values = TrainingRun(best.scenario.system, best.plan).values
-    point = {path: np.clip(values.get(path, 0.0), *bounds) for path, bounds in problem.bounds.items()}
-    point |= {TOKENS: float(best.outcome.tokens)} if TOKENS in point else {}
-    return np.array([float(problem.formulation.coordinate(path, point[path])) for path in problem.formulation.paths])
-
-
-def _solve(problem: DesignProblem, layout: ParallelLayout, start: Float[np.ndarray, " n"]) -> Solution:
-    """Relaxed optimum of one layout."""
-    return solve_relaxed(problem, jax.tree.map(lambda leaf: np.full(1, float(leaf)), layout), start[None])
-
-
 def _lagrangian(
     scenario: Scenario, problem: DesignProblem, solution: Solution, layout: ParallelLayout, free: frozenset[str]
 ) -> tuple[Float[np.ndarray, " n"], dict[str, float]]:
@@ -126,7 +117,7 @@ def _lagrangian(
     formulation, point = problem.formulation, np.asarray(solution.x[0])
     system, _ = formulation.at(point, layout, problem.criteria, problem.run)
     lattice = jax.tree.map(lambda leaf: np.asarray(leaf)[None], layout)
-    [(plan, outcome)] = plans_at(scenario, problem, point[None], lattice, problem.repeated_criteria(1))
+    [(plan, outcome)] = plans_at(scenario, problem, [point], lattice)
     here = TrainingRun(*jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (system, plan)))
     values = {name: float(value) for name, value in limited_values(here.system, here.plan, outcome).items()}
     values |= {own.name: float(own.function(outcome)) for own in formulation.own}

@@ -112,14 +112,19 @@ def load_fleet(
     further = {key: dict(table) for key, table in tables.pop(FLEET, {}).items()}
     for text in groups:
         group = _group(text)
-        further[_free_name(group["accelerator"], further)] = group
+        kind = group["accelerator"]
+        names = [kind, *(f"{kind}-{number}" for number in range(2, MOST + 2))]
+        further[next(name for name in names if name not in further)] = group
     if not 0 < len(further) < MOST:
         raise InputError(f"fleet: {len(further)} further groups of devices. Give 1 to {MOST - 1}: --group with {FORM}.")
     named = {"name": name, **tables}
     main = load_scenario(named, changes, cluster)
     if main.plan.knots > 1:
         raise InputError("plan.batch: a fleet needs one value for the whole run. Give one number.")
-    members = [FleetGroup(_accelerator_of(tables, main), main, {})]
+    devices = tables.get("system", {}).get("accelerator")
+    if not isinstance(devices, str):
+        devices = str(main.tables["system"]["accelerator"].get("title", "own devices"))
+    members = [FleetGroup(devices, main, {})]
     members += [_loaded(key, table, named, changes, cluster) for key, table in further.items()]
     chips = sum(float(member.scenario.plan.chips) for member in members)
     for member in members:
@@ -146,18 +151,6 @@ def _group(text: str) -> dict[str, Any]:
     if len(words) < 2 or not all(key and value for key, _, value in options):
         raise InputError(f'fleet: "{text}" is not an accelerator and its number of chips. Give {FORM}.')
     return {"accelerator": words[0], "chips": words[1], **{key: value for key, _, value in options}}
-
-
-def _free_name(accelerator: str, taken: Mapping[str, Any]) -> str:
-    """Name of a group that no other has."""
-    names = [accelerator, *(f"{accelerator}-{number}" for number in range(2, MOST + 2))]
-    return next(name for name in names if name not in taken)
-
-
-def _accelerator_of(tables: Mapping[str, Any], main: Scenario) -> str:
-    """What the devices of the scenario are called."""
-    name = tables.get("system", {}).get("accelerator")
-    return name if isinstance(name, str) else str(main.tables["system"]["accelerator"].get("title", "own devices"))
 
 
 def _loaded(

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -45,7 +45,7 @@ class _Point(NamedTuple):
 class FleetOptimum(NamedTuple):
     """The best plan of a fleet, whole micro-batches for every replica, and what it is compared with.
 
-    - `fleet`, `found`: groups with the clocks and the batch found, and their outcome.
+    - `fleet`, `found`: groups with the clocks and the batch of the optimum, and their outcome.
     - `microbatches`: of a replica of each group in a step [1].
     - `own`: outcome of the fleet with the clocks and the batch of its plans, at the same loss; `even` of the plan found
       if every chip took the same share of a batch; `alone` that of the first group alone, with its own plan.
@@ -87,40 +87,50 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
         raise InputError(
             f"optimize {others[0]}: a fleet varies its clocks, batch and shares of the work. Leave it out."
         )
-    objective = parse_objective(question.minimize)
-    powers = dict(objective.factors)
+    powers = dict(parse_objective(question.minimize).factors)
     if "loss" in powers:
         raise InputError("minimize loss: a fleet is searched at a given loss. Minimize energy, time, money or carbon.")
     with jax.enable_x64(True):
         aim = question.limits.get("loss", float(fleet.evaluate().whole.loss))
-        fleet = _at_loss(fleet, aim)
-        alone = fleet.evaluate_alone()
-        own = _own(fleet)
-        held = {} if "time" in powers else {"time": float(own.outcome.whole.time)}
+        goal = TargetLoss(np.asarray(aim))
+        fleet = _with_plans(fleet, [dataclasses.replace(plan, goal=goal) for _, plan in fleet.pairs])
+        # The fleet with its own clocks and a batch near its own: the fastest with whole micro-batches.
+        clocks = np.log([float(plan.clock) for _, plan in fleet.pairs])
+        tried = [
+            (_moved(fleet, _Point(clocks, np.log(work), np.asarray(0.0))), work, counts)
+            for counts, work in _whole_ways(fleet, np.asarray(fleet.evaluate().work) * fleet.microbatches).items()
+        ]
+        (_, own), own_work, own_counts = min(tried, key=lambda plan: float(plan[0][1].whole.time))
+        held = {} if "time" in powers else {"time": float(own.whole.time)}
         held |= {name: value for name, value in question.limits.items() if name != "loss"}
         asked = Criteria(powers, held)
-        point = _searched(fleet, asked, own.outcome)[0]
-        best, outcome, microbatches, result, prices = _best_whole(fleet, asked, own, point)
-        broken = _broken(outcome, held)
+        point = _searched(fleet, asked, own)[0]
+        # The best of the whole micro-batches around those of the search, or of the plan, each with clocks of its own.
+        ends = []
+        for counts, work in (
+            _whole_ways(fleet, np.exp(point.work) * fleet.microbatches) | {own_counts: own_work}
+        ).items():
+            point, result, prices = _searched(fleet, asked, own, work)
+            moved, outcome = _moved(fleet, point)
+            broken = _broken(outcome, held)
+            ends.append((len(broken), float(log_objective(outcome.whole, powers)), moved, outcome, counts, result))
+            ends[-1] += (prices, broken)
+        _, _, best, outcome, microbatches, result, prices, broken = min(ends, key=lambda end: end[:2])
         optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
         message = f"It does not keep {', '.join(broken)}." if broken else "" if optimal else str(RESULTS[result])
         return FleetOptimum(
             fleet=best,
             found=outcome,
             microbatches=microbatches,
-            own=own.outcome,
+            own=own,
             even=best.evaluate(np.ones(len(fleet.groups))),
-            alone=alone,
+            alone=fleet.evaluate_alone(),
             minimize=question.minimize,
             limits={"loss": aim, **held},
             prices={} if broken else prices,
             success=not broken and optimal,
             message=message,
         )
-
-
-def _at_loss(fleet: Fleet, loss: float) -> Fleet:
-    return _with_plans(fleet, [dataclasses.replace(plan, goal=TargetLoss(np.asarray(loss))) for _, plan in fleet.pairs])
 
 
 def _with_plans(fleet: Fleet, plans: list[Any]) -> Fleet:
@@ -130,10 +140,11 @@ def _with_plans(fleet: Fleet, plans: list[Any]) -> Fleet:
     )
 
 
-def _moved(fleet: Fleet, point: _Point) -> tuple[Fleet, np.ndarray]:
-    """The fleet with found clocks and batch, and the work of its groups."""
+def _moved(fleet: Fleet, point: _Point) -> tuple[Fleet, FleetOutcome]:
+    """The fleet with the clocks and the batch of a point, and its outcome."""
     plans, work = _at(fleet.pairs, point)
-    return _with_plans(fleet, [jax.tree.map(np.asarray, plan) for plan in plans]), np.asarray(work)
+    moved = _with_plans(fleet, [jax.tree.map(np.asarray, plan) for plan in plans])
+    return moved, moved.evaluate(np.asarray(work))
 
 
 def _at(groups: tuple[Group, ...], point: _Point) -> tuple[list[TrainingPlan], Groups]:
@@ -175,71 +186,34 @@ _solve = Compiled(_best_point, once=True)
 def _searched(
     fleet: Fleet, asked: Criteria, own: FleetOutcome, work: np.ndarray | None = None
 ) -> tuple[_Point, RESULTS, dict[str, float]]:
-    """Best clocks and batches, and elasticities of the limits; of given batches of a chip, best clocks alone."""
+    """Best clocks and batches, and elasticities of the limits; of given batches of a chip, best clocks alone.
+
+    A replica has at least the micro-batches that its schedule needs.
+    """
     lowest = np.log([float(system.accelerator.minimum_clock) for system, _ in fleet.pairs])
-    range_ = math.log(BATCH_RANGE)
-    low, high = (np.log(work),) * 2 if work is not None else (np.log(_least_work(fleet)) * np.ones(len(lowest)), range_)
+    range_, ones = math.log(BATCH_RANGE), np.ones(len(lowest))
+    fewest = math.ceil(float(fleet.main.plan.layout.fewest_microbatches)) / fleet.microbatches
+    low, high = (math.log(fewest) * ones, range_ * ones) if work is None else (np.log(work),) * 2
     middle = np.clip(np.log(own.work), low, high) if work is None else low
-    unit = np.max(own.work_time)
     point, multipliers, result = _solve(
         _Point((1.0 - START) * lowest, middle, np.asarray(math.log(1.0 / START))),
         _Point(lowest, low, np.asarray(-2.0 * range_)),
-        _Point(np.zeros_like(lowest), high * np.ones(len(lowest)), np.asarray(2.0 * range_)),
+        _Point(np.zeros_like(lowest), high, np.asarray(2.0 * range_)),
         fleet.pairs,
         asked,
-        unit,
+        np.max(own.work_time),
     )
     prices = {name: float(price) for name, price in zip(sorted(asked.limits), np.asarray(multipliers), strict=False)}
     return jax.tree.map(np.asarray, point), result, prices
 
 
-def _least_work(fleet: Fleet) -> float:
-    """Batch of a chip over the mean of the plan with which a replica has the micro-batches that its schedule needs."""
-    return math.ceil(float(fleet.main.plan.layout.fewest_microbatches)) / fleet.microbatches
-
-
-def _whole_ways(fleet: Fleet, wanted: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+def _whole_ways(fleet: Fleet, wanted: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
     """Whole micro-batches of a replica around those wanted, and the batch of a chip over the mean of the plan."""
     layout = fleet.main.plan.layout
     multiple = multiple_count(fleet.main.system, layout)
     fewest = multiple * math.ceil(float(layout.fewest_microbatches) / multiple)
     ways = [sorted({max(fewest, count) for count in around(float(exact), multiple)}) for exact in wanted]
-    for counts in itertools.product(*ways):
-        yield counts, np.array(counts) / fleet.microbatches
-
-
-class _OwnPlan(NamedTuple):
-    """The fleet with its own clocks and a batch near its own: the fastest with whole micro-batches."""
-
-    fleet: Fleet
-    outcome: FleetOutcome
-    work: np.ndarray
-    microbatches: tuple[int, ...]
-
-
-def _own(fleet: Fleet) -> _OwnPlan:
-    even = fleet.evaluate()
-    clocks = np.log([float(plan.clock) for _, plan in fleet.pairs])
-    tried = []
-    for counts, work in _whole_ways(fleet, np.asarray(even.work) * fleet.microbatches):
-        moved, shares = _moved(fleet, _Point(clocks, np.log(work), np.asarray(0.0)))
-        tried.append(_OwnPlan(moved, moved.evaluate(shares), work, counts))
-    return min(tried, key=lambda plan: float(plan.outcome.whole.time))
-
-
-def _best_whole(
-    fleet: Fleet, asked: Criteria, own: _OwnPlan, point: _Point
-) -> tuple[Fleet, FleetOutcome, tuple[int, ...], RESULTS, dict[str, float]]:
-    """The best of the whole micro-batches around those of the search, or of the plan, each with clocks of its own."""
-    around = dict(_whole_ways(fleet, np.exp(point.work) * fleet.microbatches))
-    tried = []
-    for counts, work in (around | {own.microbatches: own.work}).items():
-        point, result, prices = _searched(fleet, asked, own.outcome, work)
-        moved, shares = _moved(fleet, point)
-        outcome = moved.evaluate(shares)
-        rank = len(_broken(outcome, asked.limits)), float(log_objective(outcome.whole, asked.powers))
-        tried.append((rank, (moved, outcome, counts, result, prices)))
-    return min(tried, key=lambda trial: trial[0])[1]
+    return {counts: np.array(counts) / fleet.microbatches for counts in itertools.product(*ways)}
 
 
 def _broken(outcome: FleetOutcome, limits: Mapping[str, float]) -> list[str]:

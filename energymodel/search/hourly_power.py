@@ -66,7 +66,9 @@ def levels_of(scenario: Scenario) -> Levels:
     if plan.knots > 1:
         raise InputError("plan.batch: a calendar needs one value, so that every token takes as long. Give one number.")
     with jax.enable_x64(True):
-        clocks = np.linspace(float(as_designed(system, plan).system.accelerator.minimum_clock), 1.0, CLOCKS)
+        own, designed_plan = as_designed(system, plan)
+        chip, price = own.accelerator, own.market.price
+        clocks = np.linspace(float(chip.minimum_clock), 1.0, CLOCKS)
         speeds = jax.tree.map(np.asarray, _speeds(system, plan, jnp.asarray(clocks)))
         fits = np.flatnonzero(speeds["slack"] >= 0.0)
         if not len(fits):
@@ -76,14 +78,21 @@ def levels_of(scenario: Scenario) -> Levels:
             )
         rates = speeds["rate"][fits]
         fits = fits[np.append(True, np.diff(rates) > ROUNDING * rates[1:])]  # each rate once
-        paused_base, paused_heat = _paused(system, plan)
-        money_held, carbon_held = _held(system, plan, float(speeds["peak"][fits[-1]]))
+        # While all chips idle, hosts and links stay on.
+        chips, idle = designed_plan.chips, jnp.asarray(chip.idle_power)
+        coolant = own.facility.cooling.at(designed_plan.coolant_temperature)
+        load = idle + own.links_power(chips) + own.host_power(idle, coolant)
+        power = own.facility.power(load, coolant)
+        # The price of a second beside energy and the demand charge.
+        if isinstance(price, OwnedPrice):
+            price = eqx.tree_at(lambda leaf: leaf.demand_charge, price, 0.0)
+        equipment = own.links_price(chips) + own.facility.storage.price()
         return Levels(
             *(speeds[name][fits] for name in ("clock", "rate", "base", "heat")),
-            paused_base=paused_base,
-            paused_heat=paused_heat,
-            money_held=money_held,
-            carbon_held=carbon_held,
+            paused_base=float((load + power.delivery_loss + power.other) * chips),
+            paused_heat=float(power.equipment * chips),
+            money_held=float(price.cost(chip.price, chips, 1.0, 0.0, float(speeds["peak"][fits[-1]]), equipment)),
+            carbon_held=float(own.market.carbon.embodied(chip.embodied_carbon, chips, 1.0)),
             tokens=float(speeds["tokens"][fits[-1]]),
         )
 
@@ -115,28 +124,6 @@ def _speeds(system: TrainingSystem, plan: TrainingPlan, clocks: Float[Array, " c
         }
 
     return jax.lax.map(at, clocks)
-
-
-def _paused(system: TrainingSystem, plan: TrainingPlan) -> tuple[float, float]:
-    """Power of the facility without cooling, and heat to be cooled, while all chips idle [W]."""
-    system, plan = as_designed(system, plan)
-    idle = jnp.asarray(system.accelerator.idle_power)
-    coolant = system.facility.cooling.at(plan.coolant_temperature)
-    load = idle + system.links_power(plan.chips) + system.host_power(idle, coolant)
-    power = system.facility.power(load, coolant)
-    base = load + power.delivery_loss + power.other
-    return float(base * plan.chips), float(power.equipment * plan.chips)
-
-
-def _held(system: TrainingSystem, plan: TrainingPlan, plant: float) -> tuple[float, float]:
-    """Cost of a second beside energy and the demand charge [USD/s], and its embodied carbon [kg/s]."""
-    system, plan = as_designed(system, plan)
-    price, chip = system.market.price, system.accelerator
-    if isinstance(price, OwnedPrice):
-        price = eqx.tree_at(lambda leaf: leaf.demand_charge, price, 0.0)
-    equipment = system.links_price(plan.chips) + system.facility.storage.price()
-    money = price.cost(chip.price, plan.chips, 1.0, 0.0, plant, equipment)
-    return float(money), float(system.market.carbon.embodied(chip.embodied_carbon, plan.chips, 1.0))
 
 
 class Contract(NamedTuple):

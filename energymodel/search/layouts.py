@@ -6,14 +6,24 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from energymodel.errors import InputError
+from energymodel.numerics import Numeric
+from energymodel.runtime.compilation import Compiled
+from energymodel.search.problem import DesignProblem
 from energymodel.search.training_run import TrainingRun
+from energymodel.system.division import divide
+from energymodel.system.memory import chip_memory
+from energymodel.system.outputs import OUTPUTS
 from energymodel.system.plan import PRECISIONS, SCHEDULES, ParallelLayout
 from energymodel.system.plan_rules import CUTS, OF_STAGES, stage_fault
 from energymodel.system.training_system import TrainingSystem
+from energymodel.units import format_quantity
 
 Lattice = ParallelLayout
 """Layouts with a leading axis on every leaf."""
@@ -120,3 +130,36 @@ def chips_per_replica(layout: Lattice) -> np.ndarray:
     """Fewest chips of a layout: a model replica, or as many replicas as the experts divide over."""
     expert = np.maximum(np.asarray(layout.context), np.asarray(layout.expert))
     return np.asarray(layout.tensor) * np.asarray(layout.pipeline) * expert
+
+
+def fitting_layouts(problem: DesignProblem) -> tuple[Lattice, int]:
+    """Layouts that fit in memory, and how many were considered.
+
+    **Raises:** `InputError` if none fits.
+    """
+    lattice = candidates(problem.run, problem.most_chips, problem.layout_ranges)
+    fitting = np.flatnonzero(fits(problem, lattice, problem.most_chips))
+    if not len(fitting):
+        memory, chips = (format_quantity(problem.limits[name], OUTPUTS[name]) for name in ("memory", "chips"))
+        raise InputError(
+            f"The model does not fit in {memory} per chip in any layout of {chips} chips. Allow more chips "
+            "(--limit chips=...), more memory, or offload states (plan.layout.offload_optimizer=1)."
+        )
+    return take(lattice, fitting), len(lattice.tensor)
+
+
+def fits(problem: DesignProblem, lattice: Lattice, chips: float) -> Bool[np.ndarray, " layouts"]:
+    """Which layouts fit in memory at their best: all the chips, the fewest micro-batches."""
+    return np.asarray(_smallest_memory(problem.run, lattice, chips)) <= problem.limits["memory"]
+
+
+@Compiled
+def _smallest_memory(run: TrainingRun, lattice: Lattice, chips: Numeric) -> Float[Array, " layouts"]:
+    def smallest(layout: ParallelLayout) -> Array:
+        group = layout.tensor * layout.pipeline * layout.context
+        used = jnp.maximum(1.0, jnp.floor(chips / group)) * group
+        batch = layout.smallest_batch(used, run.system.workload.sequence)
+        plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), run.plan, (used, layout))
+        return chip_memory(run.system, plan, divide(run.system, plan, batch)).total
+
+    return jax.vmap(smallest)(lattice)

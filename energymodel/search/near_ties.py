@@ -9,21 +9,19 @@ objective)
 in all layouts whose relaxed optimum lies within the tolerance, by the programs that the first search compiled.
 """
 
-import dataclasses
 import math
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layout_search import LayoutSearch, spread_starts
+from energymodel.search.layout_search import spread_starts
 from energymodel.search.layouts import take
-from energymodel.search.problem import Criteria, DesignProblem, row_of_objective
-from energymodel.search.relaxation import SETTLED, obeys_limits, solve_relaxed
+from energymodel.search.problem import DesignProblem, row_of_objective
+from energymodel.search.relaxation import SETTLED, LayoutSearch, solve_relaxed
 from energymodel.search.result import NearTie
-from energymodel.search.rounding import TOLERATED, RelaxedLanes, RoundedPlan, plans_at, round_layouts, solve_at_counts
+from energymodel.search.rounding import TOLERATED, RoundedPlan, plans_at, round_layouts, solve_at_counts
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value, parse_objective
 from energymodel.system.plan import TrainingPlan
@@ -42,6 +40,10 @@ class EvaluatedPlan(NamedTuple):
     plan: TrainingPlan
     outcome: TrainingOutcome
     point: Float[np.ndarray, " n"]
+
+    def over(self, other: "EvaluatedPlan", name: str) -> float:
+        """Ratio of an objective to that of another plan [1]."""
+        return float(objective_value(self.outcome, name) / objective_value(other.outcome, name))
 
 
 def saved_beside(minimize: str) -> str:
@@ -64,35 +66,34 @@ def near_tie(
     than it costs.
     """
     tolerance, saved = tolerance_of(scenario), saved_beside(problem.minimize)
-    optimum, excess = rounded[0].value, math.log1p(tolerance)
-    within = _least_within(problem, saved, math.exp(optimum - TOLERATED) * (1.0 + tolerance))
-    near = [plan for plan in rounded if plan.value <= optimum + excess]
-    plans = [*_in_layouts(within, searched, optimum + excess), *_at_counts(within, searched, near)]
+    most = rounded[0].value + math.log1p(tolerance)
+    within = problem.asking({saved: 1.0}, {row_of_objective(problem.minimize): math.exp(most - TOLERATED)})
+    near = [plan for plan in rounded if plan.value <= most][:RESTARTED]
+    plans = [*_in_layouts(within, searched, most), *_at_counts(within, searched, near)]
     plans.sort(key=lambda plan: plan.value)
     if not plans:
         return exact, None
     plans = [plan for plan in plans if plan.value <= plans[0].value + EQUAL][:EVALUATED]
     layouts, points = take(searched.lattice, np.array([plan.lane for plan in plans])), [plan.point for plan in plans]
-    criteria, counts = within.repeated_criteria(len(plans)), [plan.counts for plan in plans]
-    evaluated = plans_at(scenario, within, np.stack(points), layouts, criteria, counts)
+    evaluated = plans_at(scenario, within, points, layouts, counts=[plan.counts for plan in plans])
     other = min(map(EvaluatedPlan, *zip(*evaluated, strict=True), points), key=lambda plan: float(plan.outcome.money))
-    cost, saving = _ratio(other, exact, problem.minimize) - 1.0, 1.0 - _ratio(other, exact, saved)
+    cost, saving = other.over(exact, problem.minimize) - 1.0, 1.0 - other.over(exact, saved)
     if saving <= MEANINGLESS:
         return exact, None
     taken = saving > cost
     return other if taken else exact, NearTie(tolerance, saved, cost, saving, taken, exact.plan, exact.outcome)
 
 
-def _in_layouts(within: DesignProblem, searched: LayoutSearch, tolerated: float) -> list[RoundedPlan]:
+def _in_layouts(within: DesignProblem, searched: LayoutSearch, most: float) -> list[RoundedPlan]:
     """Plans in the layouts whose relaxed optimum is within the tolerance, from there."""
     lanes = np.argsort(searched.values, kind="stable")[:MOST]
-    lanes = lanes[searched.values[lanes] <= tolerated]
+    lanes = lanes[searched.values[lanes] <= most]
     if not len(lanes):
         return []
     lattice = take(searched.lattice, lanes)
     solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED, patient=True)
-    relaxed = RelaxedLanes(lattice, within.repeated_criteria(len(lanes)), solution)
-    plans = round_layouts(within, relaxed, obeys_limits(solution))
+    relaxed = LayoutSearch(lattice, solution)
+    plans = round_layouts(within, relaxed, relaxed.usable)
     return [plan._replace(counts=plan.counts._replace(lane=int(lanes[plan.lane]))) for plan in plans]
 
 
@@ -101,23 +102,7 @@ def _at_counts(within: DesignProblem, searched: LayoutSearch, near: list[Rounded
 
     Such plans exist. Where a power cap binds, the objective has a kink, at which a single search may end.
     """
-    near = near[:RESTARTED]
     each = STARTS // len(near)
-    trials = [plan.counts for _ in range(each) for plan in near]
     start = spread_starts(within, take(searched.lattice, np.array([plan.lane for plan in near])), each)
     start[: len(near)] = [plan.point for plan in near]
-    lanes = RelaxedLanes(searched.lattice, within.repeated_criteria(len(searched.usable)), searched.solution)
-    return solve_at_counts(within, lanes, trials, SETTLED, start)
-
-
-def _ratio(plan: EvaluatedPlan, other: EvaluatedPlan, name: str) -> float:
-    return float(objective_value(plan.outcome, name) / objective_value(other.outcome, name))
-
-
-def _least_within(problem: DesignProblem, saved: str, most: float) -> DesignProblem:
-    """The problem that minimizes another output, with a limit on what was minimized."""
-    row = row_of_objective(problem.minimize)
-    powers = {**dict.fromkeys(problem.criteria.powers, 0.0), saved: 1.0}
-    limits = {**problem.criteria.limits, row: most}
-    criteria = jax.tree.map(lambda value: np.asarray(value, np.float64), Criteria(powers, limits))
-    return dataclasses.replace(problem, criteria=criteria, minimize=saved, limits={**problem.limits, row: most})
+    return solve_at_counts(within, searched, [plan.counts for plan in near] * each, SETTLED, start)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,14 +14,14 @@ import numpy as np
 from energymodel.scenarios.question import Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.conflicts import SHARED, conflicts
-from energymodel.search.layout_search import LayoutSearch, restart, search_layouts
-from energymodel.search.layouts import Lattice, take
+from energymodel.search.layout_search import restart, search_layouts
+from energymodel.search.layouts import Lattice, fitting_layouts, take
 from energymodel.search.near_ties import EvaluatedPlan, near_tie, saved_beside, tolerance_of
 from energymodel.search.problem import Criteria, DesignProblem, formulate
 from energymodel.search.refinement import refine, without_refinements
 from energymodel.search.relaxation import (
+    LayoutSearch,
     evaluate_points,
-    fitting_layouts,
     lane_model,
     layout_bounds,
     model_expansion,
@@ -37,9 +37,8 @@ from energymodel.search.result import (
     SearchResult,
     exceeded_limits,
 )
-from energymodel.search.rounding import RelaxedLanes, RoundedPlan, plans_at, round_layouts
+from energymodel.search.rounding import RoundedPlan, plans_at, round_layouts
 from energymodel.search.saving import saving_by_cause
-from energymodel.solver import RESULTS, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, objective_value, parse_objective, unit_of
@@ -53,6 +52,7 @@ LARGEST_RESIDUAL = 0.1  # of the optimality conditions, with which multipliers s
 STEEPEST = 20.0  # percent of the objective that a percent of a limit can be worth
 MARGIN = 1e-3  # in the logarithm: a limit with more of it costs nothing
 LOSS_STEP = 1e-4
+NEARLY = 0.01  # in the logarithm: a lane that breaks its limits by less is rounded, as it stalls at a kink
 _GLANCE = 0.02  # [s] between two looks at whether the derivatives are traced
 
 
@@ -107,14 +107,6 @@ def optimize(
     return optimum
 
 
-class _SearchedPlans(NamedTuple):
-    """The layouts that were searched, their realizable plans, best first, and the criteria of both."""
-
-    searched: LayoutSearch
-    rounded: list[RoundedPlan]
-    criteria: Criteria
-
-
 def _best_plan(
     scenario: Scenario, plain: Scenario, problem: DesignProblem, baseline: TrainingOutcome, tell: Callable[[str], None]
 ) -> Optimum:
@@ -122,78 +114,74 @@ def _best_plan(
     lattice, considered = fitting_layouts(problem)
     tell(f"searching {considered:,} layouts")
     with _preloaded_programs(plain, problem, take(lattice, np.array([0]))):
-        plans = _search_and_round(problem, lattice, tolerance_of(scenario), tell)
+        searched, rounded = _search_and_round(problem, lattice, tolerance_of(scenario), tell)
     broken: tuple[Conflict, ...] = ()
-    if not (plans.rounded or plans.searched.usable.any() or plans.searched.interrupted):
+    criteria = problem.criteria
+    if not (rounded or searched.usable.any() or searched.interrupted):
         tell("looking for the limits that exclude each other")
-        broken = conflicts(problem, plans.searched.lattice)
-        plans = _nearest(problem, broken, lattice, tell) or plans
-    optimum = _optimum(plain, problem, baseline, plans, broken, (considered, len(lattice.tensor)), tell)
+        broken = conflicts(problem, searched.lattice)
+        # The best plans where the limit that must give least gives it, and a little for whole numbers.
+        ways = [limit for limit in broken if math.isfinite(limit.nearest)]
+        if ways:
+            way = next((limit for limit in ways if limit.limit not in SHARED), ways[0])
+            tell(f"searching with {way.limit} {format_quantity(way.nearest, way.unit)}")
+            moved = problem.asking(limits={way.limit: way.nearest * (way.nearest / way.asked) ** EXTRA})
+            again, plans = _search_and_round(moved, lattice, 0.0, tell)
+            if plans:
+                searched, rounded, criteria = again, plans, moved.criteria
+    layouts = considered, len(lattice.tensor)
+    optimum = _optimum(plain, problem, baseline, searched, rounded, criteria, broken, layouts, tell)
     optimum = dataclasses.replace(optimum, scenario=scenario)
-    if scenario.optimize.refined and plans.rounded and not broken and not plans.searched.interrupted:
-        optimum = refine(scenario, problem, plans.searched, plans.rounded, optimum, tell)
+    if scenario.optimize.refined and rounded and not broken and not searched.interrupted:
+        optimum = refine(scenario, problem, searched, rounded, optimum, tell)
     return optimum
 
 
 def _search_and_round(
     problem: DesignProblem, lattice: Lattice, tolerance: float, tell: Callable[[str], None]
-) -> _SearchedPlans:
+) -> tuple[LayoutSearch, list[RoundedPlan]]:
+    """The layouts that can hold the best plan, and their realizable plans, best first."""
     searched = restart(problem, search_layouts(problem, lattice, tolerance))
     rounded: list[RoundedPlan] = []
     if searched.usable.any():
         tell("rounding to whole replicas and micro-batches")
-        lanes = RelaxedLanes(searched.lattice, problem.repeated_criteria(len(searched.usable)), searched.solution)
-        rounded = round_layouts(problem, lanes, searched.roundable)
-        if rounded and not searched.solved(rounded[0].lane):
+        rounded = round_layouts(problem, searched, searched.broken <= NEARLY)
+        if rounded and not searched.solved[rounded[0].lane]:
             searched = restart(problem, searched, rounded[0].lane)  # for the prices of the limits
-    return _SearchedPlans(searched, rounded, problem.criteria)
-
-
-def _nearest(
-    problem: DesignProblem, broken: tuple[Conflict, ...], lattice: Lattice, tell: Callable[[str], None]
-) -> _SearchedPlans | None:
-    """The best plans where the limit that must give least gives it, and a little for whole numbers."""
-    ways = [limit for limit in broken if math.isfinite(limit.nearest)]
-    ways = [limit for limit in ways if limit.limit not in SHARED] or ways
-    if not ways:
-        return None
-    way = ways[0]
-    tell(f"searching with {way.limit} {format_quantity(way.nearest, way.unit)}")
-    moved = problem.with_limit(way.limit, way.nearest * (way.nearest / way.asked) ** EXTRA)
-    plans = _search_and_round(moved, lattice, 0.0, tell)
-    return plans if plans.rounded else None
+    return searched, rounded
 
 
 def _optimum(
     scenario: Scenario,
     problem: DesignProblem,
     baseline: TrainingOutcome,
-    plans: _SearchedPlans,
+    searched: LayoutSearch,
+    rounded: list[RoundedPlan],
+    criteria: Criteria,
     broken: tuple[Conflict, ...],
     layouts: tuple[int, int],
     tell: Callable[[str], None],
 ) -> Optimum:
-    searched, solution = plans.searched, plans.searched.solution
-    winner = plans.rounded[0] if plans.rounded else None
-    lane = winner.lane if winner else searched.best()
+    solution, winner = searched.solution, rounded[0] if rounded else None
+    lane = winner.lane if winner else searched.best
     point, counts = (winner.point, [winner.counts]) if winner else (solution.x[lane], None)
-    layout = take(searched.lattice, np.array([lane]))
-    criteria = jax.tree.map(lambda leaf: np.asarray(leaf)[None], plans.criteria)
-    [(plan, outcome)] = plans_at(scenario, problem, point[None], layout, criteria, counts)
+    layout, own = take(searched.lattice, np.array([lane])), jax.tree.map(lambda leaf: np.asarray(leaf)[None], criteria)
+    [(plan, outcome)] = plans_at(scenario, problem, [point], layout, own, counts)
     best, tie = float(objective_value(outcome, problem.minimize)), None
     if winner and not broken and not searched.interrupted and tolerance_of(scenario) > 0.0:
         saved = saved_beside(problem.minimize)
         tell(f"looking for less {saved} within {100.0 * scenario.optimize.tolerance:g} % of the optimum")
-        exact = EvaluatedPlan(plan, outcome, point)
-        (plan, outcome, point), tie = near_tie(scenario, problem, searched, plans.rounded, exact)
+        (plan, outcome, point), tie = near_tie(
+            scenario, problem, searched, rounded, EvaluatedPlan(plan, outcome, point)
+        )
     variables, value = problem.values_at(point, plan), float(objective_value(outcome, problem.minimize))
     result, message = _verdict(searched, winner, broken, exceeded_limits(scenario, plan, outcome))
     trusted = winner and not broken
-    prices = _prices(problem, plans, lane, value) if trusted else {}
+    prices = _prices(problem, searched, lane, value) if trusted else {}
     runner_up = None
-    if len(plans.rounded) > 1:
-        first, second = plans.rounded[:2]
-        runner_up = RunnerUp(take(searched.lattice, np.array(second.lane)), float(np.expm1(second.value - first.value)))
+    if len(rounded) > 1:
+        excess = float(np.expm1(rounded[1].value - rounded[0].value))
+        runner_up = RunnerUp(take(searched.lattice, np.array(rounded[1].lane)), excess)
     relaxed = math.inf if broken else min(float(np.exp(np.min(searched.values, initial=np.inf))), best)
     return Optimum(
         scenario=scenario,
@@ -225,7 +213,7 @@ def _optimum(
             "restarts_astray": searched.astray,
             "restarts_spread": searched.spread,
             "iterations": int(np.sum(solution.iterations)),
-            "converged": int(np.sum(result_is(solution.result, RESULTS.successful))),
+            "converged": int(np.sum(searched.solved)),
             "residual": float(solution.residual[lane]),
         },
         found=variables,
@@ -234,15 +222,14 @@ def _optimum(
     )
 
 
-def _prices(problem: DesignProblem, plans: _SearchedPlans, lane: int, value: float) -> dict[str, Price]:
+def _prices(problem: DesignProblem, searched: LayoutSearch, lane: int, value: float) -> dict[str, Price]:
     """Elasticities from the multipliers of the relaxed optimum of the winning layout, zero for limits with a margin.
 
     None where multipliers are no prices: at a kink of the model they do not converge, and where the limits leave no
     margin about the plan they grow beyond all bounds.
     """
-    solution, multipliers = plans.searched.solution, plans.searched.solution.multipliers
-    layout, point = take(plans.searched.lattice, np.array([lane])), solution.x[lane][None, None]
-    own = multipliers.inequalities[lane]
+    solution, own = searched.solution, searched.solution.multipliers.inequalities[lane]
+    layout, point = take(searched.lattice, np.array([lane])), solution.x[lane][None, None]
 
     def values_at(criteria: Criteria) -> tuple[float, np.ndarray]:
         values = evaluate_points(problem, point, layout, criteria)
@@ -255,13 +242,13 @@ def _prices(problem: DesignProblem, plans: _SearchedPlans, lane: int, value: flo
     elasticities = {name: y for name, y in rows.items() if name in problem.limits}
     index = problem.index("plan.chips")
     if index is not None and problem.bounds["plan.chips"][1] == problem.limits["chips"]:
-        elasticities["chips"] = elasticities.get("chips", 0.0) + float(multipliers.upper[lane][index])
+        elasticities["chips"] = elasticities.get("chips", 0.0) + float(solution.multipliers.upper[lane][index])
     if "loss" in problem.limits and "loss" not in elasticities:
         # Envelope theorem, `- d Lagrangian / d ln loss` at the fixed point of the search, by central difference.
         ends = []
         for factor in (1.0 + LOSS_STEP, 1.0 - LOSS_STEP):
-            moved = {**problem.criteria.limits, "loss": problem.criteria.limits["loss"] * factor}
-            objective, inequalities = values_at(Criteria(problem.criteria.powers, moved))
+            loss = problem.criteria.limits["loss"] * factor
+            objective, inequalities = values_at(problem.asking(limits={"loss": loss}).criteria)
             ends.append(objective + float(inequalities @ own))
         elasticities["loss"] = (ends[1] - ends[0]) / (2.0 * LOSS_STEP)
     unit = parse_objective(problem.minimize).unit
@@ -278,11 +265,8 @@ def _verdict(
         return result, result.message if winner else NOTHING_YET
     if broken:
         asked = ", ".join(f"{limit.limit} {format_quantity(limit.asked, limit.unit)}" for limit in broken)
-        ways = ", or ".join(
-            f"{limit.limit} to {format_quantity(limit.nearest, limit.unit)}"
-            for limit in broken
-            if math.isfinite(limit.nearest)
-        )
+        ways = [limit for limit in broken if math.isfinite(limit.nearest)]
+        ways = ", or ".join(f"{limit.limit} to {format_quantity(limit.nearest, limit.unit)}" for limit in ways)
         advice = f"With all others as they are, move {ways}." if ways else _NO_SINGLE_LIMIT
         return SearchResult.infeasible, f"No plan obeys these limits together: {asked}. {advice}"
     if winner is None:
@@ -301,9 +285,7 @@ def _preloaded_programs(scenario: Scenario, problem: DesignProblem, layout: Latt
     are traced before anything else (`benchmarks/compile_time.py`). What fails here fails again where it is needed.
     """
     lower, upper = layout_bounds(problem, layout)
-    middle, lane = 0.5 * (lower + upper), np.zeros(1, np.int32)
-    criteria = problem.repeated_criteria(1)
-    model = lane_model(problem, layout, criteria)
+    middle, model = 0.5 * (lower + upper), lane_model(problem, layout)
 
     def in_double(function: Callable[[], Any]) -> Any:
         with jax.enable_x64(True):  # a thread starts with the default
@@ -311,9 +293,9 @@ def _preloaded_programs(scenario: Scenario, problem: DesignProblem, layout: Latt
 
     with ThreadPoolExecutor() as threads:
         if model_expansion.unused:
-            derivatives = threads.submit(in_double, lambda: model.expansion(middle, lane))
+            derivatives = threads.submit(in_double, lambda: model.expansion(middle, np.zeros(1, np.int32)))
             while not (model_expansion.traced or derivatives.done()):
                 time.sleep(_GLANCE)
-            threads.submit(in_double, lambda: plans_at(scenario, problem, middle, layout, criteria))
+            threads.submit(in_double, lambda: plans_at(scenario, problem, middle, layout))
             threads.submit(in_double, lambda: solve_relaxed(problem, layout, middle, iterations=1))
         yield

@@ -1,11 +1,15 @@
-"""Fronts of plans of which none improves in one respect without losing in another, and their exchange rates."""
+"""Fronts of plans of which none improves in one respect without losing in another, and their exchange rates.
+
+Each point of a front is the best plan at levels of all objectives but the first. Layouts are searched at the ends of
+the front and at a few nodes between; points take those that are close to the best at the nodes around them.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.question import Limits, Ranges
@@ -20,22 +24,22 @@ from energymodel.search.front import (
     relative_hypervolume,
     simplex,
 )
-from energymodel.search.front_layouts import FrontLayouts, TradeOff, merit_of, screened, search_trade_offs
-from energymodel.search.layouts import concatenate, take
-from energymodel.search.problem import Criteria, formulate
-from energymodel.search.relaxation import fitting_layouts, obeys_limits
+from energymodel.search.layout_search import search_layouts
+from energymodel.search.layouts import Lattice, fitting_layouts, take
+from energymodel.search.problem import DesignProblem, formulate
+from energymodel.search.relaxation import COARSE, LayoutSearch, Screening, screen, solve_relaxed
 from energymodel.search.result import SearchResult
-from energymodel.search.rounding import RelaxedLanes, RoundedPlan, plans_at, round_points
-from energymodel.solver import RESULTS, PerConstraint, Solution, result_is
+from energymodel.search.rounding import RoundedPlan, plans_at, round_points
+from energymodel.solver import Values
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, is_output, output, unit_of
 
-PER_LEVEL = 8  # layouts that a level of the coarse front takes from the screening
-COARSE_LEVELS = 7
-CLOSE = 0.01  # in the logarithm of the objective: layouts this close to the best of a coarse level stay in
-KEPT = 3  # layouts for each level of the fine front
+NODES = 7  # of the front, at which all layouts are searched
+CLOSE = 0.01  # in the logarithm of the objective: layouts this close to the best of a node stay in
+PER_POINT = 3  # layouts that are searched at each point
 ROUNDED = 2  # of which this many are rounded
+ITERATIONS = 24  # of a lane: what takes longer has no plan at its level, or is no better than its neighbors
 SAME = 6  # decimals of the logarithms of objectives to which two plans are one
 NO_PRICE = 1e-6  # of a level, in percent for a percent: it does not bind
 AUGMENTATION = 1e-3  # weight of the other objectives at an end: excludes weakly efficient points
@@ -94,191 +98,187 @@ def _check(names: tuple[str, ...], points: int) -> None:
         raise InputError(f"pareto: {points} points are no front. Ask for 2 or more.")
 
 
+class _Node(NamedTuple):
+    """A point of the front at which all layouts were searched: its weights of the ends, and its best first."""
+
+    weights: np.ndarray
+    problem: DesignProblem
+    searched: LayoutSearch
+    order: np.ndarray
+
+    def lane(self, layout: int) -> int | None:
+        """Lane of a layout by its number, if it has a plan."""
+        lanes = np.flatnonzero((self.searched.indices == layout) & self.searched.usable)
+        return int(lanes[0]) if lanes.size else None
+
+
 def _searched(scenario: Scenario, names: tuple[str, ...], points: int, tell: Callable[[str], None]) -> Front:
     tell("evaluating the scenario's own plan")
     baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
     problem = formulate(scenario, baseline, free=names)
     lattice, considered = fitting_layouts(problem)
     tell(f"screening {considered:,} layouts")
-    search = screened(problem, lattice, considered, names)
+    coarse = screen(problem, lattice, COARSE)
+
+    def node(weights: np.ndarray, asked: DesignProblem) -> _Node:
+        searched = search_layouts(asked, lattice, coarse=_screened_again(problem, coarse, asked))
+        order = np.argsort(searched.values, kind="stable")
+        return _Node(weights, asked, searched, order[: int(np.sum(searched.usable))])
+
     tell(f"finding the ends of {' and '.join([', '.join(names[:-1]), names[-1]])}")
-    search, ends = _ends(search, names)
-    search, lanes = (_between_levels if len(names) == 2 else _on_plane)(search, ends, names, points, tell)
-    return _front(scenario, search, names, baseline, _solved(search, ends, lanes, names, tell))
-
-
-class _End(NamedTuple):
-    """An end of a front: logarithms of the objectives there; layouts, optima and criteria of its best lanes."""
-
-    logarithms: dict[str, float]
-    layouts: np.ndarray
-    solution: Solution
-    criteria: Criteria
-
-
-class _FrontLanes(NamedTuple):
-    """Lanes inside a front: where they begin, and the point of each.
-
-    - `warm`: multipliers to begin with, of lanes at levels nearby.
-    - `levels`: logarithms of all objectives but the first, at each point.
-    - `coordinates`: of each point, in which neighbors are close, and of the ends, last of the first objective.
-    - `unpriced`: points where a level has no price, because it is at its lowest.
-    """
-
-    layouts: Int[np.ndarray, " lanes"]
-    start: Float[np.ndarray, "lanes n"]
-    owner: Int[np.ndarray, " lanes"]
-    warm: PerConstraint | None
-    levels: Float[np.ndarray, "points objectives"]
-    coordinates: Float[np.ndarray, "points_and_ends k"]
-    unpriced: np.ndarray
-
-
-def _ends(search: FrontLayouts, names: tuple[str, ...]) -> tuple[FrontLayouts, list[_End]]:
-    """Where each of the objectives is lowest, that of the first last, and the search with the layouts of the ends."""
     # A touch of the others picks, of equally good plans, one that is not worse in them.
-    trades = [TradeOff(dict.fromkeys(names, AUGMENTATION) | {name: 1.0}) for name in names]
-    search, optima = search_trade_offs(search, trades, 2 * PER_LEVEL)
-    rows, limits = search.problem.formulation.rows, search.problem.criteria.limits
-    ends = []
-    for index, (trade, values) in enumerate(zip(trades, optima.value, strict=True)):
-        order = np.argsort(values, kind="stable")[:ROUNDED]
-        if not np.isfinite(values[order[0]]):
-            hint = "`energymodel optimize` with the same limits names them."
-            raise InputError(f"pareto: no plan obeys the limits. {hint}")
-        solution = optima.lanes(index, order)
-        reached = -solution.slacks.inequalities[0]
-        logarithms = {name: float(reached[rows.index(name)] + np.log(limits[name])) for name in names}
-        ends.append(_End(logarithms, optima.layouts[order], solution, search.criteria([trade] * len(order))))
-    return search, ends[::-1]
+    corners = np.eye(len(names))
+    ends = [
+        node(corner, problem.asking(dict.fromkeys(names, AUGMENTATION) | {name: 1.0}))
+        for name, corner in zip(names, corners, strict=True)
+    ]
+    if any(not len(end.order) for end in ends):
+        raise InputError("pareto: no plan obeys the limits. `energymodel optimize` with the same limits names them.")
+    logarithms = np.array([_logarithms(end, names) for end in ends])
 
+    first, *others = names
 
-def _between_levels(
-    search: FrontLayouts, ends: list[_End], names: tuple[str, ...], points: int, tell: Callable[[str], None]
-) -> tuple[FrontLayouts, _FrontLanes]:
-    """Lanes at levels of the second objective, from optima at a few levels of it."""
-    first, second = names
-    quick, cheap = ends
-    row = search.problem.formulation.rows.index(second)
-    levels = np.linspace(
-        quick.logarithms[second], max(cheap.logarithms[second], quick.logarithms[second] + 1e-6), COARSE_LEVELS
-    )
-    tell(f"searching {COARSE_LEVELS} levels of {second}")
-    trades = [TradeOff({first: 1.0}, {second: level}) for level in levels]
-    search, optima = search_trade_offs(search, trades, PER_LEVEL, [*cheap.layouts, *quick.layouts])
-    coarse, value = optima.solution, optima.value
-    lowest = np.min(value, axis=1, keepdims=True)
-    excess = np.subtract(value, lowest, out=np.full_like(value, np.inf), where=np.isfinite(lowest))
+    def at_level(weights: np.ndarray) -> DesignProblem:
+        return problem.asking({first: 1.0}, dict(zip(others, np.exp(weights @ logarithms[:, 1:]), strict=True)))
 
-    prices = coarse.multipliers.inequalities[np.arange(COARSE_LEVELS), np.argmin(value, axis=1), row]
-    feasible = np.flatnonzero(np.isfinite(lowest[1:-1, 0])) + 1
-    values = np.array([quick.logarithms[first], *lowest[feasible, 0], cheap.logarithms[first]])
-    slopes = np.array([np.nan, *prices[feasible], np.nan])
-    fine = levels_by_slope(values, levels[[0, *feasible, -1]], slopes, points)
-    lanes = []
-    for owner, level in enumerate(fine):
-        below = min(int(np.searchsorted(levels, level, side="right")) - 1, COARSE_LEVELS - 2)
-        share = (level - levels[below]) / (levels[1] - levels[0])
-        smaller = np.minimum(*excess[[below, below + 1]])
-        for layout in np.argsort(smaller, kind="stable")[:KEPT]:
-            if smaller[layout] <= CLOSE:
-                sides = [side for side in (below, below + 1) if np.isfinite(value[side, layout])]
-                weight = share if len(sides) == 2 else 0.0
-                start = (1.0 - weight) * coarse.x[sides[0], layout] + weight * coarse.x[sides[-1], layout]
-                lanes.append((layout, start, owner, sides[round(weight)]))
-    tell(f"searching {points} levels of {second}")
-    columns = zip(*lanes, strict=True) if lanes else ([], np.zeros((0, coarse.x.shape[-1])), [], [])
-    layouts, start, owner, nearest = (np.array(list(column)) for column in columns)
-    layouts, owner, nearest = (column.astype(int) for column in (layouts, owner, nearest))
-    unpriced = np.arange(points) == 0
-    coordinates = np.array([*range(points), 0, points - 1], float)[:, None]
-    warm = optima.lanes(nearest, layouts).multipliers
-    return search, _FrontLanes(optima.layouts[layouts], start, owner, warm, fine[:, None], coordinates, unpriced)
-
-
-def _on_plane(
-    search: FrontLayouts, ends: list[_End], names: tuple[str, ...], points: int, tell: Callable[[str], None]
-) -> tuple[FrontLayouts, _FrontLanes]:
-    """Lanes at levels of all objectives but the first, on the plane through the ends of the front."""
-    weights = simplex(points, len(names))
-    levels = weights @ np.array([[end.logarithms[name] for name in names[1:]] for end in ends])
-    tell(f"searching {len(weights)} levels of {' and '.join(names[1:])}")
-    layouts, starts = [], []
-    for level in levels:
-        trade = TradeOff({names[0]: 1.0}, dict(zip(names[1:], level, strict=True)))
-        chosen, best = search.promising(merit_of(search.problem, trade, search.values), KEPT)
-        layouts.append(chosen)
-        starts.append(search.grid[chosen, best])
-    owner = np.repeat(np.arange(len(weights)), [len(chosen) for chosen in layouts])
-    coordinates, unpriced = np.concatenate([weights, np.eye(len(names))]), np.max(weights[:, :-1], axis=1) == 1.0
-    start = np.concatenate(starts)
-    return search, _FrontLanes(np.concatenate(layouts), start, owner, None, levels, coordinates, unpriced)
-
-
-class _FrontPlans(NamedTuple):
-    """Realizable plans, their lanes, and by lane what 1 % more of each further objective saves of the first [%]."""
-
-    rounded: list[RoundedPlan]
-    lanes: RelaxedLanes
-    exchange: Float[np.ndarray, "lanes objectives"]
-
-
-def _solved(
-    search: FrontLayouts, ends: list[_End], lanes: _FrontLanes, names: tuple[str, ...], tell: Callable[[str], None]
-) -> _FrontPlans:
-    """Optima at the levels and at the ends, rounded, with the prices of the levels."""
-    points = len(lanes.levels)
-    trades = [TradeOff({names[0]: 1.0}, dict(zip(names[1:], level, strict=True))) for level in lanes.levels]
-    # Rounding leaves the ends of the levels, so the ends themselves are rounded as well.
-    criteria = concatenate(search.criteria([trades[point] for point in lanes.owner]), *(end.criteria for end in ends))
-    layouts = np.concatenate([lanes.layouts, *(end.layouts for end in ends)])
-    start = np.concatenate([lanes.start, *(end.solution.x for end in ends)])
-    own = [np.full(len(end.layouts), points + index) for index, end in enumerate(ends)]
-    owner = np.concatenate([lanes.owner, *own])
-    warm = lanes.warm and concatenate(lanes.warm, *(end.solution.multipliers for end in ends))
-    solution = search.solve(layouts, start, criteria, warm)
-    relaxed = RelaxedLanes(search.layouts(layouts), criteria, solution)
-    feasible = obeys_limits(solution)
-
+    inner = [weights for weights in simplex(NODES, len(names)) if np.max(weights) < 1.0]
+    tell(f"searching {len(inner)} levels of {' and '.join(others)}")
+    between = [node(weights, at_level(weights)) for weights in inner]
+    nodes = [*ends, *(each for each in between if len(each.order))]
+    levels = simplex(points, len(names)) if len(names) > 2 else _by_slope(nodes, logarithms, others[0], points)
+    tell(f"searching {len(levels)} levels of {' and '.join(others)}")
+    lanes, owner = _lanes(nodes, lattice, levels, [at_level(weights) for weights in levels])
     tell("rounding to whole replicas and micro-batches")
-    merit, chosen = np.where(feasible, solution.value, np.inf), []
+    merit, chosen = lanes.values, []
     for point in np.unique(owner):
         candidates = np.flatnonzero((owner == point) & np.isfinite(merit))
         chosen += map(int, candidates[np.argsort(merit[candidates], kind="stable")][:ROUNDED])
-    rounded = round_points(search.problem, relaxed, owner, chosen)
+    rounded = round_points(problem, lanes, owner, chosen)
+    if not rounded:
+        raise InputError("pareto: no realizable plan obeys the limits. Relax a limit, or free plan.batch.")
+    exchange = _exchange(problem, lanes, owner, names, points)
+    return _front(scenario, problem, names, considered, lanes, rounded, exchange, baseline)
 
-    # A level that does not bind, the lowest there is, and a lane that stalled have no multiplier that is a price:
-    # these take the price of the nearest level that has one.
-    rows = [search.problem.formulation.rows.index(name) for name in names[1:]]
-    prices = np.array(solution.multipliers.inequalities[:, rows])
-    holds = feasible & result_is(solution.result, RESULTS.successful)
-    holds &= ~np.append(lanes.unpriced, np.ones(len(ends), bool))[owner]
+
+def _screened_again(problem: DesignProblem, coarse: Screening, asked: DesignProblem) -> Screening:
+    """A screening by other powers of the objectives and other limits on them, from the values of the first."""
+    rows, objective = np.array(coarse.values.inequalities), np.zeros_like(coarse.values.objective)
+    for column, name in enumerate(problem.formulation.rows):
+        limit = float(np.log(problem.criteria.limits[name]))
+        objective += float(asked.criteria.powers.get(name, 0.0)) * (rows[..., column] + limit)
+        change = limit - float(np.log(asked.criteria.limits[name]))
+        rows[..., column] += -change if name in AT_LEAST else change
+    return Screening(coarse.points, Values(objective, rows))
+
+
+def _logarithms(end: _Node, names: tuple[str, ...]) -> list[float]:
+    """Logarithms of the objectives at the best of an end."""
+    rows, limits = end.problem.formulation.rows, end.problem.criteria.limits
+    reached = -end.searched.solution.slacks.inequalities[end.order[0]]
+    return [float(reached[rows.index(name)] + np.log(limits[name])) for name in names]
+
+
+def _by_slope(nodes: list[_Node], logarithms: np.ndarray, second: str, points: int) -> np.ndarray:
+    """Weights of the ends at levels of the second objective that lie close where the front is steep."""
+    (cheapest, quickest, *between), row = nodes, nodes[0].problem.formulation.rows.index(second)
+    between = sorted(between, key=lambda node: -node.weights[1])
+    best = [(node.searched.solution, node.order[0]) for node in between]
+    low, high = logarithms[1, 1], max(logarithms[0, 1], logarithms[1, 1] + 1e-6)
+    values = [logarithms[1, 0], *(float(solution.value[lane]) for solution, lane in best), logarithms[0, 0]]
+    slopes = [float(solution.multipliers.inequalities[lane, row]) for solution, lane in best]
+    shares = [quickest.weights[0], *(node.weights[0] for node in between), cheapest.weights[0]]
+    at = low + np.array(shares) * (high - low)
+    share = (levels_by_slope(np.array(values), at, np.array([np.nan, *slopes, np.nan]), points) - low) / (high - low)
+    return np.stack([share, 1.0 - share], axis=1)
+
+
+def _lanes(
+    nodes: list[_Node], lattice: Lattice, levels: np.ndarray, problems: list[DesignProblem]
+) -> tuple[LayoutSearch, np.ndarray]:
+    """Relaxed optima at all levels and at the ends, and the point that each lane belongs to, the ends last.
+
+    A level is searched in the layouts that are close to the best at one of the two nodes next to it, from between
+    their optima there. Rounding leaves the ends of the levels, so the ends themselves are lanes as well.
+    """
+    lanes: list[tuple] = []
+    for owner, (weights, problem) in enumerate(zip(levels, problems, strict=True)):
+        distances = [float(np.linalg.norm(node.weights - weights)) for node in nodes]
+        first, second = (int(index) for index in np.argsort(distances, kind="stable")[:2])
+        share = distances[first] / (distances[first] + distances[second])
+        excess: dict[int, float] = {}
+        for node in (nodes[first], nodes[second]):
+            values = node.searched.solution.value
+            for lane in node.order:
+                layout = int(node.searched.indices[lane])
+                excess[layout] = min(excess.get(layout, np.inf), float(values[lane] - values[node.order[0]]))
+        for layout in sorted(excess, key=lambda layout: excess[layout])[:PER_POINT]:
+            if excess[layout] <= CLOSE:
+                sides = [(node, node.lane(layout)) for node in (nodes[first], nodes[second])]
+                sides = [(node, node.searched.solution, lane) for node, lane in sides if lane is not None]
+                (_, near, lane), (_, far, other) = (sides * 2)[:2]
+                start = (1.0 - share) * near.x[lane] + share * far.x[other]
+                # Multipliers at the end of another objective are prices in that one.
+                prices = [
+                    take(side.multipliers, np.array(i)) for node, side, i in sides if node.weights[1:].max() < 1.0
+                ]
+                warm = prices[0] if prices else jax.tree.map(np.zeros_like, take(near.multipliers, np.array(lane)))
+                lanes.append((layout, start, problem.criteria, owner, warm))
+    count = len(nodes[0].weights)
+    for index, end in enumerate(nodes[:count]):
+        for lane in end.order[:ROUNDED]:
+            multipliers = take(end.searched.solution.multipliers, np.array(lane))
+            layout, start = int(end.searched.indices[lane]), end.searched.solution.x[lane]
+            lanes.append((layout, start, end.problem.criteria, len(levels) + index, multipliers))
+    layouts, start, criteria, owner, warm = zip(*lanes, strict=True)
+    criteria, warm = (jax.tree.map(lambda *leaves: np.stack(leaves), *trees) for trees in (criteria, warm))
+    part, start = take(lattice, np.array(layouts)), np.stack(start)
+    solution = solve_relaxed(problems[0], part, start, criteria, warm=warm, iterations=ITERATIONS)
+    return LayoutSearch(part, solution, criteria, np.array(layouts)), np.array(owner)
+
+
+def _exchange(
+    problem: DesignProblem, lanes: LayoutSearch, owner: np.ndarray, names: tuple[str, ...], points: int
+) -> Float[np.ndarray, "lanes objectives"]:
+    """By lane what 1 % more of each further objective saves of the first [%].
+
+    A level that does not bind, the lowest there is, and a lane that stalled have no multiplier that is a price: these
+    take the price of the nearest level that has one.
+    """
+    weights, corners = simplex(points, len(names)), np.eye(len(names))
+    prices = lanes.solution.multipliers.inequalities[:, [problem.formulation.rows.index(name) for name in names[1:]]]
+    holds = lanes.usable & lanes.solved & (owner < len(weights))
+    weights = np.concatenate([weights, corners])[owner]
+    holds &= np.max(weights[:, 1:], axis=1) < 1.0
     for column in prices.T:
         priced = np.flatnonzero(holds & (column > NO_PRICE))
         for lane in np.setdiff1d(np.arange(len(owner)), priced):
-            distance = np.linalg.norm(lanes.coordinates[owner[priced]] - lanes.coordinates[owner[lane]], axis=1)
-            nearest = np.lexsort((solution.value[priced], distance))[:1]
+            distance = np.linalg.norm(weights[priced] - weights[lane], axis=1)
+            nearest = np.lexsort((lanes.solution.value[priced], distance))[:1]
             column[lane] = column[priced[nearest[0]]] if nearest.size else np.nan
-    return _FrontPlans(rounded, relaxed, prices)
+    return prices
 
 
 def _front(
-    scenario: Scenario, search: FrontLayouts, names: tuple[str, ...], baseline: TrainingOutcome, plans: _FrontPlans
+    scenario: Scenario,
+    problem: DesignProblem,
+    names: tuple[str, ...],
+    considered: int,
+    lanes: LayoutSearch,
+    rounded: list[RoundedPlan],
+    exchange: Float[np.ndarray, "lanes objectives"],
+    baseline: TrainingOutcome,
 ) -> Front:
-    rounded = plans.rounded
-    if not rounded:
-        raise InputError("pareto: no realizable plan obeys the limits. Relax a limit, or free plan.batch.")
-    layouts, criteria = take((plans.lanes.lattice, plans.lanes.criteria), np.array([plan.lane for plan in rounded]))
-    at, counts = np.stack([plan.point for plan in rounded]), [plan.counts for plan in rounded]
+    layouts, criteria = take((lanes.lattice, lanes.criteria), np.array([plan.lane for plan in rounded]))
+    at, counts = [plan.point for plan in rounded], [plan.counts for plan in rounded]
     points = [
         FrontPoint(
             {name: float(output(outcome, name)) for name in names},
-            dict(zip(names[1:], map(float, plans.exchange[plan.lane]), strict=True)),
+            dict(zip(names[1:], map(float, exchange[plan.lane]), strict=True)),
             exact,
             outcome,
         )
         for plan, (exact, outcome) in zip(
-            rounded, plans_at(scenario, search.problem, at, layouts, criteria, counts), strict=True
+            rounded, plans_at(scenario, problem, at, layouts, criteria, counts), strict=True
         )
     ]
     table = np.array([[point.values[name] for name in names] for point in points])
@@ -294,7 +294,7 @@ def _front(
         baseline={name: float(output(baseline, name)) for name in names},
         hypervolume=relative_hypervolume(table),
         knee=knee(table),
-        layouts_considered=search.considered,
+        layouts_considered=considered,
         layouts_searched=len(np.unique(np.stack(jax.tree.leaves(layouts), axis=1), axis=0)),
         result=SearchResult.successful if converged else SearchResult.not_converged,
         message=front_message(scenario, points, converged=converged),

@@ -61,13 +61,6 @@ class _ClocksAndTime(NamedTuple):
     stretch: Array | np.ndarray
 
 
-class _Paths(NamedTuple):
-    """How often a path takes each pass, and the time of its hops over the shortest step time."""
-
-    counts: Array | np.ndarray
-    hops: Array | np.ndarray
-
-
 class _ClockProblem(NamedTuple):
     """A pipeline, its schedule, which operations share a clock, and the units of time [s] and energy [J]."""
 
@@ -108,16 +101,14 @@ def stage_clocks(
         choice = solution.x
         step_time = np.asarray(_makespans(choice.log_clock, case))
         broken = jnp.asarray(step_time > choice.stretch * fastest * (1.0 + 10.0 * BROKEN))
-        result = jax.vmap(lambda broken, result: RESULTS.where(broken, RESULTS.out_of_iterations, result))(
-            broken, solution.result
-        )
+        late = jax.vmap(lambda broken, result: RESULTS.where(broken, RESULTS.out_of_iterations, result))
         return StageClocks(
             clock=np.exp(choice.log_clock),
             step_time=step_time,
             energy=np.asarray(_energies(choice.log_clock, case, step_time)),
             price=solution.multipliers.upper.stretch * case.unit / fastest,
             late=step_time / wanted - 1.0,
-            result=result,
+            result=late(broken, solution.result),
             paths=paths,
         )
 
@@ -170,70 +161,79 @@ def _clock_problem(
 def _cutting_planes(
     case: _ClockProblem, bounds: tuple[np.ndarray, np.ndarray], limit: np.ndarray
 ) -> tuple[Solution, int]:
-    """Search until the makespan breaks no deadline, adding the paths that it broke [Kelley 1960], and count them."""
+    """Search until the makespan breaks no deadline, adding the paths that it broke [Kelley 1960], and count them.
+
+    A path is known by how often it takes each pass, and has the time of its hops over the shortest step time.
+    """
     lowest, highest = bounds
-    paths: PathsFound = {}
-    for corner in (highest, lowest):
-        _add(paths, _longest_paths(corner[None], case), np.zeros(1))
+    paths: dict[bytes, tuple[np.ndarray, float]] = {}
+
+    def add(log_clock: np.ndarray, allowed: np.ndarray) -> bool:
+        """Keep the paths that are longer than a deadline allows; whether some of them are new."""
+        counts, hops, length = map(np.asarray, _longest_paths(log_clock, case))
+        before = len(paths)
+        for lane, row in zip(*np.nonzero(length > allowed[:, None]), strict=True):
+            passes = np.round(counts[lane, row])
+            paths.setdefault(passes.astype(np.int32).tobytes(), (passes, float(hops[lane, row])))
+        return len(paths) > before
 
     def search(choice: _ClocksAndTime) -> Solution:
+        size = max(FEWEST_PATHS, 1 << (len(paths) - 1).bit_length())  # filled up with empty ones: few programs
+        counts, hops = zip(*paths.values(), strict=True)
+        empty = size - len(paths)
+        rows = np.stack([*counts, *[np.zeros_like(counts[0])] * empty]), np.asarray([*hops, *[0.0] * empty])
         return minimize_many(
             _energy,
             choice,
-            shared=(case, _padded(paths)),
+            shared=(case, rows),
             bounds=(_ClocksAndTime(lowest, np.asarray(0.5)), _ClocksAndTime(highest, limit)),
             inequalities=_lateness,
         )
 
+    for corner in (highest, lowest):
+        add(corner[None], np.zeros(1))
     start = np.broadcast_to(0.5 * (lowest + highest), (len(limit), *lowest.shape))
     solution = search(_ClocksAndTime(start, limit))
     for _ in range(MOST_ROUNDS):
         choice = solution.x
-        if not _add(paths, _longest_paths(choice.log_clock, case), choice.stretch * (1.0 + BROKEN)):
+        if not add(choice.log_clock, choice.stretch * (1.0 + BROKEN)):
             break
         solution = search(choice)
     return solution, len(paths)
 
 
-def _energy(choice: _ClocksAndTime, case: _ClockProblem, _: _Paths) -> Array:
+def _energy(choice: _ClocksAndTime, case: _ClockProblem, _: tuple[Array, Array]) -> Array:
     clocks = jnp.exp(choice.log_clock)
     return case.pipeline.energy(clocks, case.kinds, choice.stretch * case.fastest) / case.unit
 
 
-def _lateness(choice: _ClocksAndTime, case: _ClockProblem, paths: _Paths) -> Array:
+def _lateness(choice: _ClocksAndTime, case: _ClockProblem, paths: tuple[Array, Array]) -> Array:
     durations = case.pipeline.durations(jnp.exp(choice.log_clock)) / case.fastest
-    return jnp.sum(paths.counts * durations, axis=(1, 2, 3)) + paths.hops - choice.stretch
+    counts, hops = paths
+    return jnp.sum(counts * durations, axis=(1, 2, 3)) + hops - choice.stretch
 
 
-class _Longest(NamedTuple):
-    """For each deadline: the longest path through each kind of pass, with its hops and its whole length."""
-
-    counts: Array
-    hops: Array
-    length: Array
-
-
-def _longest_by_kind(log_clock: Array, case: _ClockProblem) -> _Longest:
-    durations = case.pipeline.durations(jnp.exp(log_clock)) / case.fastest
+@Compiled
+def _longest_paths(log_clocks: Array, case: _ClockProblem) -> tuple[Array, Array, Array]:
+    """For each deadline and kind of pass the longest path through it: its counts, its hops and its whole length."""
     hop = case.pipeline.hop / case.fastest
-    clocks = log_clock.size
-    longer = jnp.concatenate([jnp.zeros((1, clocks)), NUDGE * jnp.eye(clocks)]).reshape(-1, *log_clock.shape)
-    stretched = durations * (1.0 + jnp.tile(longer, (1, 1, case.schedule.chunks, 1)))
 
     def makespan(durations: Array) -> Array:
         return pipeline_makespan(of_operations(durations, case.kinds), case.schedule, hop)
 
-    def path(stretched: Array) -> _Longest:
-        length, counts = jax.value_and_grad(makespan)(stretched)
-        hops = length - jnp.sum(counts * stretched)
-        return _Longest(counts, hops, jnp.sum(counts * durations) + hops)
+    def by_kind(log_clock: Array) -> tuple[Array, Array, Array]:
+        durations = case.pipeline.durations(jnp.exp(log_clock)) / case.fastest
+        clocks = log_clock.size
+        longer = jnp.concatenate([jnp.zeros((1, clocks)), NUDGE * jnp.eye(clocks)]).reshape(-1, *log_clock.shape)
 
-    return jax.vmap(path)(stretched)
+        def path(stretched: Array) -> tuple[Array, Array, Array]:
+            length, counts = jax.value_and_grad(makespan)(stretched)
+            hops = length - jnp.sum(counts * stretched)
+            return counts, hops, jnp.sum(counts * durations) + hops
 
+        return jax.vmap(path)(durations * (1.0 + jnp.tile(longer, (1, 1, case.schedule.chunks, 1))))
 
-@Compiled
-def _longest_paths(log_clock: Array, case: _ClockProblem) -> _Longest:
-    return jax.lax.map(lambda clock: _longest_by_kind(clock, case), log_clock)
+    return jax.lax.map(by_kind, log_clocks)
 
 
 @Compiled
@@ -244,28 +244,6 @@ def _makespans(log_clock: Array, case: _ClockProblem) -> Array:
 @Compiled
 def _energies(log_clock: Array, case: _ClockProblem, step_time: Array) -> Array:
     return jax.vmap(lambda clock, time: case.pipeline.energy(jnp.exp(clock), case.kinds, time))(log_clock, step_time)
-
-
-PathsFound = dict[bytes, tuple[np.ndarray, float]]
-"""Counts and hops of every path, by the counts in bytes."""
-
-
-def _add(paths: PathsFound, longest: _Longest, allowed: np.ndarray) -> int:
-    """Keep the paths that are longer than a deadline allows, and return how many of them are new."""
-    counts, hops, length = (np.asarray(part) for part in longest)
-    before = len(paths)
-    for lane, row in zip(*np.nonzero(length > allowed[:, None]), strict=True):
-        passes = np.round(counts[lane, row])
-        paths.setdefault(passes.astype(np.int32).tobytes(), (passes, float(hops[lane, row])))
-    return len(paths) - before
-
-
-def _padded(paths: PathsFound) -> _Paths:
-    """All paths as arrays, filled up with empty ones, so that few sizes are compiled."""
-    size = max(FEWEST_PATHS, 1 << (len(paths) - 1).bit_length())
-    counts, hops = zip(*paths.values(), strict=True)
-    empty = size - len(paths)
-    return _Paths(np.stack([*counts, *[np.zeros_like(counts[0])] * empty]), np.asarray([*hops, *[0.0] * empty]))
 
 
 class StageFront(NamedTuple):

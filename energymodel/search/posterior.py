@@ -145,7 +145,7 @@ def posterior_of(prior: Posterior, run: TrainingRun, measured: Sequence[Measured
 
     def misfit(moved: Posterior) -> float:
         """Minus twice the logarithm of the posterior density, up to a constant."""
-        residual = target - _predicted(_moved(run, moved), products)
+        residual = target - _predicted(moved, run, products)
         from_prior = moved.z - start
         return float(
             residual @ np.linalg.solve(noise, residual) + from_prior @ np.linalg.solve(prior.covariance, from_prior)
@@ -194,25 +194,26 @@ def _slopes(
     now: Posterior, run: TrainingRun, products: Sequence[Mapping[str, float]]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k n"]]:
     """Logarithms of products of outputs and their derivatives by z, at the numbers given."""
-    by_z = np.array([_slope(now, path, z) for path, z in zip(now.priors, now.z, strict=True)])
-    steps, places = np.zeros((len(by_z), run.vector.size)), run.places
-    for step, path, length in zip(steps, now.priors, by_z, strict=True):
-        step[places[path]] = length
+    steps, places = np.zeros((len(now.z), run.vector.size)), run.places
+    for step, path, z in zip(steps, now.priors, now.z, strict=True):
+        high, low = _value(now, path, z + SLOPE_STEP), _value(now, path, z - SLOPE_STEP)
+        step[places[path]] = (high - low) / (2.0 * SLOPE_STEP)
     changes = changes_along(run, steps)
     return _logarithms(changes.outcome, products), np.array([changes.relative_product(powers) for powers in products])
 
 
-def _predicted(run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
-    """Logarithms of products of outputs of a run."""
+def _predicted(now: Posterior, run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
+    """Logarithms of products of outputs of a run at the estimate."""
+    run = _moved(run, now)
     return _logarithms(evaluate_once(run.system, run.plan), products)
 
 
 def _logarithms(outcome: TrainingOutcome, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
     """Logarithms of products of outputs."""
-    logarithms = [
-        sum(power * math.log(float(output(outcome, name))) for name, power in powers.items()) for powers in products
-    ]
-    return np.array(logarithms, np.float64)
+    return np.array(
+        [sum(power * math.log(float(output(outcome, name))) for name, power in each.items()) for each in products],
+        np.float64,
+    )
 
 
 def _moved(run: TrainingRun, now: Posterior) -> TrainingRun:
@@ -236,8 +237,3 @@ def _coordinate(now: Posterior, path: str, value: float) -> float:
         return -edge if value <= ends[0] else edge
     root: Any = brentq(lambda z: _value(now, path, z) - value, -edge, edge, xtol=1e-12)
     return float(root)
-
-
-def _slope(now: Posterior, path: str, z: float) -> float:
-    high, low = _value(now, path, z + SLOPE_STEP), _value(now, path, z - SLOPE_STEP)
-    return (high - low) / (2.0 * SLOPE_STEP)

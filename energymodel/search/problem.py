@@ -13,7 +13,6 @@ from jaxtyping import Array, Float
 
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
-from energymodel.physics.cooling import InletClass
 from energymodel.scenarios.question import BATCH, OVER_PROGRESS, TOKENS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.validate import check_target
@@ -174,23 +173,23 @@ class DesignProblem:
         own = math.sqrt(low * high) if path == TOKENS else self.run.number(path)
         return min(max(own, low), high)
 
-    def repeated_criteria(self, count: int) -> Criteria:
-        """The criteria for each of so many lanes."""
-        return jax.tree.map(lambda leaf: np.full(count, leaf), self.criteria)
-
     def values_at(self, point: Float[np.ndarray, " n"], plan: TrainingPlan) -> dict[str, float]:
         """Value of each variable in SI at a point of the solver, whose plan has exact counts."""
         paths, exact = self.formulation.paths, {"plan.chips": plan.chips, BATCH: np.reshape(plan.batch, ())}
         values = zip(paths, map(self.formulation.value, paths, point), strict=True)
         return {path: float(exact.get(path, value)) for path, value in values}
 
-    def with_limit(self, name: str, value: float) -> "DesignProblem":
-        """The same problem with another value of a limit that holds."""
-        criteria = Criteria(self.criteria.powers, {**self.criteria.limits, name: np.asarray(value, np.float64)})
-        bounds = dict(self.bounds)
-        if name == "chips" and "plan.chips" in bounds:
-            bounds["plan.chips"] = (bounds["plan.chips"][0], value)
-        return dataclasses.replace(self, criteria=criteria, limits={**self.limits, name: value}, bounds=bounds)
+    def asking(
+        self, powers: Mapping[str, float] | None = None, limits: Mapping[str, float] | None = None
+    ) -> "DesignProblem":
+        """The same problem with other powers of outputs to minimize, and other values of limits that hold."""
+        limits, bounds = dict(limits or {}), dict(self.bounds)
+        powers = self.criteria.powers if powers is None else {**dict.fromkeys(self.criteria.powers, 0.0), **powers}
+        criteria = Criteria(powers, {**self.criteria.limits, **limits})
+        criteria = jax.tree.map(lambda value: np.asarray(value, np.float64), criteria)
+        if "chips" in limits and "plan.chips" in bounds:
+            bounds["plan.chips"] = (bounds["plan.chips"][0], limits["chips"])
+        return dataclasses.replace(self, criteria=criteria, limits={**self.limits, **limits}, bounds=bounds)
 
     def index(self, path: str) -> int | None:
         """Index of a variable in the solver's vector, if it varies."""
@@ -263,7 +262,7 @@ def check_plain(scenario: Scenario) -> None:
 def _bounds(
     scenario: Scenario, baseline: TrainingOutcome, limits: Mapping[str, float], *, tokens_vary: bool
 ) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
-    """Ranges of the variables, and of the fields of the layout."""
+    """Ranges of the variables, and of the fields of the layout; coolant must be what the equipment takes."""
     plan, question = scenario.plan, scenario.optimize
     batch, tokens = float(np.reshape(plan.batch, ())), float(baseline.tokens)
     chips = limits.get("chips", float(plan.chips))
@@ -283,7 +282,13 @@ def _bounds(
             value = float(getattr(plan.layout, path.removeprefix("plan.layout.")))
             bounds[path] = (value, value)
     own = float(plan.coolant_temperature)
-    _check_coolant(bounds.get(COOLANT, (own, own)), inlet)
+    asked, taken = bounds.get(COOLANT, (own, own)), (float(inlet.lowest), float(inlet.highest))
+    if asked[0] < taken[0] * (1.0 - ROUNDING) or asked[1] > taken[1] * (1.0 + ROUNDING):
+        asks, takes = (" to ".join(format_quantity(end, "K") for end in dict.fromkeys(x)) for x in (asked, taken))
+        raise InputError(
+            f"{COOLANT}: {asks} is outside {takes}, which the equipment takes (system.facility.cooling.inlet). Stay "
+            "within, or choose equipment of another class, such as system.facility.cooling.inlet=ashrae-a4."
+        )
     layout = [path for path in bounds if path.startswith("plan.layout.")]
     layout_ranges = {path.removeprefix("plan.layout."): bounds.pop(path) for path in layout}
     if not bounds:
@@ -298,17 +303,3 @@ def _bounds(
                 "Raise the limit (--limit chips=...), or lower the end of the range."
             )
     return bounds, layout_ranges
-
-
-def _check_coolant(asked: tuple[float, float], inlet: InletClass) -> None:
-    """Refuse coolant that the equipment does not take.
-
-    **Raises:** `InputError` with the range of its class.
-    """
-    low, high = float(inlet.lowest), float(inlet.highest)
-    if asked[0] < low * (1.0 - ROUNDING) or asked[1] > high * (1.0 + ROUNDING):
-        asks, takes = (" to ".join(format_quantity(end, "K") for end in dict.fromkeys(x)) for x in (asked, (low, high)))
-        raise InputError(
-            f"{COOLANT}: {asks} is outside {takes}, which the equipment takes (system.facility.cooling.inlet). Stay "
-            "within, or choose equipment of another class, such as system.facility.cooling.inlet=ashrae-a4."
-        )

@@ -20,10 +20,9 @@ from jaxtyping import Float
 
 from energymodel.scenarios.question import BATCH, STAGE_POWER
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layout_search import LayoutSearch
 from energymodel.search.layouts import take
 from energymodel.search.problem import DesignProblem
-from energymodel.search.relaxation import evaluate_points, solve_relaxed, violation
+from energymodel.search.relaxation import LayoutSearch, evaluate_points, solve_relaxed, violation
 from energymodel.search.result import Additions, Optimum, Refinement
 from energymodel.search.rounding import TOLERATED, Lanes, RoundedPlan, at_counts, evaluated_plan
 from energymodel.search.training_run import TrainingRun
@@ -39,14 +38,6 @@ LAYOUTS = 4  # best ones that are refined
 RISES = (1.0, 2.0, 4.0)  # batch at the end of a start over that at its beginning
 ROUNDINGS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (np.round, np.floor, np.ceil)
 CLOCK = "plan.clock"
-
-
-class _End(NamedTuple):
-    """The best end of some lanes."""
-
-    lane: int
-    point: Float[np.ndarray, " n"]
-    converged: bool
 
 
 class _RefinedPlan(NamedTuple):
@@ -107,15 +98,27 @@ def refine(
 def _refined(
     scenario: Scenario, problem: DesignProblem, added: Additions, searched: LayoutSearch, rounded: list[RoundedPlan]
 ) -> _RefinedPlan | None:
-    """The best realizable plan with such additions; none if no lane keeps the limits."""
-    refined = _with_variables(scenario, problem, added)
+    """The best realizable plan with such additions, exactly evaluated; none if no lane keeps the limits."""
+    refined, knots = _with_variables(scenario, problem, added), added.knots
     lanes = _starts(problem, refined, searched, rounded)
     end = _best_end(refined, lanes, len(added.stages))
-    if end is not None and added.knots:
-        lanes, converged = _at_whole_microbatches(refined, lanes, end), end.converged
+    if end is not None and knots:
+        lane, point, converged = end
+        lanes = _at_whole_microbatches(refined, lanes, lane, point)
         end = _best_end(refined, lanes, len(added.stages))
-        end = end and end._replace(converged=converged)
-    return end and _evaluated(scenario, refined, lanes, end)
+        end = end and (end[0], end[1], converged)
+    if end is None:
+        return None
+    lane, point, converged = end
+    formulation, unit = refined.formulation, lanes.unit[lane]
+    system, plan = formulation.at(point, take(lanes.layouts, np.array(lane)), refined.criteria, refined.run)
+    batches = np.exp(point[:knots]) if knots else np.reshape(plan.batch, (1,))
+    exact = np.round(batches / unit) * unit, np.round(plan.chips)
+    plan = eqx.tree_at(lambda plan: (plan.batch, plan.chips), plan, exact)
+    plan, outcome = evaluated_plan(scenario, system, plan)
+    values = map(formulation.value, formulation.paths, point[knots:])
+    variables = dict(zip(formulation.paths, map(float, values), strict=True))
+    return _RefinedPlan(float(objective_value(outcome, problem.minimize)), converged, plan, outcome, variables)
 
 
 def _with_variables(scenario: Scenario, problem: DesignProblem, added: Additions) -> DesignProblem:
@@ -155,8 +158,8 @@ def _starts(
     counts = np.array([plan.counts.microbatches for plan in plans])
     fewest = np.array([float(take(lanes.layouts, np.array(i)).fewest_microbatches) for i in range(len(plans))])
     low, high = problem.bounds.get(BATCH, (0.0, np.inf))
-    low, smallest = np.maximum(low, lanes.unit * fewest), lanes.unit * fewest
-    ends = np.log(low)[:, None], np.log(np.minimum(np.maximum(high, smallest), 1e30))[:, None]
+    smallest = lanes.unit * fewest
+    ends = np.log(np.maximum(low, smallest))[:, None], np.log(np.minimum(np.maximum(high, smallest), 1e30))[:, None]
     rise = np.log(np.tile(rises, len(rounded)))[:, None] * (np.linspace(0.0, 1.0, knots) - 0.5)
     batches = np.clip(np.log(lanes.unit * counts)[:, None] + rise, *ends)
     lower, upper = (
@@ -172,17 +175,16 @@ def _busy_power(problem: DesignProblem, searched: LayoutSearch, rounded: Rounded
     return float(evaluate_once(*jax.tree.map(np.asarray, run)).power_busy)
 
 
-def _best_end(problem: DesignProblem, lanes: Lanes, stages: int) -> _End | None:
-    """The best end of all lanes that keeps the limits; none if no lane does."""
+def _best_end(problem: DesignProblem, lanes: Lanes, stages: int) -> tuple[int, np.ndarray, bool] | None:
+    """Lane and point of the best end that keeps the limits, and whether it converged; none if no lane does."""
     solution = solve_relaxed(problem, lanes.layouts, lanes.start, bounds=lanes.bounds)
     points, converged = np.asarray(solution.x), result_is(solution.result, RESULTS.successful)
-    values = np.where(violation(solution) <= TOLERATED, solution.value, np.inf)
-    values = np.where(np.isfinite(values), values, np.inf)
+    values = np.where((violation(solution) <= TOLERATED) & np.isfinite(solution.value), solution.value, np.inf)
     if stages:
         points, values, settled = _compass(problem, lanes, points, values, stages)
         converged = converged | settled
     lane = int(np.argmin(values))
-    return _End(lane, points[lane], bool(converged[lane])) if np.isfinite(values[lane]) else None
+    return (lane, points[lane], bool(converged[lane])) if np.isfinite(values[lane]) else None
 
 
 def _compass(
@@ -221,32 +223,17 @@ def _compass(
     return points, values, step < LAST_STEP
 
 
-def _at_whole_microbatches(problem: DesignProblem, lanes: Lanes, end: _End) -> Lanes:
+def _at_whole_microbatches(problem: DesignProblem, lanes: Lanes, lane: int, point: np.ndarray) -> Lanes:
     """The schedule of a lane with whole micro-batches at each knot: the nearest ones, those below, those above."""
-    knots, index = problem.formulation.knots, np.full(len(ROUNDINGS), end.lane)
-    lanes = take(lanes, index)
+    knots, lanes = problem.formulation.knots, take(lanes, np.full(len(ROUNDINGS), lane))
     layout = take(lanes.layouts, np.array(0))
     multiple = multiple_count(problem.run.system, layout)
     unit, fewest = lanes.unit[0] * multiple, np.ceil(float(layout.fewest_microbatches) / multiple)
-    counts = np.stack([np.maximum(rounding(np.exp(end.point[:knots]) / unit), fewest) for rounding in ROUNDINGS])
-    start, (lower, upper) = np.tile(end.point, (len(ROUNDINGS), 1)), lanes.bounds
+    counts = np.stack([np.maximum(rounding(np.exp(point[:knots]) / unit), fewest) for rounding in ROUNDINGS])
+    start, (lower, upper) = np.tile(point, (len(ROUNDINGS), 1)), lanes.bounds
     for array in (start, lower, upper):
         array[:, :knots] = np.log(counts * unit)
     return lanes._replace(start=start)
-
-
-def _evaluated(scenario: Scenario, problem: DesignProblem, lanes: Lanes, end: _End) -> _RefinedPlan:
-    """The plan at the end of a lane, exactly evaluated."""
-    formulation, unit, knots = problem.formulation, lanes.unit[end.lane], problem.formulation.knots
-    layout = take(lanes.layouts, np.array(end.lane))
-    system, plan = formulation.at(end.point, layout, problem.criteria, problem.run)
-    batches = np.exp(end.point[:knots]) if knots else np.reshape(plan.batch, (1,))
-    exact = np.round(batches / unit) * unit, np.round(plan.chips)
-    plan = eqx.tree_at(lambda plan: (plan.batch, plan.chips), plan, exact)
-    plan, outcome = evaluated_plan(scenario, system, plan)
-    values = map(formulation.value, formulation.paths, end.point[knots:])
-    variables = dict(zip(formulation.paths, map(float, values), strict=True))
-    return _RefinedPlan(float(objective_value(outcome, problem.minimize)), end.converged, plan, outcome, variables)
 
 
 def without_refinements(scenario: Scenario, baseline: TrainingOutcome) -> Scenario:

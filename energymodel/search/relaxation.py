@@ -4,31 +4,26 @@ Every layout is a lane of one compiled program.
 """
 
 import dataclasses
-from functools import partial
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from energymodel.errors import InputError
-from energymodel.numerics import Numeric
 from energymodel.runtime.compilation import Compiled
 from energymodel.runtime.operations import simplified
 from energymodel.runtime.work_in_progress import counted
-from energymodel.search.layouts import Lattice, candidates, chips_per_replica, take
+from energymodel.search.layouts import Lattice, chips_per_replica, concatenate
 from energymodel.search.model_shape import Depth
 from energymodel.search.problem import Criteria, DesignProblem, Formulation
 from energymodel.search.training_run import TrainingRun, in_chunks
-from energymodel.solver import PerConstraint, Solution, SolverOptions, Values, minimize_many
+from energymodel.solver import RESULTS, PerConstraint, Solution, SolverOptions, Values, minimize_many, result_is
 from energymodel.solver.model_outside import ModelOutside
-from energymodel.system.division import divide
-from energymodel.system.memory import chip_memory
-from energymodel.system.outputs import OUTPUTS
-from energymodel.system.plan import ParallelLayout
-from energymodel.units import format_quantity
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 SETTLED = 48  # iterations: lanes that obey all limits have converged, or stall at a kink
@@ -65,46 +60,33 @@ A floor below what waiting chips draw changes nothing, so a search that starts t
 """
 
 
-def fitting_layouts(problem: DesignProblem) -> tuple[Lattice, int]:
-    """Layouts that fit in memory, and how many were considered.
-
-    **Raises:** `InputError` if none fits.
-    """
-    lattice = candidates(problem.run, problem.most_chips, problem.layout_ranges)
-    fitting = np.flatnonzero(fits(problem, lattice, problem.most_chips))
-    if not len(fitting):
-        memory, chips = (format_quantity(problem.limits[name], OUTPUTS[name]) for name in ("memory", "chips"))
-        raise InputError(
-            f"The model does not fit in {memory} per chip in any layout of {chips} chips. Allow more chips "
-            "(--limit chips=...), more memory, or offload states (plan.layout.offload_optimizer=1)."
-        )
-    return take(lattice, fitting), len(lattice.tensor)
-
-
-def fits(problem: DesignProblem, lattice: Lattice, chips: float) -> Bool[np.ndarray, " layouts"]:
-    """Which layouts fit in memory at their best: all the chips, the fewest micro-batches."""
-    return np.asarray(_smallest_memory(problem.run, lattice, chips)) <= problem.limits["memory"]
-
-
-@Compiled
-def _smallest_memory(run: TrainingRun, lattice: Lattice, chips: Numeric) -> Float[Array, " layouts"]:
-    def smallest(layout: ParallelLayout) -> Array:
-        group = layout.tensor * layout.pipeline * layout.context
-        used = jnp.maximum(1.0, jnp.floor(chips / group)) * group
-        batch = layout.smallest_batch(used, run.system.workload.sequence)
-        plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), run.plan, (used, layout))
-        return chip_memory(run.system, plan, divide(run.system, plan, batch)).total
-
-    return jax.vmap(smallest)(lattice)
-
-
 @dataclasses.dataclass(frozen=True)
 class Screening:
-    """Each layout on a grid: its best point and how good that is, and the values of all points."""
+    """Layouts on a grid: all points with their values.
 
-    start: Float[np.ndarray, "layouts n"]
-    merit: Float[np.ndarray, " layouts"]
+    The merit of a point is the logarithm of the objective plus a price on what it violates, so that layouts which
+    the search can still make feasible rank before hopeless ones; infinite where the model has no answer.
+    """
+
+    points: Float[np.ndarray, "layouts points n"]
     values: Values
+
+    @cached_property
+    def merits(self) -> Float[np.ndarray, "layouts points"]:
+        """Merit of each point."""
+        broken = np.sum(np.maximum(self.values.inequalities, 0.0), axis=-1)
+        objective = self.values.objective
+        return np.where(np.isfinite(objective), objective + VIOLATION_PRICE * broken, np.inf)
+
+    @property
+    def merit(self) -> Float[np.ndarray, " layouts"]:
+        """Merit of the best point of each layout."""
+        return np.min(self.merits, axis=1)
+
+    @property
+    def start(self) -> Float[np.ndarray, "layouts n"]:
+        """The best point of each layout."""
+        return self.points[np.arange(len(self.points)), np.argmin(self.merits, axis=1)]
 
     def best(self, count: int) -> np.ndarray:
         """Indices of the best layouts, best first."""
@@ -117,22 +99,9 @@ def screen(
     steps: dict[str, np.ndarray],
     around: Float[np.ndarray, " n"] | None = None,
 ) -> Screening:
-    """Evaluate all layouts on a grid [see `grid_points`].
-
-    The merit of a point is the logarithm of the objective plus a price on what it violates, so that layouts which
-    the search can still make feasible rank before hopeless ones.
-    """
+    """Evaluate all layouts on a grid [see `grid_points`]."""
     points = grid_points(problem, lattice, steps, around)
-    values = evaluate_points(problem, points, lattice)
-    merit = penalized(values.objective, values)
-    best, row = np.argmin(merit, axis=1), np.arange(len(merit))
-    return Screening(points[row, best], merit[row, best], values)
-
-
-def penalized(merit: Float[np.ndarray, "layouts points"], values: Values) -> Float[np.ndarray, "layouts points"]:
-    """A merit plus a price on the limits that each point breaks; infinite where the model has no answer."""
-    broken = np.sum(np.maximum(values.inequalities, 0.0), axis=-1)
-    return np.where(np.isfinite(merit), merit + VIOLATION_PRICE * broken, np.inf)
+    return Screening(points, evaluate_points(problem, points, lattice))
 
 
 def grid_points(
@@ -194,10 +163,8 @@ def evaluate_points(
     The criteria are those of the problem unless given, once for all layouts or for each of them.
     """
     layouts, count, size = points.shape
-    criteria = problem.criteria if criteria is None else criteria
-    every = jax.tree.map(lambda leaf: np.broadcast_to(leaf, layouts), criteria)
-    model = lane_model(problem, lattice, every)
-    values = model.values(points.reshape(-1, size), np.repeat(np.arange(layouts), count))
+    owners = np.repeat(np.arange(layouts), count)
+    values = lane_model(problem, lattice, criteria).values(points.reshape(-1, size), owners)
     return Values(values[:, 0].reshape(layouts, count), values[:, 1:].reshape(layouts, count, -1))
 
 
@@ -214,56 +181,41 @@ class Packed(eqx.Module):
     @property
     def tree(self) -> Any:
         """The tree, of one lane."""
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
-        parts = [
-            jnp.reshape(self.numbers[end - int(np.prod(shape)) : end], shape)
-            for end, shape in zip(ends, self.shapes, strict=True)
-        ]
-        return jax.tree.unflatten(self.structure, parts)
+        parts = jnp.split(self.numbers, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1])
+        return jax.tree.unflatten(self.structure, map(jnp.reshape, parts, self.shapes))
 
     def take(self, lanes: Any) -> "Packed":
         """The trees of some lanes."""
         return Packed(self.numbers[lanes], self.structure, self.shapes)
 
 
-def pack(tree: Any, lanes: int | None = None) -> Packed:
+def pack(tree: Any, *lanes: int) -> Packed:
     """All numbers of a tree; of one whose leaves have a first axis of so many lanes, if that is given."""
     leaves, structure = jax.tree.flatten(tree)
-    leading = () if lanes is None else (lanes,)
     leaves = [np.asarray(leaf, np.float64) for leaf in leaves]
-    shapes = tuple(leaf.shape[len(leading) :] for leaf in leaves)
-    flat = [leaf.reshape(*leading, -1) for leaf in leaves]
-    return Packed(np.concatenate(flat, axis=-1), structure, shapes)
+    numbers = np.concatenate([leaf.reshape(*lanes, -1) for leaf in leaves], axis=-1)
+    return Packed(numbers, structure, tuple(leaf.shape[len(lanes) :] for leaf in leaves))
 
 
-class LaneModel(NamedTuple):
-    """A problem with the layout and the criteria of each lane, evaluated by the programs that all searches share."""
+def lane_model(problem: DesignProblem, lattice: Lattice | Depth, criteria: Criteria | None = None) -> ModelOutside:
+    """The model of a problem in layouts, each by its own criteria, or all by those of the problem.
 
-    formulation: Formulation
-    lanes: Packed
-    run: Packed
+    It calls the programs that all searches share.
+    """
+    count, run = len(lattice.tensor), pack(problem.run)
+    criteria = jax.tree.map(lambda leaf: np.broadcast_to(leaf, count), criteria or problem.criteria)
+    lanes = pack((lattice, criteria), count)
 
-    def values(self, points: Float[np.ndarray, "points n"], lanes: Int[np.ndarray, " points"]) -> np.ndarray:
-        """Objective and rows beside each other, at points of lanes."""
-        return in_chunks(lambda index: model_values(*self._at(points, lanes, index)), len(points), CHUNK)[0]
-
-    def expansion(
-        self, points: Float[np.ndarray, "points n"], lanes: Int[np.ndarray, " points"]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The same, and their derivatives by the coordinates."""
-        values, jacobian = in_chunks(
-            lambda index: model_expansion(*self._at(points, lanes, index)), len(points), EXPANDED
+    def called(program: Callable[..., Sequence[Array]], size: int, points: np.ndarray, owners: np.ndarray) -> Any:
+        return in_chunks(
+            lambda index: program(problem.formulation, points[index], lanes.take(owners[index]), run), len(points), size
         )
-        return values, jacobian
 
-    def _at(self, points: np.ndarray, lanes: np.ndarray, index: np.ndarray) -> tuple[Formulation, Any, Packed, Packed]:
-        """Arguments of a program for some points."""
-        return self.formulation, points[index], self.lanes.take(lanes[index]), self.run
-
-
-def lane_model(problem: DesignProblem, lattice: Lattice | Depth, criteria: Criteria) -> LaneModel:
-    """The model of a problem in layouts, each by its own criteria."""
-    return LaneModel(problem.formulation, pack((lattice, criteria), len(lattice.tensor)), pack(problem.run))
+    return ModelOutside(
+        len(problem.formulation.rows) + 1,
+        lambda points, owners: called(model_values, CHUNK, points, owners)[0],
+        lambda points, owners: called(model_expansion, EXPANDED, points, owners),
+    )
 
 
 def _at(formulation: Formulation, point: Array, lane: Packed, run: Packed) -> Float[Array, " k"]:
@@ -312,9 +264,8 @@ def solve_relaxed(
     whose limits a percent would be worth a hundred percent of the objective, are given up [see `minimize_many`].
     """
     layout = lattice.layout if isinstance(lattice, Depth) else lattice
-    model = lane_model(problem, lattice, problem.repeated_criteria(len(start)) if criteria is None else criteria)
     return minimize_many(
-        ModelOutside(len(problem.formulation.rows) + 1, model.values, model.expansion),
+        lane_model(problem, lattice, criteria),
         start,
         bounds=layout_bounds(problem, layout) if bounds is None else bounds,
         options=OPTIONS,
@@ -343,3 +294,62 @@ def violation(solution: Solution) -> Float[np.ndarray, " lanes"]:
 def obeys_limits(solution: Solution) -> Bool[np.ndarray, " lanes"]:
     """Lanes with a finite optimum within all limits."""
     return np.isfinite(solution.value) & (violation(solution) <= TOLERANCE)
+
+
+class LayoutSearch(NamedTuple):
+    """Layouts with their relaxed optima, and what is known of the layouts that were not searched.
+
+    - `criteria`: of each lane; those of the problem where there are none.
+    - `indices`: of the layouts among all; `others`: the lowest bound of one that was not searched (logarithm of the
+      objective, infinite if there is none); `left`: how many of them their bound does not exclude.
+    - `restarted`: the lane that was restarted last. Of `restarts`, `agreeing` converge to its optimum and `astray` do
+      not converge within the limits; those that do differ by `spread` in the logarithm.
+    """
+
+    lattice: Lattice
+    solution: Solution
+    criteria: Criteria | None = None
+    indices: np.ndarray = np.zeros(0, int)
+    others: float = np.inf
+    left: int = 0
+    restarted: int | None = None
+    restarts: int = 0
+    agreeing: int = 0
+    astray: int = 0
+    spread: float = 0.0
+
+    @property
+    def usable(self) -> Bool[np.ndarray, " lanes"]:
+        """Lanes that obey all limits."""
+        return obeys_limits(self.solution)
+
+    @property
+    def values(self) -> Float[np.ndarray, " lanes"]:
+        """Logarithms of the objective; infinite for lanes that break a limit."""
+        return np.where(self.usable, self.solution.value, np.inf)
+
+    @property
+    def broken(self) -> Float[np.ndarray, " lanes"]:
+        """By how much each lane breaks its limits, in the logarithm; infinite where the model has no answer."""
+        return np.where(np.isfinite(self.solution.value), violation(self.solution), np.inf)
+
+    @property
+    def solved(self) -> Bool[np.ndarray, " lanes"]:
+        """Whether the optimality conditions hold in each lane, so that its multipliers are prices."""
+        return result_is(self.solution.result, RESULTS.successful)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C cut the search short."""
+        return bool(np.any(result_is(self.solution.result, RESULTS.interrupted)))
+
+    @property
+    def best(self) -> int:
+        """The best usable lane, or the one that breaks its limits least."""
+        return int(np.argmin(self.values if self.usable.any() else self.broken))
+
+    def joined(self, *others: "LayoutSearch") -> "LayoutSearch":
+        """The same with the lanes of other searches after its own."""
+        parts = [(search.lattice, search.solution, search.criteria, search.indices) for search in (self, *others)]
+        lattice, solution, criteria, indices = concatenate(*parts)
+        return self._replace(lattice=lattice, solution=solution, criteria=criteria, indices=indices)

@@ -219,24 +219,36 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         updated, failures = _with_failures(scenario, state)
         run = TrainingRun(updated.system, plan)
         prior = prior_of(updated, run, "loss" in state)
-        posterior = posterior_of(prior, run, _measured_outputs(state))
+        measurements = [
+            MeasuredOutput(powers, state[name], error / state[name] if name == "loss" else error)
+            for name, (powers, error) in MEASURED.items()
+            if name in state
+        ]
+        posterior = posterior_of(prior, run, measurements)
         updates = [posterior.update(path, updated.provenance[path].unit) for path in posterior.moved()]
-        tables = _updated_tables(updated, posterior)
+        tables, values = copy.deepcopy(dict(updated.tables)), posterior.values
+        for path in posterior.moved():
+            _put(tables, path, values[path], updated.provenance[path].unit, posterior.distribution(path))
         now = load_scenario({"name": scenario.name, **tables})
         outcome = jax.tree.map(np.asarray, evaluate_once(now.system, plan))
         batch = float(np.reshape(plan.batch, ()))
         parameters = float(parameters_in_loss(now.system))
         done = float(learning_of(now.system, plan).run(parameters, state["tokens"], batch)[1])
     used = _used(state, now, plan, outcome)
-    tables["plan"]["goal"] = _goal(scenario, state, outcome)
+    goal = scenario.plan.goal
+    if isinstance(goal, TokenBudget):
+        tables["plan"]["goal"] = {"tokens": f"{float(goal.tokens) - state['tokens']!r} token"}
+    else:
+        target = float(goal.loss)  # pyright: ignore[reportAttributeAccessIssue]
+        if float(outcome.loss) <= target:
+            raise InputError(f"The run has reached its {target:g} nat/token already: nothing is left to plan.")
+        tables["plan"]["goal"] = {"loss": f"{target!r} nat/token"}
     tables["system"]["learning"] = {
         "component": "ContinuedLearning",
         "whole": tables["system"]["learning"],
         "done": {"value": done, "unit": "token", "kind": "derived", "source": "progress of the run so far"},
     }
-    tables["uncertainty"] = {
-        path.replace("system.learning.", "system.learning.whole."): text for path, text in tables["uncertainty"].items()
-    }
+    tables["uncertainty"] = {_in_rest(path): text for path, text in tables["uncertainty"].items()}
     tables["optimize"] = {
         "minimize": question.minimize,
         "limits": _limits_left(question.limits, used),
@@ -244,14 +256,13 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         "fix": [_in_rest(path) for path in question.fix],
         "tolerance": question.tolerance,
     }
-    moved = dataclasses.replace(
-        posterior,
-        priors={_in_rest(path): prior for path, prior in posterior.priors.items()},
-        before={_in_rest(path): value for path, value in posterior.before.items()},
-        ends={_in_rest(path): value for path, value in posterior.ends.items()},
-    )
+    by_path = {name: getattr(posterior, name) for name in ("priors", "before", "ends")}
+    moved = {name: {_in_rest(path): value for path, value in table.items()} for name, table in by_path.items()}
+    moved = dataclasses.replace(posterior, **moved)
     rest = load_scenario({"name": f"{scenario.name}-rest", **tables})
-    return Rest(rest, (*failures, *updates), used, planned, moved, _unexplained(used, outcome))
+    unexplained = {name: used[name] / float(output(outcome, name)) for name in USED_UP}
+    unexplained["equipment_energy"] = unexplained["energy"]
+    return Rest(rest, (*failures, *updates), used, planned, moved, unexplained)
 
 
 def _in_rest(path: str) -> str:
@@ -280,14 +291,6 @@ def _state(scenario: Scenario, measured: MeasuredRun) -> dict[str, float]:
     return state
 
 
-def _measured_outputs(state: Mapping[str, float]) -> list[MeasuredOutput]:
-    return [
-        MeasuredOutput(powers, state[name], error / state[name] if name == "loss" else error)
-        for name, (powers, error) in MEASURED.items()
-        if name in state
-    ]
-
-
 def _with_failures(scenario: Scenario, state: Mapping[str, float]) -> tuple[Scenario, list[Update]]:
     """The scenario with the failures seen in its failure rate."""
     text = scenario.uncertainty.get(MTBF, "")
@@ -300,14 +303,6 @@ def _with_failures(scenario: Scenario, state: Mapping[str, float]) -> tuple[Scen
     tables = copy.deepcopy(dict(scenario.tables))
     _put(tables, MTBF, after, "s", f"lognormal {left:.6g}")
     return load_scenario({"name": scenario.name, **tables}), [Update(MTBF, "s", before, after, lower, upper)]
-
-
-def _updated_tables(scenario: Scenario, posterior: Posterior) -> dict[str, Any]:
-    tables = copy.deepcopy(dict(scenario.tables))
-    values = posterior.values
-    for path in posterior.moved():
-        _put(tables, path, values[path], scenario.provenance[path].unit, posterior.distribution(path))
-    return tables
 
 
 def _put(tables: dict[str, Any], path: str, value: float, unit: str, distribution: str) -> None:
@@ -341,23 +336,6 @@ def _used(state: Mapping[str, float], now: Scenario, plan: TrainingPlan, outcome
         "carbon": sum(carbon.values()),
         **carbon,
     }
-
-
-def _unexplained(used: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, float]:
-    """What was used over what the updated numbers give for it; 1 where nothing was measured."""
-    ratios = {name: value / float(output(outcome, name)) for name, value in used.items() if name in USED_UP}
-    return {**ratios, "equipment_energy": ratios["energy"]}
-
-
-def _goal(scenario: Scenario, state: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, Any]:
-    """Tokens that are left, or the loss to reach."""
-    goal = scenario.plan.goal
-    if isinstance(goal, TokenBudget):
-        return {"tokens": f"{float(goal.tokens) - state['tokens']!r} token"}
-    target = float(goal.loss)  # pyright: ignore[reportAttributeAccessIssue]
-    if float(outcome.loss) <= target:
-        raise InputError(f"The run has reached its {target:g} nat/token already: nothing is left to plan.")
-    return {"loss": f"{target!r} nat/token"}
 
 
 def _limits_left(limits: Mapping[str, float], used: Mapping[str, float]) -> dict[str, float]:

@@ -60,14 +60,10 @@ def exceeded_limits(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
     exceeded = [name for slack, name in LIMIT_OF_SLACK.items() if float(getattr(outcome.slack, slack)) < -EXCEEDED]
     if not exceeded:
         return ""
-    system = scenario.system
-    limits, values = limits_of_system(system, plan, outcome), limited_values(system, plan, outcome)
-
-    def sentence(name: str) -> str:
-        value, limit = (format_quantity(float(number), OUTPUTS[name]) for number in (values[name], limits[name]))
-        return f"{name} is {value}, above the system's {limit}"
-
-    return ", ".join(map(sentence, exceeded))
+    run = scenario.system, plan, outcome
+    tables = limited_values(*run), limits_of_system(*run)
+    ends = {name: [format_quantity(float(table[name]), OUTPUTS[name]) for table in tables] for name in exceeded}
+    return ", ".join(f"{name} is {value}, above the system's {limit}" for name, (value, limit) in ends.items())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.layouts import Lattice, take
 from energymodel.search.problem import Criteria, DesignProblem
-from energymodel.search.relaxation import OPTIONS, evaluate_points, solve_relaxed
-from energymodel.solver import RESULTS, Solution, result_is
+from energymodel.search.relaxation import OPTIONS, LayoutSearch, evaluate_points, solve_relaxed
+from energymodel.solver import RESULTS, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TokenBudget, TrainingPlan
@@ -51,22 +51,6 @@ class RoundedPlan(NamedTuple):
         return self.counts.lane
 
 
-class RelaxedLanes(NamedTuple):
-    """Relaxed optima to be rounded: the layout, the criteria and the solution of each lane."""
-
-    lattice: Lattice
-    criteria: Criteria
-    solution: Solution
-
-    def nearby(self, problem: DesignProblem, lanes: Sequence[int] | np.ndarray) -> list[WholeCounts]:
-        """The counts next to the optima of some lanes."""
-        return [
-            counts
-            for lane in map(int, lanes)
-            for counts in nearby_counts(problem, self.lattice, lane, self.solution.x[lane], 1)
-        ]
-
-
 class Lanes(NamedTuple):
     """Searches side by side: layouts, starts, bounds, and the tokens that a batch is a multiple of."""
 
@@ -76,7 +60,7 @@ class Lanes(NamedTuple):
     unit: Float[np.ndarray, " lanes"]
 
 
-def round_layouts(problem: DesignProblem, lanes: RelaxedLanes, usable: np.ndarray) -> list[RoundedPlan]:
+def round_layouts(problem: DesignProblem, lanes: LayoutSearch, usable: np.ndarray) -> list[RoundedPlan]:
     """Best realizable plan of each layout whose relaxed optimum can still win, best first; empty if there is none.
 
     The relaxed optimum of a layout bounds its realizable plans from below, so layouts are rounded in the order of
@@ -87,10 +71,9 @@ def round_layouts(problem: DesignProblem, lanes: RelaxedLanes, usable: np.ndarra
     best: dict[int, RoundedPlan] = {}
     order = np.argsort(np.where(usable, value, np.inf), kind="stable")[: int(np.sum(usable))]
     for first in range(0, len(order), GROUP):
-        group = order[first : first + GROUP]
-        if len(best) > 1 and float(value[group[0]]) > _lowest(best).value:
+        if len(best) > 1 and float(value[order[first]]) > _lowest(best).value:
             break
-        _add_better(best, solve_at_counts(problem, lanes, lanes.nearby(problem, group)))
+        _add_better(best, solve_at_counts(problem, lanes, _counts_at(problem, lanes, order[first : first + GROUP])))
     tried: set[WholeCounts] = set()
     while best:
         winner = _lowest(best)
@@ -119,8 +102,14 @@ def _add_better(best: dict[int, RoundedPlan], plans: list[RoundedPlan], owner: n
             best[key] = plan
 
 
+def _counts_at(problem: DesignProblem, lanes: LayoutSearch, index: Sequence[int] | np.ndarray) -> list[WholeCounts]:
+    """The counts next to the optima of some lanes."""
+    points = lanes.solution.x
+    return [c for lane in map(int, index) for c in nearby_counts(problem, lanes.lattice, lane, points[lane], 1)]
+
+
 def round_points(
-    problem: DesignProblem, lanes: RelaxedLanes, owner: Int[np.ndarray, " lanes"], candidates: Sequence[int]
+    problem: DesignProblem, lanes: LayoutSearch, owner: Int[np.ndarray, " lanes"], candidates: Sequence[int]
 ) -> list[RoundedPlan]:
     """Best realizable plan of each point of a front, in the order of the points.
 
@@ -129,12 +118,17 @@ def round_points(
     - `owner`: the point of each lane.
     - `candidates`: lanes that are rounded.
     """
-    trials = lanes.nearby(problem, candidates)
+    trials = _counts_at(problem, lanes, candidates)
     if not trials:
         return []
-    # In the order of the values that they promise, until that is hardly better than what a point has.
+    # In the order of the values that they promise, until that is hardly better than what a point has. To first order
+    # that is the Lagrangian of the lane: the other variables stay at the relaxed optimum, where their slope is zero.
+    index = np.array([counts.lane for counts in trials])
+    fixed, criteria = at_counts(problem, lanes.lattice, trials, lanes.solution.x[index]), take(lanes.criteria, index)
+    values = evaluate_points(problem, fixed.start[:, None], fixed.layouts, criteria)
+    rows = lanes.solution.multipliers.inequalities[index] * values.inequalities[:, 0]
     waiting: dict[int, list[tuple[float, WholeCounts]]] = {}
-    for promised, counts in zip(_first_order_values(problem, lanes, trials), trials, strict=True):
+    for promised, counts in zip(values.objective[:, 0] + np.sum(rows, axis=1), trials, strict=True):
         heapq.heappush(waiting.setdefault(int(owner[counts.lane]), []), (float(promised), counts))
     best: dict[int, RoundedPlan] = {}
     while waiting:
@@ -161,38 +155,33 @@ def nearby_counts(
 ) -> list[WholeCounts]:
     """Realizable counts around a point: chips in whole nodes, experts that divide, micro-batches for the schedule."""
     layout, system = jax.tree.map(lambda leaf: float(leaf[lane]), lattice), problem.run.system
-    group = round(layout.tensor * layout.pipeline * layout.context)
-    node = round(float(system.node.chips))
+    group, node = round(layout.tensor * layout.pipeline * layout.context), round(float(system.node.chips))
     replica = layout.microbatch * float(system.workload.sequence)
     fewest, multiple = round(float(layout.fewest_microbatches)), multiple_count(system, layout)
     expert_step = _quotient(round(layout.expert), round(layout.context))
-    step = math.lcm(_quotient(node, group), expert_step)
-    chips, batch = (_value(problem, path, point) for path in ("plan.chips", "plan.batch"))
-    if problem.index("plan.chips") is None:
+    (chips, chip_range), (batch, batch_range) = (_number(problem, path, point) for path in ("plan.chips", "plan.batch"))
+    if chip_range is None:
         data = [round(chips / group)] if abs(chips / group - round(chips / group)) < WHOLE else []
-        data = [d for d in data if d >= 1 and d % expert_step == 0]
+        data = [d for d in data if d % expert_step == 0]
     else:
-        low, high = problem.bounds["plan.chips"]
+        low, high = chip_range
+        step = math.lcm(_quotient(node, group), expert_step)
         data = _multiples(chips / group, step, reach)
         if group * step > high:  # fewer chips than a node
             data = [d for d in range(1, math.floor(high / group) + 1) if d * group <= node]
         if any(torus_fault(system, float(d * group)) for d in data):  # the nearest that can be built
             data = [round(buildable / group) for buildable in torus_chips(system, chips, high, group)]
             data = [d for d in data if d % expert_step == 0]
-        data = [d for d in data if d >= 1 and low * (1 - WHOLE) <= d * group <= high * (1 + WHOLE)]
+        data = [d for d in data if low * (1 - WHOLE) <= d * group <= high * (1 + WHOLE)]
     counts = []
-    for d in data:
+    for d in [d for d in data if d >= 1]:
         exact = batch / (d * replica)
-        if problem.index("plan.batch") is None:
+        if batch_range is None:
             nearest = multiple * round(exact / multiple)
             microbatches = [nearest] if abs(exact - nearest) < WHOLE * exact else []
         else:
-            low, high = problem.bounds["plan.batch"]
-            microbatches = [
-                m
-                for m in _multiples(exact, multiple, reach)
-                if low * (1 - WHOLE) <= m * d * replica <= high * (1 + WHOLE)
-            ]
+            low, high = batch_range[0] * (1 - WHOLE), batch_range[1] * (1 + WHOLE)
+            microbatches = [m for m in _multiples(exact, multiple, reach) if low <= m * d * replica <= high]
         counts += [WholeCounts(lane, d, m) for m in microbatches if m >= fewest]
     return counts
 
@@ -207,9 +196,12 @@ def _quotient(total: int, part: int) -> int:
     return total // math.gcd(total, part)
 
 
-def _value(problem: DesignProblem, path: str, point: Float[np.ndarray, " n"]) -> float:
+def _number(problem: DesignProblem, path: str, point: np.ndarray) -> tuple[float, tuple[float, float] | None]:
+    """Value of a count at a point, and its range if it varies."""
     index = problem.index(path)
-    return problem.run.number(path) if index is None else float(np.exp(point[index]))
+    if index is None:
+        return problem.run.number(path), None
+    return float(np.exp(point[index])), problem.bounds[path]
 
 
 def at_counts(
@@ -235,23 +227,9 @@ def at_counts(
     return Lanes(layouts, start, (lower, upper), unit)
 
 
-def _first_order_values(
-    problem: DesignProblem, lanes: RelaxedLanes, trials: list[WholeCounts]
-) -> Float[np.ndarray, " trials"]:
-    """What the logarithm of the objective will be at given counts, to first order: the Lagrangian of the lane.
-
-    The other variables stay where the relaxed optimum has them, where their slope is zero.
-    """
-    index = np.array([counts.lane for counts in trials])
-    fixed = at_counts(problem, lanes.lattice, trials, lanes.solution.x[index])
-    values = evaluate_points(problem, fixed.start[:, None], fixed.layouts, take(lanes.criteria, index))
-    weights = lanes.solution.multipliers.inequalities[index]
-    return values.objective[:, 0] + np.sum(weights * values.inequalities[:, 0], axis=1)
-
-
 def solve_at_counts(
     problem: DesignProblem,
-    lanes: RelaxedLanes,
+    lanes: LayoutSearch,
     trials: list[WholeCounts],
     iterations: int = ITERATIONS,
     start: Float[np.ndarray, "trials n"] | None = None,
@@ -279,19 +257,19 @@ def solve_at_counts(
 def plans_at(
     scenario: Scenario,
     problem: DesignProblem,
-    points: Float[np.ndarray, "plans n"],
+    points: Sequence[np.ndarray] | Float[np.ndarray, "plans n"],
     layouts: Lattice,
-    criteria: Criteria,
+    criteria: Criteria | None = None,
     counts: Sequence[WholeCounts] | None = None,
 ) -> list[tuple[TrainingPlan, TrainingOutcome]]:
-    """Plan and outcome of each point, in its layout and by its criteria.
+    """Plan and outcome of each point, in its layout and by its criteria, or those of the problem.
 
     Where counts are given, chips and batch are exactly theirs, not exponentials of logarithms.
     """
     plans = []
     for index, point in enumerate(points):
         layout, limits = take((layouts, criteria), np.array(index))
-        system, plan = problem.formulation.at(point, layout, limits, problem.run)
+        system, plan = problem.formulation.at(point, layout, limits or problem.criteria, problem.run)
         if counts is not None:
             _, data, microbatches = counts[index]
             group = np.round(layout.tensor * layout.pipeline * layout.context)

@@ -9,7 +9,7 @@ with v(S) the objective of the own plan with the causes in S as found [Shapley 1
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import jax
 import numpy as np
@@ -57,8 +57,8 @@ def saving_by_cause(
     own = {path: problem.run.number(path) for path in formulation.paths if path != TOKENS}
     own = {TOKENS: float(baseline.tokens), LOSS: float(baseline.loss), **own}
     new = {**variables, LOSS: float(problem.criteria.limits[LOSS]) if LOSS in problem.limits else own[LOSS]}
-    causes = {CAUSES.get(path, path) for path, value in new.items() if _differ(own[path], value)}
-    if any(_differ(float(a), float(b)) for a, b in zip(*map(jax.tree.leaves, layouts), strict=True)):
+    causes = {CAUSES.get(path, path) for path, value in new.items() if not math.isclose(own[path], value, rel_tol=SAME)}
+    if not all(math.isclose(a, b, rel_tol=SAME) for a, b in zip(*map(jax.tree.leaves, layouts), strict=True)):
         causes.add(LAYOUT)
     causes = sorted(causes)
     if len(causes) > MOST:
@@ -73,8 +73,10 @@ def saving_by_cause(
         formulation.coordinate(path, chosen(CAUSES.get(path, path), own[path], new[path])) for path in formulation.paths
     ]
     lattice = jax.tree.map(lambda a, b: chosen(LAYOUT, float(a), float(b)), *layouts)
-    criteria = problem.repeated_criteria(len(sets))
-    criteria = Criteria(criteria.powers, {**criteria.limits, LOSS: chosen(LOSS, own[LOSS], new[LOSS])})
+    powers, limits = jax.tree.map(
+        lambda leaf: np.full(len(sets), leaf), (problem.criteria.powers, problem.criteria.limits)
+    )
+    criteria = Criteria(powers, {**limits, LOSS: chosen(LOSS, own[LOSS], new[LOSS])})
     plans = plans_at(scenario, problem, np.stack(coordinates, axis=1), lattice, criteria)
     values = np.array([float(objective_value(outcome, problem.minimize)) for _, outcome in plans])
     if not np.all(np.isfinite(values)):
@@ -83,11 +85,7 @@ def saving_by_cause(
     return dict(sorted(shares, key=lambda share: -abs(share[1])))
 
 
-def _differ(a: float, b: float) -> bool:
-    return abs(a - b) > SAME * max(abs(a), abs(b))
-
-
-def _shapley(values: Float[np.ndarray, " sets"], sets: np.ndarray) -> Sequence[float]:
+def _shapley(values: Float[np.ndarray, " sets"], sets: np.ndarray) -> list[float]:
     """Mean saving of each cause over all orders; `sets` holds the causes of each set, in binary order."""
     count, sizes = sets.shape[1], sets.sum(axis=1)
     orders = np.array([math.factorial(size) * math.factorial(max(count - size - 1, 0)) for size in range(count + 1)])

@@ -190,9 +190,12 @@ def _split(site: SiteLoad, bound: Numeric, *, by_power: bool) -> SiteSplit:
 
     def values(x: SiteChoice, site: SiteLoad, bound: Array) -> Values:
         choice = settings(x)
-        power, rate = jnp.log(site_power(site, choice).total), jnp.log(throughput(site, choice))
+        parts, coolant = site_power(site, choice), site.facility.cooling.at(choice.coolant_temperature)
+        power, rate = jnp.log(parts.total), jnp.log(throughput(site, choice))
         objective, row = (-rate, power - jnp.log(bound)) if by_power else (power, jnp.log(bound) - rate)
-        return Values(objective, jnp.stack([row, _heating(site, choice)]))
+        heat = (parts.compute + parts.memory) / site.chips
+        settled = coolant.last + (site.chip.thermal_resistance + coolant.resistance) * heat
+        return Values(objective, jnp.stack([row, (settled - choice.temperature) / KELVIN]))
 
     inlet = site.facility.cooling.inlet
     ends = (inlet.recommended_lowest, inlet.recommended_highest, site.chip.maximum_temperature)
@@ -209,13 +212,8 @@ def _split(site: SiteLoad, bound: Numeric, *, by_power: bool) -> SiteSplit:
     return SiteSplit(choice, power, rate, price, solution.result)
 
 
-def _heating(site: SiteLoad, choice: SiteChoice) -> Array:
-    """Temperature of the chip above that of the settings, in tens of kelvins."""
-    coolant, power = site.facility.cooling.at(choice.coolant_temperature), site_power(site, choice)
-    resistance = site.chip.thermal_resistance + coolant.resistance
-    heat = (power.compute + power.memory) / site.chips
-    settled = coolant.last + resistance * heat
-    return (settled - choice.temperature) / KELVIN
+_most_throughput = Compiled(most_throughput, once=True)
+_least_power = Compiled(least_power, once=True)
 
 
 class DividedPower(NamedTuple):
@@ -238,7 +236,12 @@ def divide_site_power(scenario: Scenario, limits: Sequence[float | str] = ()) ->
 
     **Raises:** `InputError` for a limit that is not positive, or below what the site needs to run at all.
     """
-    watts = [_power(limit) for limit in limits]
+    watts = []
+    for limit in limits:
+        watts.append(parse_quantity(limit, "W", "site power") if isinstance(limit, str) else float(limit))
+        if not (math.isfinite(watts[-1]) and watts[-1] > 0.0):
+            raise InputError(f"site power: {limit} is not a positive power. Give for example 25 MW.")
+    divided = []
     with jax.enable_x64(True):
         load = jax.tree.map(np.asarray, site_load(scenario.system, scenario.plan))
         if not watts:
@@ -246,26 +249,14 @@ def divide_site_power(scenario: Scenario, limits: Sequence[float | str] = ()) ->
             if not own < NO_LIMIT:
                 own = float(evaluate_once(scenario.system, scenario.plan).power_peak)
             watts = [share * own for share in SHARES]
-        return [_divided(load, limit) for limit in watts]
-
-
-def _power(limit: float | str) -> float:
-    watts = parse_quantity(limit, "W", "site power") if isinstance(limit, str) else float(limit)
-    if not (math.isfinite(watts) and watts > 0.0):
-        raise InputError(f"site power: {limit} is not a positive power. Give for example 25 MW.")
-    return watts
-
-
-def _divided(load: SiteLoad, limit: float) -> DividedPower:
-    split = jax.tree.map(np.asarray, _most_throughput(load, np.asarray(limit)))
-    if not result_is(split.result, RESULTS.successful):
-        lowest = _least_power(load, np.asarray(STANDSTILL * float(split.throughput)))
-        raise InputError(
-            f"site power: {format_quantity(limit, 'W')} is not enough: at the lowest clock and width, the site needs "
-            f"{format_quantity(float(lowest.power.total), 'W')}. Give more, or take fewer chips (--set plan.chips=...)."
-        )
-    return DividedPower(limit, split)
-
-
-_most_throughput = Compiled(most_throughput, once=True)
-_least_power = Compiled(least_power, once=True)
+        for limit in watts:
+            split = jax.tree.map(np.asarray, _most_throughput(load, np.asarray(limit)))
+            if not result_is(split.result, RESULTS.successful):
+                lowest = _least_power(load, np.asarray(STANDSTILL * float(split.throughput)))
+                needed = format_quantity(float(lowest.power.total), "W")
+                raise InputError(
+                    f"site power: {format_quantity(limit, 'W')} is not enough: at the lowest clock and width, the site "
+                    f"needs {needed}. Give more, or take fewer chips (--set plan.chips=...)."
+                )
+            divided.append(DividedPower(limit, split))
+    return divided

@@ -16,9 +16,9 @@ from energymodel.scenarios.components import build, chosen_numbers, expand_prese
 from energymodel.scenarios.question import Question
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.validate import check_values
-from energymodel.search.layouts import candidates, layout_label, take
+from energymodel.search.layouts import candidates, fits, layout_label, take
 from energymodel.search.problem import formulate
-from energymodel.search.relaxation import COARSE, fits, screen
+from energymodel.search.relaxation import COARSE, screen
 from energymodel.search.training_run import LIMITS_OF_SYSTEM, MICROBATCHES, TrainingRun, outputs_at, replace_leaf
 from energymodel.sweeps.axes import Axis, parse_axis
 from energymodel.sweeps.feasibility import Range

@@ -15,9 +15,8 @@ from jaxtyping import Array
 import energymodel as em
 from energymodel.runtime.compilation import compiler_options, concurrently
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layouts import candidates, chips_per_replica, take
+from energymodel.search.layouts import candidates, chips_per_replica, fits, take
 from energymodel.search.problem import Criteria, DesignProblem, Formulation, formulate
-from energymodel.search.relaxation import fits
 from energymodel.search.training_run import TrainingRun
 from energymodel.solver.minimize import RESULTS, SolverOptions, Values
 from energymodel.solver.minimize_many import minimize_many

@@ -13,10 +13,10 @@ import numpy as np
 from ipopt import ipopt
 
 import energymodel as em
-from energymodel.search.layout_search import LayoutSearch, search_layouts
-from energymodel.search.layouts import take
+from energymodel.search.layout_search import search_layouts
+from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import DesignProblem, formulate
-from energymodel.search.relaxation import OPTIONS, fitting_layouts, layout_bounds
+from energymodel.search.relaxation import OPTIONS, LayoutSearch, layout_bounds
 from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.system.evaluate import evaluate_once
 
@@ -107,11 +107,11 @@ def ipopt_rows(problem: DesignProblem, searched: LayoutSearch) -> list[dict[str,
     for lane in order:
         layout = take(searched.lattice, np.array([lane]))
         low, high = layout_bounds(problem, layout)
-        one, criteria = jax.tree.map(lambda leaf: leaf[0], (layout, problem.repeated_criteria(1)))
+        one = jax.tree.map(lambda leaf: leaf[0], layout)
         asked = ipopt(
             problem.formulation,
             0.5 * (low + high)[0],
-            args=(one, criteria, problem.run),
+            args=(one, problem.criteria, problem.run),
             bounds=(low[0], high[0]),
             options=OPTIONS,
         )

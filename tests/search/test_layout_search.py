@@ -7,14 +7,14 @@ import pytest
 
 import energymodel as em
 from energymodel.search import layout_search
-from energymodel.search.layout_search import MARGIN, LayoutSearch, lower_bounds, search_layouts
-from energymodel.search.layouts import take
+from energymodel.search.layout_search import MARGIN, lower_bounds, search_layouts
+from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import (
     COARSE,
     FINE,
     OPTIONS,
-    fitting_layouts,
+    LayoutSearch,
     layout_bounds,
     obeys_limits,
     screen,
@@ -60,13 +60,12 @@ def test_no_layout_that_is_left_out_is_better(monkeypatch):
     lattice, _ = fitting_layouts(problem)
     monkeypatch.setattr(layout_search, "FIRST", 4)
     searched = search_layouts(problem, lattice)
-    assert searched.solution.x[searched.best()][problem.index("plan.chips")] > np.log(200.0)
+    assert searched.solution.x[searched.best][problem.index("plan.chips")] > np.log(200.0)
     assert len(searched.solution.value) < len(lattice.tensor) / 2
     every = solve_relaxed(problem, lattice, screen(problem, lattice, FINE).start)
     values = np.where(obeys_limits(every), every.value, np.inf)
     assert np.isfinite(values).sum() > 100
-    found = np.where(searched.usable, searched.solution.value, np.inf)
-    np.testing.assert_allclose(np.sort(found)[:2], np.sort(values)[:2], rtol=0.0, atol=1e-5)
+    np.testing.assert_allclose(np.sort(searched.values)[:2], np.sort(values)[:2], rtol=0.0, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -76,7 +75,7 @@ def test_a_layout_that_needs_its_smallest_batch_is_found():
     problem = posed(SCENARIO, minimize="time")
     lattice, _ = fitting_layouts(problem)
     searched = search_layouts(problem, lattice)
-    best = searched.best()
+    best = searched.best
     layout = take(searched.lattice, np.array([best]))
     assert (float(layout.pipeline[0]), float(layout.virtual_stages[0])) == (8.0, 16.0)
     rng = np.random.default_rng(7)
@@ -100,8 +99,8 @@ def test_no_layout_drawn_at_random_is_better_than_its_bound_says(longer):
     solution = solve_relaxed(problem, part, screen(problem, part, FINE).start)
     usable = obeys_limits(solution)
     assert np.sum(usable) > 100
-    assert np.min(solution.value[usable]) >= searched.solution.value[searched.best()] - 1e-6
-    second = np.sort(np.where(searched.usable, searched.solution.value, np.inf))[1]
+    assert np.min(solution.value[usable]) >= searched.solution.value[searched.best] - 1e-6
+    second = np.sort(searched.values)[1]
     excluded = bound[drawn] >= second + MARGIN
     assert np.sum(excluded & usable) > 100
     assert np.min(solution.value[excluded & usable]) >= second
@@ -129,14 +128,14 @@ def test_lanes_that_all_break_their_limits_are_searched_from_elsewhere():
     problem = posed("test-1b-h100", minimize="energy")
     lattice, _ = fitting_layouts(problem)
     part = take(lattice, screen(problem, lattice, COARSE).best(4))
-    found = LayoutSearch(part, solve_relaxed(problem, part, screen(problem, part, FINE).start), np.inf, 0)
-    assert found.usable.all()
-    gone = np.full_like(found.solution.slacks.inequalities, -1.0), np.full_like(found.solution.value, 99.0)
-    stuck = eqx.tree_at(lambda search: (search.solution.slacks.inequalities, search.solution.value), found, gone)
+    usable = LayoutSearch(part, solve_relaxed(problem, part, screen(problem, part, FINE).start))
+    assert usable.usable.all()
+    gone = np.full_like(usable.solution.slacks.inequalities, -1.0), np.full_like(usable.solution.value, 99.0)
+    stuck = eqx.tree_at(lambda search: (search.solution.slacks.inequalities, search.solution.value), usable, gone)
     assert not stuck.usable.any()
     again = layout_search._search_elsewhere(problem, stuck)
     assert again.usable.all()
-    np.testing.assert_allclose(again.solution.value, found.solution.value, rtol=0.0, atol=1e-5)
+    np.testing.assert_allclose(again.solution.value, usable.solution.value, rtol=0.0, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -159,14 +158,14 @@ def test_a_deadline_that_the_fastest_plan_keeps_is_kept():
 
 @pytest.mark.slow
 def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
-    best = searched.best()
+    best = searched.best
     layout = take(searched.lattice, np.array([best]))
     low, high = layout_bounds(problem, layout)
-    layout, criteria = jax.tree.map(lambda leaf: leaf[0], (layout, problem.repeated_criteria(1)))
+    layout = jax.tree.map(lambda leaf: leaf[0], layout)
     optimum = ipopt(
         problem.formulation,
         0.5 * (low + high)[0],
-        args=(layout, criteria, problem.run),
+        args=(layout, problem.criteria, problem.run),
         bounds=(low[0], high[0]),
         options=OPTIONS,
     )
@@ -177,4 +176,4 @@ def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
 @pytest.mark.slow
 def test_the_others_are_worse_by_more_than_the_margin(searched):
     assert searched.left == 0
-    assert searched.others >= searched.solution.value[searched.best()] + MARGIN
+    assert searched.others >= searched.solution.value[searched.best] + MARGIN

@@ -5,8 +5,9 @@ import pytest
 
 import energymodel as em
 from cli.shell import run
+from energymodel.search.layouts import fitting_layouts
 from energymodel.search.problem import formulate
-from energymodel.search.relaxation import COARSE, fitting_layouts, grid_points
+from energymodel.search.relaxation import COARSE, grid_points
 from energymodel.system.outputs import parse_limit
 
 SMALL = "test-1b-h100"
