@@ -1,13 +1,15 @@
-"""Which values can a number have?
+"""Ranges of numbers: what each field declares, and the extent of each unit.
 
 Every field that holds a number declares its range beside its unit (`numerics.real`). A range that states no end ends
 where its unit does (`EXTENTS`): beyond any machine, site or run, and near enough that products of a dozen numbers
-neither overflow nor vanish. Numbers that exclude each other are checked in `presets.validate`.
+neither overflow nor vanish. Numbers that exclude each other are checked in `scenarios`.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,8 +127,8 @@ def check_value(value: float, unit: str, allowed: Range, path: str, *, differenc
     if not math.isfinite(value):
         raise InputError(f"{path}: {value:g} {unit} is not a finite number. Give {possible}.")
     if not allowed.holds(value):
-        shown = format_quantity(value, unit, difference=difference)
-        raise InputError(f"{path}: {shown} is impossible; give {possible}.")
+        text = format_quantity(value, unit, difference=difference)
+        raise InputError(f"{path}: {text} is impossible; give {possible}.")
 
 
 def check_field(field: "dataclasses.Field[Any]", values: Iterable[float], path: str) -> None:
@@ -134,6 +136,28 @@ def check_field(field: "dataclasses.Field[Any]", values: Iterable[float], path: 
     about = field.metadata
     for value in values:
         check_value(float(value), about["unit"], about["range"], path, difference=about.get("difference", False))
+
+
+def check_number(component: Any, field: str, values: Iterable[float], path: str) -> None:
+    """Check numbers of a dotted field below a component, as `check_field`; what has no such field is not checked."""
+    with contextlib.suppress(KeyError):  # the tokens of a plan whose goal is a loss
+        check_field(declaration(component, field), values, path)
+
+
+def ends_of(component: Any, field: str) -> tuple[float, float]:
+    """The lowest and the highest value that a number at a dotted field below a component may have, in SI."""
+    allowed: Range = declaration(component, field).metadata["range"]
+    return (math.nextafter(allowed.low, math.inf) if allowed.above else allowed.low), allowed.high
+
+
+def declaration(component: Any, field: str) -> "dataclasses.Field[Any]":
+    """The declaration of a dotted field below a component.
+
+    **Raises:** `KeyError` if it has no such number.
+    """
+    *parents, name = field.split(".")
+    owner = reduce(getattr, parents, component)
+    return {declared.name: declared for declared in dataclasses.fields(owner)}[name]
 
 
 def check_numbers(component: Any, path: str) -> None:
@@ -148,8 +172,8 @@ def check_numbers(component: Any, path: str) -> None:
 def declared_numbers(component: Any, path: str) -> Iterator[tuple[str, "dataclasses.Field[Any]", np.ndarray]]:
     """Path, declaration and values of all numbers of a component and its parts."""
     for field in dataclasses.fields(component):
-        given, where = getattr(component, field.name), f"{path}.{field.name}"
+        value, where = getattr(component, field.name), f"{path}.{field.name}"
         if "range" in field.metadata:
-            yield where, field, np.ravel(np.asarray(given))
-        elif dataclasses.is_dataclass(given):
-            yield from declared_numbers(given, where)
+            yield where, field, np.ravel(np.asarray(value))
+        elif dataclasses.is_dataclass(value):
+            yield from declared_numbers(value, where)

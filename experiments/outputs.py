@@ -10,8 +10,8 @@ from figures import save
 
 from energymodel.calibration.power_population import PowerPopulation
 from energymodel.report import toml_text
-from energymodel.scenarios.normal_table import Normal, write_normal
 from energymodel.scenarios.step_population import FOLDER as POPULATIONS
+from energymodel.scenarios.step_population import Normal, write_normal
 
 DIGITS = 9  # kept in result.json, so that the last bits of another machine change nothing
 

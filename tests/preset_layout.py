@@ -8,9 +8,9 @@ import equinox as eqx
 
 import energymodel
 from energymodel.learning.recipe import Recipe
-from energymodel.scenarios.components import NEAR_LIMIT, expand_presets, field_class, final_classes
+from energymodel.scenarios.components import NEAR_LIMIT, field_class, final_classes, resolve
 from energymodel.scenarios.files import names, read_preset
-from energymodel.scenarios.ranges import NEAR_LIMIT_RANGES
+from energymodel.scenarios.near_limit import NEAR_LIMIT_RANGES
 from energymodel.system.facility import Facility, Market
 
 __all__ = ["ROOT", "fields_of", "names", "read", "value"]
@@ -40,7 +40,7 @@ def read(folder, name):
     """A preset with its base; a region, a facility or a recipe with the presets that it names."""
     tables = read_preset(folder, name)
     kind = {"regions": Market, "facilities": Facility, "recipes": Recipe}.get(folder)
-    return expand_presets(tables, kind, name) if kind else tables
+    return resolve(tables, kind, name) if kind else tables
 
 
 def value(tables, path):

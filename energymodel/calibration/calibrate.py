@@ -32,8 +32,8 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem, FitRes
 from energymodel.calibration.measurements import Measurements
 from energymodel.errors import InputError, suggest
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
+from energymodel.scenarios.clusters import UNFITTED
 from energymodel.scenarios.files import names
-from energymodel.scenarios.unseen_cluster import UNFITTED
 from energymodel.shown import Shown
 from energymodel.units import plural
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, suggest
-from energymodel.scenarios.cluster_parts import cluster_parts
+from energymodel.scenarios.clusters import UNFITTED, cluster_parts
 from energymodel.scenarios.files import companions, names, read_toml
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.scenarios.unseen_cluster import UNFITTED
 from energymodel.system.training_system import TrainingSystem
 
 PLACEHOLDER = "test-1b-h100"

@@ -15,10 +15,10 @@ from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.readers.columns import AS_WRITTEN, Schema, declared_columns
 from energymodel.readers.table import Problem, left_out
-from energymodel.scenarios.attention_shape import check_attention_shape
-from energymodel.scenarios.components import build, expand_presets
+from energymodel.scenarios.components import build
 from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.layers import RECOMPUTATION
+from energymodel.scenarios.system_checks import check_attention_shape
 from energymodel.scenarios.validate import check_context_heads, check_precisions
 from energymodel.system.plan import PRECISIONS, ParallelLayout, TrainingPlan
 
@@ -189,5 +189,5 @@ def _read_words(row: Mapping[str, Any], values: dict[str, float]) -> None:
 def _shape_of(model: str) -> dict[str, float]:
     if model not in names("models"):
         raise InputError(f'Unknown model "{model}". {suggest(model, names("models"))}')
-    shape = build(expand_presets(read_preset("models", model), Transformer, "model"), Transformer, "model", {})
+    shape = build(read_preset("models", model), Transformer, "model", {})
     return {column.name: float(getattr(shape, column.name)) for column in SHAPE}

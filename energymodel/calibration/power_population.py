@@ -17,8 +17,7 @@ from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, 
 from energymodel.calibration.device_power import power_constants
 from energymodel.calibration.kernel_clock import CONSTANTS
 from energymodel.scenarios.files import read_toml
-from energymodel.scenarios.normal_table import read_normal
-from energymodel.scenarios.step_population import FOLDER
+from energymodel.scenarios.step_population import FOLDER, read_normal
 
 LIMITS, KERNELS = "power-limit", "kernel-clock"
 EVERYWHERE, LINEAGE = 0.1, 0.7

@@ -13,9 +13,9 @@ from jaxtyping import Array, Float
 from energymodel.calibration.constant_priors import ConstantPrior, Values
 from energymodel.calibration.predicted_step import predict_row, with_constants
 from energymodel.runtime.compilation import compiler_options
+from energymodel.scenarios.clusters import KIND
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepConstant
-from energymodel.scenarios.unseen_cluster import KIND
 from energymodel.system.training_system import TrainingSystem
 
 SAME = 1e-4  # relative difference of a number that nobody changed

@@ -32,7 +32,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer, attention_flops_per_token
 from energymodel.readers.columns import AS_WRITTEN, TableChoices, plain_name
 from energymodel.readers.table import CsvTable, left_out, read_csv, rows_as_csv
-from energymodel.scenarios.attention_shape import refuse_state_space
+from energymodel.scenarios.components import refuse_state_space
 from energymodel.scenarios.files import names
 from energymodel.scenarios.layers import SCHEDULE_WORDS
 from energymodel.units import counted

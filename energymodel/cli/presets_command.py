@@ -134,11 +134,11 @@ def find(name: str) -> tuple[str, str]:
 def scenario_toml(scenario: "Scenario") -> str:
     """A scenario as a file, with every number of its system, defaults too."""
     from energymodel.report.toml_text import dumps
-    from energymodel.scenarios.components import in_si
+    from energymodel.scenarios.components import resolve
     from energymodel.system.training_system import TrainingSystem
 
     heading = f"# Scenario {scenario.name}, complete and in SI: edit and run `energymodel evaluate FILE`.\n"
-    system = in_si(dict(scenario.tables["system"]), TrainingSystem, "system", defaults=True)
+    system = resolve(scenario.tables["system"], TrainingSystem, "system", defaults=True)
     return heading + dumps({**scenario.tables, "system": system})
 
 

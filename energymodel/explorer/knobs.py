@@ -12,10 +12,9 @@ import jax
 import numpy as np
 
 from energymodel.physics.limits import landauer_energy
-from energymodel.ranges import EXTENTS, Range
+from energymodel.ranges import EXTENTS, Range, declaration
 from energymodel.report.fields import Field
 from energymodel.report.intervals import scale_of
-from energymodel.scenarios.ranges import declaration
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.validate import UNLIMITED_TOKENS
 from energymodel.search.chip_search import CHOICES as CHIP_CHOICES

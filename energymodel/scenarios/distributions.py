@@ -1,4 +1,4 @@
-"""How sure is a number? Reads "lognormal 0.3" and its like, and gives quantiles."""
+"""Distributions of uncertain numbers, read from texts such as "lognormal 0.3", with their quantiles."""
 
 import dataclasses
 import math
@@ -12,8 +12,8 @@ from jaxtyping import Float
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from energymodel.errors import InputError, suggest
+from energymodel.ranges import check_number
 from energymodel.scenarios.files import ROOT, names
-from energymodel.scenarios.ranges import check_number
 from energymodel.units import convert, format_quantity
 
 JOINT = "joint"
@@ -22,10 +22,7 @@ WEAK_CORRELATION = 0.3  # below it, one number of a joint distribution may be va
 
 
 class Family(NamedTuple):
-    """A family of distributions: what its numbers are called, an example, its quantiles, and what lies below a number.
-
-    `quantile` and `below` take a share or a number, the value in the scenario, and the family's own numbers.
-    """
+    """A family of distributions; its functions take a share or a number, the value, and the family's own numbers."""
 
     numbers: tuple[str, ...]
     example: str
@@ -113,11 +110,11 @@ class NumberDistribution:
         return np.asarray(quantile(np.asarray(shares, np.float64), value, self.numbers), np.float64)
 
     def below(self, number: float, value: float) -> float:
-        """Probability that an uncertain number lies below a given one [definition of each family].
+        """Probability that an uncertain number lies below another [definition of each family].
 
         **Arguments:**
 
-        - `number`: the given one, in the unit of `value`.
+        - `number`: the other one, in the unit of `value`.
         - `value`: the uncertain number in the scenario, above zero if its logarithm is uncertain.
 
         **Returns:** probability [1].
@@ -150,7 +147,7 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberD
         raise InputError(f'{where}: the numbers of {family} have no unit, as in "{example}".')
     numbers = tuple(float(word) for word in words[:count])
     if written:
-        numbers = tuple(convert(one, written, unit, where, difference=family == "normal") for one in numbers)
+        numbers = tuple(convert(value, written, unit, where, difference=family == "normal") for value in numbers)
     if not all(map(math.isfinite, numbers)):
         raise InputError(f"{where}: the numbers must be finite.")
     if family == "uniform" and numbers[0] >= numbers[1]:
@@ -174,10 +171,10 @@ def distribution_of(component: Any, path: str, text: str, unit: str, value: floa
 
     **Raises:** `InputError` as `parse_distribution`, and for a uniform one with values that the number cannot have.
     """
-    found = parse_distribution(text, path, unit, value)
-    if found.family == "uniform":
-        check_number(component, path, found.numbers, f'uncertainty of {path}: "{text}"')
-    return found
+    distribution = parse_distribution(text, path, unit, value)
+    if distribution.family == "uniform":
+        check_number(component, path, distribution.numbers, f'uncertainty of {path}: "{text}"')
+    return distribution
 
 
 @cache
@@ -196,14 +193,11 @@ def read_joint(name: str) -> tuple[tuple[str, ...], tuple[bool, ...], Float[np.n
 
 @cache
 def _marginal(name: str, number: str, path: str) -> tuple[tuple[float, ...], bool]:
-    """Deviations of one number of a joint distribution, none if they are correlated with those of the others.
-
-    **Raises:** `InputError` for an unknown distribution, or a number that it does not hold.
-    """
+    """Deviations of one number of a joint distribution, none if they are correlated with those of the others."""
     numbers, logarithmic, draws = read_joint(name)
     if number not in numbers:
         raise InputError(f'uncertainty of {path}: "joint {name}" holds only {", ".join(numbers)}.')
-    place = numbers.index(number)
-    others = np.delete(np.corrcoef(draws.T)[place], place)
+    index = numbers.index(number)
+    others = np.delete(np.corrcoef(draws.T)[index], index)
     weak = bool(np.all(np.abs(others) < WEAK_CORRELATION))
-    return (tuple(draws[:, place].tolist()) if weak else ()), logarithmic[place]
+    return (tuple(draws[:, index].tolist()) if weak else ()), logarithmic[index]

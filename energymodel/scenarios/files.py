@@ -1,16 +1,18 @@
-"""Which presets exist, and what do their files say?"""
+"""Preset files, files of a person, and the `config.json` of a model, as tables."""
 
 import copy
+import dataclasses
 import tomllib
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, suggest
+from energymodel.performance.workload import Transformer
 from energymodel.readers import text_file
-from energymodel.readers.text_file import is_file, read_text
-from energymodel.scenarios.model_file import EXTENSION as MODEL_FILE
-from energymodel.scenarios.model_file import model_tables
+from energymodel.readers.model_config import read_model_config
+from energymodel.readers.text_file import is_file, is_folder, read_text
 
 ROOT = Path(__file__).parents[1] / "presets"
 CATEGORIES = {
@@ -41,6 +43,10 @@ CATEGORIES = {
     "reliability": "failures and checkpoints",
 }
 COMPANIONS = "companions"
+MODEL_FILE = ".json"
+CONFIG = "config.json"
+_ASSUMED_FIELDS = ("flash", "expert_imbalance", "sequence")
+_ASSUMED = {"kind": "prior", "source": "config.json does not say; as in most training software"}
 
 
 def names(category: str) -> list[str]:
@@ -80,29 +86,18 @@ def merge(base: Any, change: Any) -> Any:
         return change
     if "component" in base and change.get("component", base["component"]) != base["component"]:
         return change
-    replaced = {key: value if key == "goal" else merge(base.get(key), value) for key, value in change.items()}
-    return {**base, **replaced}
-
-
-def _with_origins(tables: dict[str, Any]) -> dict[str, Any]:
-    """The tables of a file with its `kind` and `source` in each number that names none; a bare number has unit 1."""
-    origin = {key: tables[key] for key in ("kind", "source") if key in tables}
-    if not origin:
-        return tables
-
-    def with_origin(given: Any) -> Any:
-        if isinstance(given, int | float):
-            given = {"value": given, "unit": "1"}
-        if not is_quantity(given):
-            return given
-        return {"value": given["value"], "unit": given["unit"], **origin, **given}
-
-    return {key: with_origin(value) for key, value in tables.items() if key not in origin}
+    return {**base, **{key: value if key == "goal" else merge(base.get(key), value) for key, value in change.items()}}
 
 
 @cache
 def _read(category: str, name: str) -> dict[str, Any]:
-    tables = _with_origins(tomllib.loads((ROOT / category / f"{name}.toml").read_text(encoding="utf-8")))
+    """Tables of a file over those of its base; its `kind` and `source` hold for each number that names none."""
+    tables = tomllib.loads((ROOT / category / f"{name}.toml").read_text(encoding="utf-8"))
+    if origin := {key: tables.pop(key) for key in ("kind", "source") if key in tables}:
+        for key, value in tables.items():
+            if isinstance(value, int | float):
+                value = {"value": value, "unit": "1"}
+            tables[key] = {"value": 0, "unit": "1", **origin, **value} if is_quantity(value) else value
     if category == "scenarios" or "base" not in tables:
         return tables
     return merge(_read(category, tables.pop("base")), tables)
@@ -116,15 +111,18 @@ def read_preset(category: str, name: str) -> dict[str, Any]:
     **Raises:** `InputError` that suggests the nearest name if there is none.
     """
     if category == "models" and name.endswith(MODEL_FILE):
-        return model_tables(Path(name))
+        return _model_tables(Path(name))
     if name not in _stems(category):
         raise InputError(f'Unknown preset "{name}" among {category}. {suggest(name, names(category))}')
     return copy.deepcopy({key: value for key, value in _read(category, name).items() if key != COMPANIONS})
 
 
 def companions(accelerator: str) -> dict[str, Any]:
-    """The node, network and power supplies that belong to an accelerator preset, as a part of `system`."""
-    read_preset("hardware", accelerator)  # refuses an unknown name
+    """The node, network and power supplies that belong to an accelerator preset, as a part of `system`.
+
+    **Raises:** `InputError` as `read_preset`.
+    """
+    read_preset("hardware", accelerator)
     return copy.deepcopy(_read("hardware", accelerator).get(COMPANIONS, {}))
 
 
@@ -138,3 +136,38 @@ def read_toml(path: Path) -> dict[str, Any]:
     if not read_text(path).strip():
         raise InputError(f'{path}: empty file. Start with `base = "llama-3.1-405b-h100"` and change some numbers.')
     return text_file.read_toml(path)
+
+
+def model_source(model: str) -> str:
+    """The preset or `config.json` that a person means: of a folder, the one in it.
+
+    **Raises:** `InputError` for another file.
+    """
+    path = Path(model)
+    if is_file(path / CONFIG):
+        return str(path / CONFIG)
+    if is_folder(path):
+        raise InputError(f'"{model}" is a folder without {CONFIG}. Give a preset of models or a {CONFIG}.')
+    if is_file(path) and path.suffix != MODEL_FILE:
+        raise InputError(
+            f'"{model}" is no {CONFIG}. Give a preset of models or a {CONFIG}; a training configuration goes with '
+            "--training."
+        )
+    return model
+
+
+def _model_tables(path: Path) -> dict[str, Any]:
+    """The table of a workload as a `config.json` states it; what was assumed is warned of."""
+    model = read_model_config(path)
+    for note in model.notes:
+        warnings.warn(f"{path}: {note}", stacklevel=2)
+    stated = {"kind": "specification", "source": f"{model.name}: config.json"}
+    numbers = {
+        field.name: {
+            "value": float(getattr(model.transformer, field.name)),
+            "unit": field.metadata["unit"],
+            **(_ASSUMED if field.name in _ASSUMED_FIELDS else stated),
+        }
+        for field in dataclasses.fields(Transformer)
+    }
+    return {"component": Transformer.__name__, "title": f"{model.name} ({model.model_type})", **numbers}

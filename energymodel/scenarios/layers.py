@@ -1,17 +1,21 @@
-"""How do a preset, its bases, a file and `--set` become one scenario? Each is laid over the one below; the last wins.
+"""Layers of a scenario: a preset, its bases, a file and `--set`, each laid over those below; the last one wins.
 
 What a layer says can change the meaning of what lies below it, so that laying is more than merging tables: ZeRO stages,
 recomputation and pipeline schedules have short words, another accelerator brings the parts that belong to it, and a
 title that names the old model, accelerator or number of chips goes.
 """
 
+from collections.abc import Mapping
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, one_line, suggest
-from energymodel.scenarios.files import companions, is_quantity, merge, read_preset
+from energymodel.scenarios.components import quantity
+from energymodel.scenarios.document import parse_document
+from energymodel.scenarios.files import companions, merge, names, read_preset, read_toml
+from energymodel.scenarios.forms import quoted, word
 from energymodel.system.plan import SCHEDULES
-from energymodel.units import parse_quantity
 
 ZERO_STAGES = ("shard_optimizer", "shard_gradients", "shard_parameters")
 RECOMPUTATION = {"none": (0.0, 0.0), "selective": (1.0, 0.0), "full": (0.0, 1.0)}
@@ -23,8 +27,43 @@ SCHEDULE_WORDS = {
     "zb-v": "zero_bubble_v",
     "dualpipe": "dual_pipe",
 }
+MOST_BASES = 32
 
 Tables = dict[str, Any]
+
+
+def named_tables(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Name and tables of a preset, a file or tables that a program made, as they were written.
+
+    **Raises:** `InputError` for an unknown preset, and for a file that cannot be read.
+    """
+    if isinstance(source, Mapping):
+        return word(source.get("name", "scenario"), "name"), source
+    if not isinstance(source, str | Path):
+        raise InputError(f"scenario: {quoted(source)} is no preset, file or table. Give a name such as test-1b-h100.")
+    text = str(source)
+    if isinstance(source, Path) or text.endswith(".toml") or "/" in text:
+        return Path(source).stem, read_toml(Path(source))
+    if text not in names("scenarios"):
+        raise InputError(f'Unknown scenario "{text}". {suggest(text, names("scenarios"))}')
+    return text, read_preset("scenarios", text)
+
+
+def with_bases(tables: Mapping[str, Any], name: str, seen: tuple[str, ...] = ()) -> Tables:
+    """Tables of a scenario laid over those of its base, and of the base's base.
+
+    **Raises:** `InputError` as `parse_document`, and for a base that is none.
+    """
+    own = parse_document(tables, name)
+    base = own.pop("base", None)
+    if base is None:
+        return lay({}, own)
+    if base in seen:
+        raise InputError(f'{name}: base "{base}" refers to itself.')
+    if len(seen) >= MOST_BASES:
+        raise InputError(f"{name}: {MOST_BASES} scenarios are the base of each other. Merge some of them.")
+    below = read_preset("scenarios", base) if base.startswith("_") else named_tables(base)[1]
+    return lay(with_bases(below, base, (*seen, base)), own)
 
 
 def lay(below: Tables, *layers: Tables) -> Tables:
@@ -35,9 +74,7 @@ def lay(below: Tables, *layers: Tables) -> Tables:
     **Raises:** `InputError` for an unknown ZeRO stage, kind of recomputation or accelerator.
     """
     together = reduce(merge, layers, {})
-    merged = _with_companions(below, together)
-    for layer in layers:
-        merged = merge(merged, _with_switches(layer))
+    merged = reduce(merge, map(_with_switches, layers), _with_companions(below, together))
     if "title" in below and "title" not in together and _pieces(merged) != _pieces(below):
         del merged["title"]
     return merged
@@ -45,74 +82,66 @@ def lay(below: Tables, *layers: Tables) -> Tables:
 
 def nested(path: str, value: Any) -> Tables:
     """The layer that changes one dotted path."""
-    for part in reversed(path.split(".")):
-        value = {part: value}
-    return value
+    return reduce(lambda below, part: {part: below}, reversed(path.split(".")), value)
 
 
 def _with_switches(layer: Tables) -> Tables:
     """The layer with the switches that `zero = 2`, `recomputation = "full"` and `schedule = "zb-h1"` stand for."""
-    plan = layer.get("plan")
-    if not isinstance(plan, dict) or not isinstance(layout := plan.get("layout"), dict):
+    layout = _table(layer.get("plan")).get("layout")
+    if not isinstance(layout, dict):
         return layer
-    rest, switches = dict(layout), {}
-    if "zero" in rest:
-        stage = parse_quantity(rest.pop("zero"), "1", "plan.layout.zero")
+    switches = {}
+    if "zero" in layout:
+        stage = _number(layout["zero"], "plan.layout.zero")
         if stage not in (0.0, 1.0, 2.0, 3.0):
             raise InputError(f"plan.layout.zero: {stage:g} is not a ZeRO stage. Choose 0, 1, 2 or 3.")
         switches |= {key: float(stage > index) for index, key in enumerate(ZERO_STAGES)}
-    if "recomputation" in rest:
-        word = str(rest.pop("recomputation"))
-        if word not in RECOMPUTATION:
-            raise InputError(f'plan.layout.recomputation: unknown "{word}". {suggest(word, RECOMPUTATION)}')
-        switches["recompute_attention"], switches["recompute_full"] = RECOMPUTATION[word]
-    if "schedule" in rest:
-        word = str(rest.pop("schedule"))
-        if word not in SCHEDULE_WORDS:
-            raise InputError(f'plan.layout.schedule: unknown "{word}". {suggest(word, SCHEDULE_WORDS)}')
-        switches |= {key: float(key == SCHEDULE_WORDS[word]) for key in SCHEDULES}
-    layout = {**rest, **{key: value for key, value in switches.items() if key not in rest}}
-    return {**layer, "plan": {**plan, "layout": layout}}
+    for key, words in ("recomputation", RECOMPUTATION), ("schedule", SCHEDULE_WORDS):
+        if key in layout and layout[key] not in words:
+            raise InputError(f'plan.layout.{key}: unknown "{layout[key]}". {suggest(str(layout[key]), words)}')
+    if "recomputation" in layout:
+        switches["recompute_attention"], switches["recompute_full"] = RECOMPUTATION[layout["recomputation"]]
+    if "schedule" in layout:
+        switches |= {key: float(key == SCHEDULE_WORDS[layout["schedule"]]) for key in SCHEDULES}
+    rest = {key: value for key, value in layout.items() if key not in ("zero", "recomputation", "schedule")}
+    return {**layer, "plan": {**layer["plan"], "layout": {**rest, **switches, **rest}}}
 
 
 def _with_companions(below: Tables, layer: Tables) -> Tables:
-    """What lies below, with the node, network and supplies of the accelerator that the layer puts in.
-
-    They are laid below the layer, so that a node that it names wins.
-    """
-    old, new = below.get("system"), layer.get("system")
-    if not isinstance(old, dict) or not isinstance(new, dict) or "accelerator" not in old:
-        return below
-    chip = new.get("accelerator")
+    """What lies below, with the node, network and supplies of the accelerator that the layer puts in."""
+    old, chip = _table(below.get("system")).get("accelerator"), _table(layer.get("system")).get("accelerator")
     name = chip.get("preset") if isinstance(chip, dict) else chip
-    if not isinstance(name, str) or _title("hardware", chip) == _title("hardware", old["accelerator"]):
+    if old is None or not isinstance(name, str) or _title("hardware", chip) == _title("hardware", old):
         return below
     return merge(below, {"system": companions(name)})
 
 
 def _title(category: str, component: Any) -> str | None:
     """Title of a component that is a preset, changed or not."""
-    component = {"preset": component} if isinstance(component, str) else component
-    if not isinstance(component, dict):
-        return None
+    component = {"preset": component} if isinstance(component, str) else _table(component)
     preset = component.get("preset")
-    return component.get("title") or (read_preset(category, str(preset))["title"] if preset else None)
+    return component.get("title") or (read_preset(category, preset)["title"] if preset else None)
 
 
 def _pieces(tables: Tables) -> tuple[str | None, str | None, float | None]:
     """What a title names: model, accelerator, number of chips."""
-    system, plan = tables.get("system"), tables.get("plan")
-    system, plan = system if isinstance(system, dict) else {}, plan if isinstance(plan, dict) else {}
-    chips = plan.get("chips")
-    if chips is not None:
-        chips = parse_quantity(chips["value"] if is_quantity(chips) else chips, "1", "plan.chips")
-    return _title("models", system.get("workload")), _title("hardware", system.get("accelerator")), chips
+    system, chips = _table(tables.get("system")), _table(tables.get("plan")).get("chips")
+    count = None if chips is None else _number(chips, "plan.chips")
+    return _title("models", system.get("workload")), _title("hardware", system.get("accelerator")), count
+
+
+def _table(value: Any) -> Tables:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any, path: str) -> float:
+    return quantity(value, "1", path)["value"]
 
 
 def title_of(tables: Tables, name: str) -> str:
     """The title that the scenario states; else one that names its model, chips and accelerator; else its name."""
     if "title" in tables:
-        return one_line(str(tables["title"]))
+        return one_line(tables["title"])
     model, accelerator, chips = _pieces(tables)
     if model is None or accelerator is None or chips is None:
         return name

@@ -1,4 +1,4 @@
-"""What would an accelerator near the limits of physics be like, if only a few numbers of it were chosen?
+"""An accelerator near the limits of physics, of which only a few numbers are chosen.
 
 Chosen are the energy of an operation as a multiple of Landauer's bound, the bits that an operation erases, the
 supply voltage, the junction temperature, the power and the die area, besides two numbers of the circuit. All else
@@ -14,7 +14,14 @@ from typing import Any
 
 from energymodel.constants import BOLTZMANN
 from energymodel.physics.transistor import thermal_voltage
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, Range
 
+NEAR_LIMIT_RANGES: Mapping[str, Range] = {
+    **dict.fromkeys(("landauer_multiple", "slope_factor"), AT_LEAST_ONE),
+    **dict.fromkeys(("bits_per_flop", "reference_voltage", "temperature", "rated_power", "die_area"), ABOVE_ZERO),
+    "depth_per_activity": ABOVE_ZERO,
+}
+"""Of the numbers that a near-limit accelerator follows from."""
 _BITS_PER_BYTE = 8.0
 
 
@@ -101,26 +108,26 @@ def near_limit_accelerator(preset: Mapping[str, Any], template: Mapping[str, Any
 
     **Returns:** tables as in every other file of `hardware/`; derived quantities carry their formula as source.
     """
-    chosen = {name: float(table["value"]) for name, table in preset.items() if isinstance(table, Mapping)}
+    chosen = {name: float(number["value"]) for name, number in preset.items() if isinstance(number, Mapping)}
     derived = _derived(chosen, template)
 
-    def filled(tables: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        return {name: number(table, prefix + name) for name, table in tables.items()}
+    def filled(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        return {name: number(value, prefix + name) for name, value in tables.items()}
 
-    def number(table: Any, path: str) -> Any:
-        if not isinstance(table, Mapping):
-            return table
-        if "value" not in table:
-            return filled(table, path + ".")
+    def number(value: Any, path: str) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        if "value" not in value:
+            return filled(value, path + ".")
         if path in chosen:
             return dict(preset[path])
         if path in derived:
-            value, reason = derived[path]
-            source = f"energymodel/scenarios/near_limit.py: {reason}"
-            return {"value": value, "unit": table["unit"], "kind": "derived", "source": source}
-        return {**table, "source": f"as the template {template['title']}: {table['source']}"}
+            result, formula = derived[path]
+            source = f"energymodel/scenarios/near_limit.py: {formula}"
+            return {"value": result, "unit": value["unit"], "kind": "derived", "source": source}
+        return {**value, "source": f"as the template {template['title']}: {value['source']}"}
 
-    return {**filled(template, ""), "title": preset["title"]}
+    return {**filled(template), "title": preset["title"]}
 
 
 def _derived(chosen: Mapping[str, float], template: Mapping[str, Any]) -> dict[str, tuple[float, str]]:

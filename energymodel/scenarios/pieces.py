@@ -12,10 +12,8 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.readers.model_config import SEQUENCE_NOTE
-from energymodel.scenarios.cluster_parts import cluster_parts
-from energymodel.scenarios.files import companions, merge, read_preset
-from energymodel.scenarios.model_file import EXTENSION as MODEL_FILE
-from energymodel.scenarios.model_file import model_source
+from energymodel.scenarios.clusters import cluster_parts
+from energymodel.scenarios.files import MODEL_FILE, companions, merge, model_source, read_preset
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.outputs import parse_number
 from energymodel.system.plan import TrainingPlan

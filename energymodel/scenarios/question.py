@@ -1,4 +1,4 @@
-"""What is asked of a scenario: what to minimize, within which limits, and which numbers may vary?
+"""Questions asked of a scenario: what to minimize, within which limits, and which numbers may vary.
 
 The `[optimize]` section of a file, the arguments of `optimize` and its sisters, and the options of the command line are
 read by the same parser, so that all of them know the same words and answer a mistake with the same message.
@@ -11,11 +11,10 @@ from typing import Any
 
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.clock_scale import CLOCK, ClockScale, is_frequency
-from energymodel.scenarios.forms import flat, listed, number, plain, shown, text, word
+from energymodel.scenarios.forms import flat, listed, number, plain, quoted, text, word
 from energymodel.system.outputs import OutputFunction, own_output, parse_limit, parse_number, parse_objective, unit_of
 from energymodel.units import whole_number
 
-KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots")
 TOLERANCE = 0.005  # plans this much worse than the best are as good
 TOKENS = "plan.goal.tokens"  # varies where the loss is an objective, also of a scenario that gives the loss
 BATCH, OVER_PROGRESS = "plan.batch", "@0..1"
@@ -61,14 +60,13 @@ class Question:
         section = {
             "minimize": self.minimize,
             "limits": {name: f"{value!r} {unit_of(name)}" for name, value in self.limits.items()},
-            "vary": {
-                path: [f"{bound!r} {_unit(path, units)}" for bound in bounds] for path, bounds in self.vary.items()
-            },
+            "vary": {path: [f"{end!r} {_unit(path, units)}" for end in ends] for path, ends in self.vary.items()},
             "fix": list(self.fix),
             "knots": self.knots,
         }
-        asked = {key: value for key, value in section.items() if value}
-        return asked if self.tolerance == TOLERANCE else {**asked, "tolerance": self.tolerance}
+        if self.tolerance != TOLERANCE:
+            section["tolerance"] = self.tolerance
+        return {key: value for key, value in section.items() if value or key == "tolerance"}
 
 
 def parse_question(
@@ -85,22 +83,28 @@ def parse_question(
 
     **Raises:** `InputError` for an unknown key, output, path or unit, and for what is no limit or range.
     """
-    before, given = before or Question(), asked(section)
-    minimize = given.get("minimize", before.minimize)
-    _check_objective(minimize)
-    limits = parse_limits(given.get("limits"))
-    wanted, over_progress = _over_progress(given.get("vary", {}))
-    knots = _checked_knots(given.get("knots") if over_progress is None else over_progress, before.knots)
-    vary = {path: _range(path, bounds, units, clocks) for path, bounds in wanted.items()}
-    fix = list(given.get("fix", ()))
-    for path in fix:
+    before, section = before or Question(), asked(section)
+    minimize = section.get("minimize", before.minimize)
+    for name, power in parse_objective(minimize).factors:
+        if abs(power) > LARGEST_POWER:
+            raise InputError(
+                f'Objective "{minimize}": {power:g} is no power of {name} to be computed with. Give at most '
+                f"{LARGEST_POWER:g}."
+            )
+    limits = parse_limits(section.get("limits"))
+    ranges, knots = _over_progress(section.get("vary", {}), section.get("knots", before.knots))
+    vary = {path: _range(path, bounds, units, clocks) for path, bounds in ranges.items()}
+    for path in (fix := section.get("fix", [])):
         if path not in units:
             raise InputError(f'fix: unknown path "{path}". {suggest(path, units)}')
-    kept = [path for path in before.fix if path not in vary]
-    fixed = tuple(dict.fromkeys([*kept, *fix]))
-    tolerance = _tolerance(given["tolerance"]) if "tolerance" in given else before.tolerance
+    fixed = tuple(dict.fromkeys([*(path for path in before.fix if path not in vary), *fix]))
     if knots and BATCH in fixed:
         raise InputError(f"fix: {BATCH} is to vary at {knots} knots ({BATCH}{OVER_PROGRESS}). Leave one out.")
+    tolerance = parse_number(section.get("tolerance", before.tolerance), "1", "tolerance")
+    if not 0.0 <= tolerance < 1.0:
+        raise InputError(
+            f"tolerance: {section['tolerance']} is not a share of the objective. Give for example 0.005 or 0.5 %."
+        )
     return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance, knots)
 
 
@@ -113,50 +117,47 @@ def asked(section: Any, where: str = "[optimize]") -> dict[str, Any]:
     **Raises:** `InputError` for an unknown key, and for the first value that is not what its key needs.
     """
     if not isinstance(section, Mapping):
-        raise InputError(f"{where}: a table with {', '.join(KEYS)} is needed, not {shown(section)}.")
-    found = {}
-    for key, value in section.items():
-        if key not in KEYS:
-            raise InputError(f'{where}: unknown key "{key}". {suggest(str(key), KEYS)}')
-        if value is not None:
-            found[key] = _FORMS[key](value, f"optimize.{key}")
-    return found
+        raise InputError(f"{where}: a table with {', '.join(_FORMS)} is needed, not {quoted(section)}.")
+    for key in section:
+        if key not in _FORMS:
+            raise InputError(f'{where}: unknown key "{key}". {suggest(str(key), _FORMS)}')
+    return {key: _FORMS[key](value, f"optimize.{key}") for key, value in section.items() if value is not None}
 
 
-def _minimized(given: Any, where: str) -> str:
-    return own_output(given) if callable(given) else word(given, where)
+def _minimized(objective: Any, where: str) -> str:
+    return own_output(objective) if callable(objective) else word(objective, where)
 
 
-def _paths(given: Any, where: str) -> list[str]:
-    return [word(given, where)] if isinstance(given, str) else listed(word)(given, where)
+def _paths(value: Any, where: str) -> list[str]:
+    return [word(value, where)] if isinstance(value, str) else listed(word)(value, where)
 
 
-def _scalar(given: Any, where: str) -> Any:
-    found = plain(given, where)
-    return found if isinstance(found, str) else number(found, where)
+def _scalar(value: Any, where: str) -> Any:
+    value = plain(value, where)
+    return value if isinstance(value, str) else number(value, where)
 
 
-def _named(given: Any, where: str) -> dict[str, Any]:
+def _named(values: Any, where: str) -> dict[str, Any]:
     """Values by dotted name, of a table, nested or not, or of texts "NAME=VALUE"."""
-    if isinstance(given, Mapping):
-        own = {own_output(key) if callable(key) else key: "" if one is None else one for key, one in given.items()}
-        return flat(plain(own, where), where)
-    found = {}
-    for one in (given,) if isinstance(given, str) else listed(text)(given, where):
-        name, _, value = (part.strip() for part in text(one, where).partition("="))
+    if isinstance(values, Mapping):
+        names = [own_output(name) if callable(name) else name for name in values]
+        bounds = ["" if value is None else value for value in values.values()]
+        return flat(plain(dict(zip(names, bounds, strict=True)), where), where)
+    pairs = {}
+    for entry in (values,) if isinstance(values, str) else listed(text)(values, where):
+        name, _, value = (part.strip() for part in text(entry, where).partition("="))
         if not name:
-            raise InputError(
-                f'{where}: "{one}" names nothing. Write for example "{_EXAMPLES[where.rpartition(".")[2]]}".'
-            )
-        found[name] = value
-    return found
+            example = _EXAMPLES[where.rpartition(".")[2]]
+            raise InputError(f'{where}: "{entry}" names nothing. Write for example "{example}".')
+        pairs[name] = value
+    return pairs
 
 
-def _schedule(given: Any, where: str) -> int:
-    count = whole_number(given) if isinstance(given, str) else given
+def _schedule(knots: Any, where: str) -> int:
+    count = whole_number(knots) if isinstance(knots, str) else knots
     if isinstance(count, bool) or not isinstance(count, int):
         raise InputError(
-            f"{where}: {shown(given)} is not a whole number of knots. Give 2 to {MOST_KNOTS}, or 0 for none."
+            f"{where}: {quoted(knots)} is not a whole number of knots. Give 2 to {MOST_KNOTS}, or 0 for none."
         )
     return count
 
@@ -172,59 +173,23 @@ _FORMS = {
 }
 
 
-def _check_objective(minimize: str) -> None:
-    """Check that an objective exists and that its powers can be computed with.
-
-    **Raises:** `InputError`.
-    """
-    for name, power in parse_objective(minimize).factors:
-        if abs(power) > LARGEST_POWER:
-            raise InputError(
-                f'Objective "{minimize}": {power:g} is no power of {name} to be computed with. Give at most '
-                f"{LARGEST_POWER:g}."
-            )
-
-
-def _over_progress(vary: Mapping[str, Any]) -> tuple[dict[str, Any], int | None]:
-    """Ranges without the schedule that they ask for, and its knots: `plan.batch@0..1:16=LOW:HIGH`.
-
-    **Raises:** `InputError` for a path that has no schedule.
-    """
-    rest: dict[str, Any] = {}
-    knots = None
+def _over_progress(vary: Mapping[str, Any], knots: int) -> tuple[dict[str, Any], int]:
+    """Ranges without the schedule that they ask for, and its knots: `plan.batch@0..1:16=LOW:HIGH`."""
+    ranges: dict[str, Any] = {}
     for path, bounds in vary.items():
         name, over, count = path.strip().partition(OVER_PROGRESS)
+        if over and name != BATCH:
+            raise InputError(f"vary {name}{over}: only {BATCH} follows the progress of a run. Leave out {over}.")
         if over:
-            knots = _knots(name, count)
+            number = whole_number(count.removeprefix(":")) if count.startswith(":") else None
+            if count and number is None:
+                raise InputError(f"vary {path}: give the knots as {over}:8, a whole number.")
+            knots = USUAL_KNOTS if number is None else number
         if bounds or not over:
-            rest[name if over else path] = bounds
-    return rest, knots
-
-
-def _checked_knots(asked: Any, before: int) -> int:
-    """Knots of the batch: what is asked, or what held before."""
-    knots = before if asked is None else asked
-    if isinstance(knots, bool) or not isinstance(knots, int) or knots < 0 or knots == 1 or knots > MOST_KNOTS:
+            ranges[name if over else path] = bounds
+    if knots < 0 or knots == 1 or knots > MOST_KNOTS:
         raise InputError(f"knots: {knots!r} make no schedule of {BATCH}. Give 2 to {MOST_KNOTS}, or 0 for none.")
-    return knots
-
-
-def _knots(path: str, count: str) -> int:
-    if path != BATCH:
-        raise InputError(f"vary {path}{OVER_PROGRESS}: only {BATCH} follows the progress of a run. Leave out @0..1.")
-    if not count:
-        return USUAL_KNOTS
-    number = whole_number(count.removeprefix(":"))
-    if not count.startswith(":") or number is None:
-        raise InputError(f"vary {path}{OVER_PROGRESS}{count}: give the knots as {OVER_PROGRESS}:8, a whole number.")
-    return number
-
-
-def _tolerance(given: Any) -> float:
-    tolerance = parse_number(given, "1", "tolerance")
-    if not 0.0 <= tolerance < 1.0:
-        raise InputError(f"tolerance: {given} is not a share of the objective. Give for example 0.005 or 0.5 %.")
-    return tolerance
+    return ranges, knots
 
 
 def parse_limits(limits: Limits | None) -> dict[str, float]:
@@ -232,12 +197,11 @@ def parse_limits(limits: Limits | None) -> dict[str, float]:
 
     **Raises:** `InputError` for an unknown output, or a value that is not positive or has another unit.
     """
-    found = {}
-    for name, value in _named(() if limits is None else limits, "limits").items():
+    values = _named(() if limits is None else limits, "limits")
+    for name, value in values.items():
         if value == "":
             raise InputError(f'limit: "{name}" is not NAME=VALUE. Write for example "{_EXAMPLES["limits"]}".')
-        found[name] = parse_limit(name, value)
-    return found
+    return {name: parse_limit(name, value) for name, value in values.items()}
 
 
 def _unit(path: str, units: Mapping[str, str]) -> str:
@@ -246,11 +210,12 @@ def _unit(path: str, units: Mapping[str, str]) -> str:
 
 def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale | None) -> tuple[float, float]:
     """Range of a variable in SI: numbers are in SI, a low text without a unit has that of the high one."""
+    name = f"vary {path}"
     if path == "plan.goal.loss":
-        raise InputError(f"vary {path}: the loss is held at its limit. Limit the loss instead, or minimize it.")
+        raise InputError(f"{name}: the loss is held at its limit. Limit the loss instead, or minimize it.")
     if path.startswith("model."):
         raise InputError(
-            f"vary {path}: the shape of the model is searched by `energymodel optimize --vary model.*`, in Python by "
+            f"{name}: the shape of the model is searched by `energymodel optimize --vary model.*`, in Python by "
             "energymodel.search.optimize_architecture."
         )
     if bounds == "":
@@ -258,16 +223,15 @@ def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale 
     if path != TOKENS and path not in units:
         raise InputError(f'vary: unknown path "{path}". {suggest(path, units)}')
     ends = [part.strip() for part in bounds.split(":")] if isinstance(bounds, str) else bounds
-    if not isinstance(ends, list) or len(ends) != 2 or any(one == "" or isinstance(one, list) for one in ends):
-        raise InputError(f"vary {path}: {bounds!r} is not a range. Give LOW:HIGH, such as plan.clock=0.5:1.")
+    if not isinstance(ends, list) or len(ends) != 2 or any(end == "" or isinstance(end, list) for end in ends):
+        raise InputError(f"{name}: {bounds!r} is not a range. Give LOW:HIGH, such as plan.clock=0.5:1.")
     unit, (low, high) = _unit(path, units), ends
-    if path == CLOCK and clocks:
-        if is_frequency(high) and isinstance(low, str) and not _unit_of(low):
-            low = f"{low} {_unit_of(high)}"
-        low, high = (clocks.share(end, f"vary {path}") for end in (low, high))
-    if unit != "1" and isinstance(low, str) and isinstance(high, str) and not _unit_of(low):
+    scale = clocks if path == CLOCK else None
+    shares_unit = is_frequency(high) if scale else unit != "1" and isinstance(high, str)
+    if shares_unit and isinstance(low, str) and not _unit_of(low):
         low = f"{low} {_unit_of(high)}"
-    name = f"vary {path}"
+    if scale:
+        low, high = (scale.share(end, name) for end in (low, high))
     lower, upper = (parse_number(end, unit, name) for end in (low, high))
     if not (math.isfinite(lower) and math.isfinite(upper)):
         raise InputError(f"{name}: {low} to {high} is not a range of finite numbers.")
@@ -278,9 +242,9 @@ def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale 
     return lower, upper
 
 
-def _unit_of(text: str) -> str:
+def _unit_of(bound: str) -> str:
     try:
-        float(text)
+        float(bound)
     except ValueError:
-        return text.lstrip("+-0123456789.,_ ")
+        return bound.lstrip("+-0123456789.,_ ")
     return ""

@@ -1,4 +1,4 @@
-"""What is asked? A system, a plan, and what may be optimized, read from a preset or a file."""
+"""Scenarios: a system, a plan, and what may be optimized, read from a preset or a file."""
 
 import dataclasses
 import shlex
@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,28 +14,19 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import with_own_numbers
 from energymodel.ranges import check_numbers
-from energymodel.scenarios.bases import named_tables, with_bases
-from energymodel.scenarios.batch_warmup import batch_knots
 from energymodel.scenarios.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
-from energymodel.scenarios.cluster_parts import cluster_parts, sharding_it_runs
-from energymodel.scenarios.components import Provenance, build, expand_presets, in_si
+from energymodel.scenarios.clusters import cluster_parts, sharding_it_runs
+from energymodel.scenarios.components import Provenance, build, resolve
 from energymodel.scenarios.distributions import distribution_of
 from energymodel.scenarios.document import FLEET, parse_document
 from energymodel.scenarios.files import is_quantity
 from energymodel.scenarios.forms import listed, plain, text, word
-from energymodel.scenarios.layers import lay, nested, title_of
+from energymodel.scenarios.layers import lay, named_tables, nested, title_of, with_bases
+from energymodel.scenarios.plan_words import POWER, STAGES, batch_knots, stage_power_table, with_stage_power
 from energymodel.scenarios.question import Limits, Minimize, Question, Ranges, asked, parse_question
-from energymodel.scenarios.stage_power import PATH as POWER
-from energymodel.scenarios.stage_power import STAGES, stage_power_table, with_stage_power
-from energymodel.scenarios.validate import (
-    check_ends,
-    check_measured,
-    check_plan,
-    check_supplies,
-    check_system,
-    check_values,
-)
-from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
+from energymodel.scenarios.system_checks import check_supplies, check_system
+from energymodel.scenarios.validate import check_ends, check_measured, check_plan, check_values
+from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 SHARDING_PATHS = ("plan.layout.zero", "plan.layout.shard_")
@@ -103,7 +93,13 @@ class Scenario:
 
         **Raises:** `InputError` for what cannot be run.
         """
-        _check(self.system, self.plan, self.tables)
+        system, plan = with_own_numbers((self.system, self.plan))
+        tables = self.tables.get("system", {})
+        titles = {name: str(tables.get(name, {}).get("title", "")) for name in ("software", "accelerator")}
+        with jax.enable_x64(True):  # numbers that were computed in float64 keep it, whatever the caller's precision
+            check_system(system, plan)
+            check_plan(system, plan, titles)
+            check_measured(system, float(plan.power_cap), self.tables.get("calibration", {}))
 
 
 def load_scenario(
@@ -138,23 +134,24 @@ def load_scenario(
         if not any(path.startswith(SHARDING_PATHS) for path, _ in pairs):
             tables = lay(tables, sharding_it_runs(tables, cluster))
         tables = {**tables, "title": f"{title_of(tables, name)} ({title})"}
-    changed = tuple(one for path, value in pairs for one in _texts(path, value))
-    word_for_it = "" if isinstance(source, Mapping) else shlex.quote(str(source))
-    return dataclasses.replace(_build(name, tables), changes=changed, cluster=str(cluster or ""), source=word_for_it)
+    changed = tuple(change for path, value in pairs for change in _texts(path, value))
+    command = "" if isinstance(source, Mapping) else shlex.quote(str(source))
+    return dataclasses.replace(_build(name, tables), changes=changed, cluster=str(cluster or ""), source=command)
 
 
-def _changes(given: Sequence[str] | Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _changes(changes: Sequence[str] | Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Paths and values of changes, each of a type that a file may hold."""
-    if isinstance(given, Mapping):
-        return [(word(path, "a path"), plain(value, str(path))) for path, value in given.items()]
-    return [_split(change) for change in listed(text)([given] if isinstance(given, str) else given, "changes")]
-
-
-def _split(change: str) -> tuple[str, str]:
-    path, separator, value = change.partition("=")
-    if not separator or not path.strip() or not value.strip():
-        raise InputError(f'"{change}" is not PATH=VALUE. Write for example plan.clock=0.8 or "system.market=france".')
-    return word(path.strip(), "a path"), value.strip()
+    if isinstance(changes, Mapping):
+        return [(word(path, "a path"), plain(value, str(path))) for path, value in changes.items()]
+    pairs = []
+    for change in listed(text)([changes] if isinstance(changes, str) else changes, "changes"):
+        path, _, value = (part.strip() for part in change.partition("="))
+        if not path or not value:
+            raise InputError(
+                f'"{change}" is not PATH=VALUE. Write for example plan.clock=0.8 or "system.market=france".'
+            )
+        pairs.append((word(path, "a path"), value))
+    return pairs
 
 
 def _texts(path: str, value: Any) -> list[tuple[str, str]]:
@@ -162,10 +159,8 @@ def _texts(path: str, value: Any) -> list[tuple[str, str]]:
     if is_quantity(value):
         return [(path, f"{value['value']} {value.get('unit', '1')}")]
     if isinstance(value, Mapping):
-        return [one for key, part in value.items() for one in _texts(f"{path}.{key}", part)]
-    if isinstance(value, list):
-        return [(path, f"[{', '.join(str(part) for part in value)}]")]
-    return [(path, str(value))]
+        return [change for key, part in value.items() for change in _texts(f"{path}.{key}", part)]
+    return [(path, f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value))]
 
 
 def _layer(path: str, value: Any) -> dict[str, Any]:
@@ -181,134 +176,100 @@ def _layer(path: str, value: Any) -> dict[str, Any]:
 
 def _build(name: str, tables: dict[str, Any]) -> Scenario:
     for section in ("system", "plan"):
-        if not isinstance(tables.get(section), dict):
+        if section not in tables:
             raise InputError(f'{name}: section [{section}] is missing. Start with base = "llama-3.1-405b-h100".')
     provenance: dict[str, Provenance] = {}
-    system_tables = expand_presets(tables["system"], TrainingSystem, "system")
+    system_tables = resolve(tables["system"], TrainingSystem, "system")
     system = build(system_tables, TrainingSystem, "system", provenance)
-    plan_tables = dict(tables["plan"])
-    for key, default in ("clock", 1.0), ("power_cap", system_tables["accelerator"]["rated_power"]), ("layout", {}):
-        plan_tables.setdefault(key, default)
-    plan_tables["clock"] = _clock_share(plan_tables["clock"], system, provenance)
-    if "batch" in plan_tables:
-        plan_tables["batch"] = batch_knots(plan_tables["batch"])
-    if "power" in plan_tables:
-        plan_tables["power"] = stage_power_table(plan_tables["power"], plan_tables["power_cap"])
-    plan = _build_plan(plan_tables, provenance)
-    _check(system, plan, {**tables, "system": system_tables})
-    with jax.enable_x64(True):
-        check_supplies(*with_own_numbers((system, plan)))
-    calibration = tables.get("calibration", {})
-    own_uncertainty = tables.get("uncertainty", {})
-    uncertainty = {path: origin.distribution for path, origin in provenance.items() if origin.distribution}
-    resolved = {
-        "title": title_of(tables, name),
-        "system": in_si(system_tables, TrainingSystem, "system"),
-        "plan": plan_tables,
-        "optimize": tables.get("optimize", {}),
-        "uncertainty": own_uncertainty,
-    } | ({"calibration": calibration} if calibration else {})
-    uncertainty |= _uncertainty(own_uncertainty, provenance)
-    _check_together(system, plan, uncertainty, provenance, calibration)
+    plan_tables = _plan_tables(tables["plan"], system_tables, system, provenance)
+    stated, calibration = tables.get("uncertainty", {}), tables.get("calibration", {})
     scenario = Scenario(
         name=name,
-        title=resolved["title"],
+        title=title_of(tables, name),
         system=system,
-        plan=plan,
+        plan=build(plan_tables, TrainingPlan, "plan", provenance),
         optimize=Question(),
-        uncertainty=uncertainty,
+        uncertainty={path: origin.distribution for path, origin in provenance.items() if origin.distribution} | stated,
         provenance=provenance,
-        tables=resolved,
+        tables={
+            "title": title_of(tables, name),
+            "system": system_tables,
+            "plan": plan_tables,
+            "optimize": tables.get("optimize", {}),
+            "uncertainty": stated,
+            **({"calibration": calibration} if calibration else {}),
+        },
         accelerator=tables["system"].get("accelerator"),
     )
-    return _asking(scenario, resolved["optimize"])
+    scenario.check_together()
+    with jax.enable_x64(True):
+        check_supplies(*with_own_numbers((system, scenario.plan)))
+    _check_uncertain(scenario, calibration)
+    return _asking(scenario, scenario.tables["optimize"])
 
 
-def _check(system: TrainingSystem, plan: TrainingPlan, tables: Mapping[str, Any]) -> None:
-    """Check what system and plan must be together; `tables` have the titles of components, and the calibration."""
-    system, plan = with_own_numbers((system, plan))
-    known = tables.get("system", {})
-    titles = {name: str(known.get(name, {}).get("title", "")) for name in ("software", "accelerator")}
-    with jax.enable_x64(True):  # numbers that were computed in float64 keep it, whatever the caller's precision
-        check_system(system, plan)
-        check_plan(system, plan, titles)
-        check_measured(system, float(plan.power_cap), tables.get("calibration", {}))
-
-
-def _check_together(
+def _plan_tables(
+    stated: Mapping[str, Any],
+    system_tables: Mapping[str, Any],
     system: TrainingSystem,
-    plan: TrainingPlan,
-    uncertainty: Mapping[str, str],
     provenance: Mapping[str, Provenance],
-    calibration: Mapping[str, Any],
-) -> None:
-    """Check that distributions can be read and hold the values, and that calibrations are of numbers that there are.
-
-    **Raises:** `InputError`.
-    """
-    whole = SimpleNamespace(system=system, plan=plan)
-    for path, written in uncertainty.items():
-        value = np.ravel(reduce(getattr, path.split("."), whole))
-        if len(value) > 1:
-            raise InputError(f"uncertainty of {path}: it has {len(value)} values over the run. Give one value.")
-        distribution_of(whole, path, written, provenance[path].unit, float(value[0]))
-    for kind, one in calibration.items():
-        for name in one["names"] if "slopes" in one else ():
-            if f"system.{name}" not in provenance:
-                raise InputError(
-                    f'calibration.{kind}.names: system has no "{name}". {suggest(f"system.{name}", provenance)}'
-                )
-
-
-def _clock_share(given: Any, system: TrainingSystem, provenance: Mapping[str, Provenance]) -> Any:
-    """The clock of a plan as a share of the reference clock; warns where the MHz are those of a prior."""
-    if is_frequency(given) and provenance[REFERENCE_CLOCK].is_prior:
-        scale = ClockScale.of(system.accelerator)
+) -> dict[str, Any]:
+    """The table of a plan with what it may leave out, and its short words as the numbers that they stand for."""
+    rated = system_tables["accelerator"]["rated_power"]
+    defaults = {"clock": 1.0, "power_cap": rated, "layout": {}}
+    plan = {**stated, **{key: value for key, value in defaults.items() if key not in stated}}
+    scale = ClockScale.of(system.accelerator)
+    if is_frequency(plan["clock"]) and provenance[REFERENCE_CLOCK].is_prior:
         warnings.warn(
             f"{CLOCK}: the accelerator's reference clock, {scale.megahertz(1.0)}, is a prior, so that MHz are only "
             f"about right. Set {REFERENCE_CLOCK} to what your chips report, or give a share of it.",
             stacklevel=1,
         )
-    return ClockScale.of(system.accelerator).share(given, CLOCK)
+    plan["clock"] = scale.share(plan["clock"], CLOCK)
+    if "batch" in plan:
+        plan["batch"] = batch_knots(plan["batch"])
+    if "power" in plan:
+        plan["power"] = stage_power_table(plan["power"], plan["power_cap"])
+    if not isinstance(plan["layout"], dict):
+        raise InputError(f"plan.layout: a table is needed, not {plan['layout']!r}.")
+    goal = plan.get("goal", {"tokens": 0.0})
+    if not isinstance(goal, dict) or goal.keys() - {"component"} not in ({"tokens"}, {"loss"}):
+        raise InputError('plan.goal: give either tokens = "15.6 T tokens" or loss = "1.9 nat/token".')
+    return plan
 
 
-def _build_plan(tables: dict[str, Any], provenance: dict[str, Provenance]) -> TrainingPlan:
-    layout, goal = tables["layout"], tables.get("goal")
-    if not isinstance(layout, dict):
-        raise InputError(f"plan.layout: a table is needed, not {layout!r}.")
-    if goal is not None:
-        keys = set(goal) - {"component"} if isinstance(goal, dict) else set()
-        kind = next((one for one in (TargetLoss, TokenBudget) if keys == set(one.__dataclass_fields__)), None)
-        if kind is None:
-            raise InputError('plan.goal: give either tokens = "15.6 T tokens" or loss = "1.9 nat/token".')
-        tables = {**tables, "goal": {**goal, "component": kind.__name__}}
-    return build(tables, TrainingPlan, "plan", provenance)
+def _check_uncertain(scenario: Scenario, calibration: Mapping[str, Any]) -> None:
+    """Check that distributions can be read and hold the values, and that calibrations are of numbers that there are."""
+    for path, distribution in scenario.uncertainty.items():
+        if path not in scenario.provenance:
+            raise InputError(f'uncertainty: unknown path "{path}". {suggest(path, scenario.provenance)}')
+        value = np.ravel(reduce(getattr, path.split("."), scenario))
+        if len(value) > 1:
+            raise InputError(f"uncertainty of {path}: it has {len(value)} values over the run. Give one value.")
+        distribution_of(scenario, path, distribution, scenario.provenance[path].unit, float(value[0]))
+    for kind, fit in calibration.items():
+        for name in fit["names"] if "slopes" in fit else ():
+            if (path := f"system.{name}") not in scenario.provenance:
+                raise InputError(
+                    f'calibration.{kind}.names: system has no "{name}". {suggest(path, scenario.provenance)}'
+                )
 
 
 def _asking(scenario: Scenario, section: Any) -> Scenario:
     """The scenario with a section laid over its question; its plan then has the numbers that the question varies."""
     section, plan = with_stage_power(asked(section), scenario.plan)
-    provenance, tables = scenario.provenance, scenario.tables
+    system, provenance, tables = scenario.system, scenario.provenance, scenario.tables
     if plan is not scenario.plan:
         caps = {name: f"{float(getattr(plan.power, name))!r} W" for name in STAGES}
         tables = {**tables, "plan": {**tables["plan"], "power": stage_power_table(caps, plan.power_cap)}}
-        origin = dict.fromkeys((f"{POWER}.{name}" for name in STAGES), provenance["plan.power_cap"])
-        provenance = {**provenance, **origin}
-    system, calibration = scenario.system, tables.get("calibration", {})
+        provenance = {**provenance, **{f"{POWER}.{name}": provenance["plan.power_cap"] for name in STAGES}}
     units = {path: origin.unit for path, origin in provenance.items()}
     question = parse_question(section, units, scenario.optimize, ClockScale.of(system.accelerator))
     for path, ends in question.vary.items():
-        check_values(system, plan, path, ends, calibration, f"vary {path}")
+        check_values(system, plan, path, ends, tables.get("calibration", {}), f"vary {path}")
     check_ends(system, plan, question.vary)
     tables = {**tables, "optimize": question.section(units)}
     return dataclasses.replace(scenario, plan=plan, optimize=question, provenance=provenance, tables=tables)
-
-
-def _uncertainty(given: Mapping[str, str], provenance: Mapping[str, Provenance]) -> dict[str, str]:
-    for path in given:
-        if path not in provenance:
-            raise InputError(f'uncertainty: unknown path "{path}". {suggest(path, provenance)}')
-    return dict(given)
 
 
 def leaf_paths(tree: Any, prefix: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which constants does a cluster have that nobody has fitted, and how sure is that?
+"""Constants of a step of clusters that nobody has fitted, with their covariance.
 
 Partial pooling [Gelman & Hill 2007, ch. 12]: the coordinate of each constant of a cluster is a mean plus effects of
 its framework, its chip and itself, all normal about zero. `experiments/21_unseen_clusters` fits all effects to all
@@ -6,16 +6,17 @@ measured clusters together. A cluster that it has not seen has the mean, the eff
 as known, and an effect of its own, of which only the spread is known.
 """
 
+import csv
 import math
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from energymodel.scenarios.files import ROOT, read_toml
-from energymodel.scenarios.normal_table import read_normal
 
 FOLDER = ROOT / "population"
 LEVELS = ("mean", "framework", "chip", "cluster")
@@ -95,20 +96,20 @@ NAMES = tuple(STEP_CONSTANTS)
 
 
 class Effects(NamedTuple):
-    """Effects in the order of a vector of all: level, label and place of the constant."""
+    """Effects in the order of a vector of all: level, label and index of the constant."""
 
     keys: tuple[tuple[str, str, int], ...]
 
     def design(self, labels: Mapping[str, str]) -> Float[np.ndarray, "constants effects"]:
         """Matrix that adds up the effects of a cluster with these labels by level."""
-        found = np.zeros((len(NAMES), len(self.keys)))
-        for place, (level, label, constant) in enumerate(self.keys):
-            found[constant, place] = float(labels.get(level) == label)
-        return found
+        matrix = np.zeros((len(NAMES), len(self.keys)))
+        for column, (level, label, constant) in enumerate(self.keys):
+            matrix[constant, column] = float(labels.get(level) == label)
+        return matrix
 
 
 class Coordinates(NamedTuple):
-    """What is known of the constants of a cluster: mean and covariance of coordinates, in the order of `NAMES`."""
+    """Mean and covariance of the coordinates of a cluster's constants, in the order of `NAMES`."""
 
     mean: Float[np.ndarray, " constants"]
     covariance: Float[np.ndarray, "constants constants"]
@@ -138,22 +139,22 @@ class StepPopulation(NamedTuple):
         """Constants of a cluster with labels by level; of a label that is not in the population only the spread."""
         design = self.effects.design({"mean": EVERYWHERE, **labels})
         covariance = design @ self.covariance @ design.T
-        known = {(level, label, at) for level, label, at in self.effects.keys}
-        for at in range(len(NAMES)):
-            unknown = [level for level in LEVELS[1:] if (level, labels.get(level, ""), at) not in known]
-            covariance[at, at] += sum(float(self.spreads[level][at]) ** 2 for level in unknown)
-        middle = np.array([one.middle for one in STEP_CONSTANTS.values()])
+        fitted = set(self.effects.keys)
+        for index in range(len(NAMES)):
+            new = [level for level in LEVELS[1:] if (level, labels.get(level, ""), index) not in fitted]
+            covariance[index, index] += sum(float(self.spreads[level][index]) ** 2 for level in new)
+        middle = np.array([constant.middle for constant in STEP_CONSTANTS.values()])
         return Coordinates(middle + design @ self.mean, covariance)
 
 
 def effects_of(labels: Mapping[str, set[str]]) -> Effects:
     """The effects of all labels by level."""
     keys = [
-        (level, label, at)
+        (level, label, index)
         for level in LEVELS
         for label in sorted(labels.get(level, {EVERYWHERE}))
-        for at, one in enumerate(STEP_CONSTANTS.values())
-        if one.spread(level) > 0.0
+        for index, constant in enumerate(STEP_CONSTANTS.values())
+        if constant.spread(level) > 0.0
     ]
     return Effects(tuple(keys))
 
@@ -163,7 +164,35 @@ def step_population() -> StepPopulation:
     """The population that `experiments/21_unseen_clusters` fitted."""
     tables = read_toml(FOLDER / "step-time.toml")
     effects = effects_of({level: set(tables[level]) for level in LEVELS[1:-1]} | {"cluster": set()})
-    known = read_normal(FOLDER / "step-time.csv")
+    normal = read_normal(FOLDER / "step-time.csv")
     spreads = {level: np.array([tables["spread"][level][name] for name in NAMES]) for level in LEVELS}
     scatter = tables["scatter"]
-    return StepPopulation(effects, known.mean, known.covariance, spreads, scatter["group"], scatter["row"])
+    return StepPopulation(effects, normal.mean, normal.covariance, spreads, scatter["group"], scatter["row"])
+
+
+class Normal(NamedTuple):
+    """Mean and covariance of some numbers.
+
+    A file has a line for each number: its mean, then its row of the lower triangle of a root of the covariance.
+    """
+
+    mean: Float[np.ndarray, " n"]
+    covariance: Float[np.ndarray, "n n"]
+
+
+def read_normal(path: Path) -> Normal:
+    """The distribution in a file that `write_normal` wrote."""
+    with path.open(encoding="utf-8") as file:
+        rows = [[float(text) for text in row] for row in csv.reader(file)]
+    root = np.zeros((len(rows), len(rows)))
+    for index, row in enumerate(rows):
+        root[index, : index + 1] = row[1:]
+    return Normal(np.array([row[0] for row in rows]), root @ root.T)
+
+
+def write_normal(path: Path, normal: Normal) -> None:
+    """Write a distribution with four digits."""
+    root = np.linalg.cholesky(normal.covariance)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for index, mean in enumerate(normal.mean):
+            file.write(",".join(f"{value:.4g}" for value in [mean, *root[index, : index + 1]]) + "\n")

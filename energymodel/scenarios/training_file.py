@@ -10,8 +10,7 @@ from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
 from energymodel.readers.training.interpreter import framework, preset_of
 from energymodel.readers.training_config import TrainingConfig, read_training_config
-from energymodel.scenarios.files import read_preset
-from energymodel.scenarios.model_file import model_source
+from energymodel.scenarios.files import model_source, read_preset
 from energymodel.scenarios.pieces import Pieces, common_tables, tokens_of, told_of
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.outputs import parse_number

@@ -12,10 +12,10 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.runtime.compilation import Compiled
-from energymodel.scenarios.bases import named_tables, with_bases
-from energymodel.scenarios.buildable import check_ports
 from energymodel.scenarios.document import FLEET
+from energymodel.scenarios.layers import named_tables, with_bases
 from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.scenarios.system_checks import check_ports
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.fleet import FleetOutcome, Group, Groups, evaluate_fleet
 from energymodel.system.outcome import TrainingOutcome

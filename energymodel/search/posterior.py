@@ -15,10 +15,10 @@ from jaxtyping import Float
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
+from energymodel.ranges import ends_of
 from energymodel.scenarios.distributions import NumberDistribution
-from energymodel.scenarios.ranges import ends_of
+from energymodel.scenarios.priors import distributions
 from energymodel.scenarios.scenario import Scenario
-from energymodel.scenarios.uncertain_numbers import distributions
 from energymodel.search.training_run import TrainingRun, changes_along
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome

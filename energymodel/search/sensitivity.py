@@ -10,9 +10,9 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.scenarios.components import Provenance
 from energymodel.scenarios.distributions import NumberDistribution
+from energymodel.scenarios.priors import distributions
 from energymodel.scenarios.question import Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario
-from energymodel.scenarios.uncertain_numbers import distributions
 from energymodel.scenarios.validate import COUNTS, check_plan
 from energymodel.search.envelope import NOT_CONVERGED, OptimalValue, differentiate
 from energymodel.search.optimize import optimize

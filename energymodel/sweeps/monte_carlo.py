@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from energymodel.errors import InputError, suggest
-from energymodel.scenarios.ranges import ends_of
+from energymodel.ranges import ends_of
+from energymodel.scenarios.priors import distributions
 from energymodel.scenarios.scenario import Scenario
-from energymodel.scenarios.uncertain_numbers import distributions
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.draws import (

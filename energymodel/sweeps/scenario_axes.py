@@ -12,7 +12,7 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.clock_scale import CLOCK, ClockScale
-from energymodel.scenarios.components import build, chosen_numbers, expand_presets
+from energymodel.scenarios.components import build, chosen_numbers
 from energymodel.scenarios.question import Question
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.validate import check_values
@@ -189,7 +189,7 @@ def near_limit_axis(scenario: Scenario, name: str, axis: Axis, unit: str) -> Axi
 
     def chip(value: float) -> Accelerator:
         changed = {**table, name: {"value": value, "unit": unit}}
-        return build(expand_presets(changed, Accelerator, ACCELERATOR), Accelerator, ACCELERATOR, {})
+        return build(changed, Accelerator, ACCELERATOR, {})
 
     return Axis.choice(
         ACCELERATOR, {f"{name} = {format_quantity(value, unit)}": chip(value) for value in map(float, axis.values)}

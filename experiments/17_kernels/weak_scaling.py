@@ -19,7 +19,7 @@ import numpy as np
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, MEASURED, WORDS, layouts
 from energymodel.calibration.step_prediction import predict
-from energymodel.scenarios.unseen_cluster import UNFITTED
+from energymodel.scenarios.clusters import UNFITTED
 from energymodel.system.training_system import TrainingSystem
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

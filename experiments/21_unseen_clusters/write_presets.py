@@ -12,10 +12,18 @@ from clusters import CLUSTERS, Cluster, tables
 from known_rows import KnownCluster
 
 from energymodel.report import toml_text
+from energymodel.scenarios.clusters import constant_table, with_coordinates
 from energymodel.scenarios.files import ROOT, read_toml
-from energymodel.scenarios.normal_table import Normal, write_normal
-from energymodel.scenarios.step_population import FOLDER, LEVELS, NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
-from energymodel.scenarios.unseen_cluster import quantity, with_coordinates
+from energymodel.scenarios.step_population import (
+    FOLDER,
+    LEVELS,
+    NAMES,
+    STEP_CONSTANTS,
+    Coordinates,
+    Normal,
+    StepPopulation,
+    write_normal,
+)
 
 SOURCE = "experiments/21_unseen_clusters"
 UNSEEN = "what a cluster that nobody has fitted has"
@@ -74,7 +82,7 @@ def _write_numbers(path: Path, part: str, known: Coordinates, source: str) -> No
             continue
         assumed = np.sqrt(sum(one.spread(level) ** 2 for level in LEVELS))
         stated = path.stem.startswith("_") or deviation < KNOWN * assumed  # what all share has a number for each
-        number = quantity(one, z, deviation, source, "measured") if stated else {}
+        number = constant_table(one, z, deviation, source, "measured") if stated else {}
         section = "".join(f"{word} = {json.dumps(own)}\n" for word, own in number.items())
         section = f"[{key}]\n{section}\n" * bool(number)
         text, count = re.subn(rf"\[{key}\]\n(?:[^\[\n].*\n)*\n?", lambda _, new=section: new, text)

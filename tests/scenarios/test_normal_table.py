@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from energymodel.scenarios.normal_table import Normal, read_normal, write_normal
+from energymodel.scenarios.step_population import Normal, read_normal, write_normal
 
 
 def test_a_distribution_comes_back_to_four_digits(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import energymodel as em
 from energymodel.ranges import ABOVE_ZERO, EXTENTS, SHARE, Range
 from energymodel.scenarios.components import CATEGORY_OF, field_class, final_classes, preset_in_si
-from energymodel.scenarios.ranges import NEAR_LIMIT_RANGES
+from energymodel.scenarios.near_limit import NEAR_LIMIT_RANGES
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem

@@ -3,7 +3,7 @@
 import pytest
 
 import energymodel as em
-from energymodel.scenarios.ranges import ends_of
+from energymodel.ranges import ends_of
 from energymodel.scenarios.scenario import load_scenario
 
 TREND = "system.learning.critical_batch.token_trend"

@@ -7,9 +7,8 @@ import pytest
 
 from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.errors import InputError
-from energymodel.scenarios.cluster_parts import cluster_parts
+from energymodel.scenarios.clusters import KIND, cluster_parts, rounded, unseen_cluster
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, step_population
-from energymodel.scenarios.unseen_cluster import KIND, rounded, unseen_cluster
 
 CHIP, FRAMEWORK = "h100-sxm", "megatron"
 

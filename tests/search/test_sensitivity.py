@@ -12,7 +12,7 @@ from scipy import stats
 import energymodel as em
 from energymodel.scenarios.distributions import parse_distribution
 from energymodel.scenarios.files import names
-from energymodel.scenarios.uncertain_numbers import distributions
+from energymodel.scenarios.priors import distributions
 from energymodel.scenarios.validate import check_plan
 from energymodel.search import envelope
 from energymodel.search.problem import formulate

@@ -4,7 +4,7 @@ import equinox as eqx
 import numpy as np
 import pytest
 
-from energymodel.scenarios.components import build, expand_presets
+from energymodel.scenarios.components import build
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.facility import Facility
 
@@ -15,7 +15,7 @@ PUBLISHED = {"llama-3.1-405b-h100": 1.08, "chinchilla-70b-tpu-v4": 1.10, "olmo-2
 
 
 def facility(name, **cooling):
-    return build(expand_presets({"preset": name, "cooling": cooling}, Facility, name), Facility, name, {})
+    return build({"preset": name, "cooling": cooling}, Facility, name, {})
 
 
 def celsius(temperature):

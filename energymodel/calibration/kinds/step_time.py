@@ -23,9 +23,9 @@ from energymodel.calibration.step_slopes import prior_of
 from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
 from energymodel.readers.columns import TableChoices
+from energymodel.scenarios.clusters import labels_of
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
-from energymodel.scenarios.unseen_cluster import labels_of
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import counted
 

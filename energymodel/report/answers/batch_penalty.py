@@ -9,8 +9,8 @@ import numpy as np
 
 from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.report.answer import Column, Quantity, Sentence
+from energymodel.scenarios.priors import distributions
 from energymodel.scenarios.scenario import Scenario, leaf_paths
-from energymodel.scenarios.uncertain_numbers import distributions
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 
