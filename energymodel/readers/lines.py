@@ -2,7 +2,6 @@
 
 import codecs
 import csv
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,8 +10,6 @@ from energymodel.errors import InputError
 
 LONGEST = 2**20
 """Characters of a line; a longer one is left out and counted."""
-_CHUNK = 2**16
-_END = re.compile(r"\r\n|\n|\r")
 Skipped = Counter[str]
 """How many lines or rows were passed over, by reason."""
 UNREAD = "line that holds no reading"
@@ -35,50 +32,36 @@ class Lines(Iterator[str]):
         self.left_out = Skipped() if left_out is None else left_out
         self.unfinished = False
         """True once the last line has been given and nothing ended it: it may be half written."""
-        self._path = path
         self._lines = self._read(path, longest)
 
     def __next__(self) -> str:
         return next(self._lines)
 
     def _read(self, path: Path, longest: int) -> Iterator[str]:
-        rest, skipping, size = "", False, max(_CHUNK, longest // 16)
         try:
-            with path.open("rb") as file:
-                start = file.read(size)
-                decoder = codecs.getincrementaldecoder(_encoding(start))(errors="replace")
-                chunk = start
-                while chunk:
-                    text = rest + decoder.decode(chunk).replace("\0", "")
-                    held = "\r" if text.endswith("\r") else ""  # may be half of "\r\n"
-                    *lines, rest = _END.split(text[: len(text) - len(held)])
-                    for line in lines:
-                        if skipping or len(line) > longest:
-                            self._skip(longest)
-                            skipping = False
-                        else:
-                            yield line
-                    rest += held
-                    if len(rest) > longest:
-                        rest, skipping = held, True
-                    chunk = file.read(size)
-                rest += decoder.decode(b"", final=True)
+            with path.open("rb") as start:  # a shell of Windows writes UTF-16
+                marked = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+            with path.open(encoding="utf-16" if marked else "utf-8-sig", errors="replace") as file:
+                line, is_long = "", False
+                for part in iter(lambda: file.readline(longest), ""):
+                    line += part.rstrip("\n").replace("\0", "")
+                    self.unfinished = not part.endswith("\n")
+                    is_long = is_long or len(line) > longest
+                    line = "" if is_long else line
+                    if not self.unfinished:
+                        yield from self._ended(line, is_long, longest)
+                        line, is_long = "", False
+                if line or is_long:
+                    yield from self._ended(line, is_long, longest)
         except (OSError, ValueError) as error:  # a null byte in the name
             reason = (getattr(error, "strerror", None) or str(error)).lower()
             raise InputError(f'Cannot read "{path}": {reason}.') from error
-        if skipping or len(rest) > longest:
-            self._skip(longest)
-        elif rest:
-            self.unfinished = not rest.endswith("\r")
-            yield rest.rstrip("\r")
 
-    def _skip(self, longest: int) -> None:
-        self.left_out[too_long(longest)] += 1
-
-
-def _encoding(start: bytes) -> str:
-    """UTF-8, or what a byte order mark says: a shell of Windows writes UTF-16."""
-    return "utf-16" if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    def _ended(self, line: str, is_long: bool, longest: int) -> Iterator[str]:
+        if is_long:
+            self.left_out[too_long(longest)] += 1
+        else:
+            yield line
 
 
 def clean(lines: Iterable[str], skipped: Skipped) -> Iterator[str]:

@@ -19,14 +19,10 @@ def read_so_far(path: str | Path, names: Sequence[str]) -> dict[str, float | str
     **Raises:** `InputError` for another file, an unknown name, and what is neither number nor text.
     """
     path = Path(path)
-    if path.suffix == ".toml":
-        table = read_toml(path)
-    elif path.suffix == ".jsonl":
-        table = _last_line(path)
-    elif path.suffix == ".json":
-        table = read_json(path)
-    else:
+    readers = {".toml": read_toml, ".jsonl": _last_line, ".json": read_json}
+    if path.suffix not in readers:
         raise InputError(f'{path}: extension "{path.suffix}" is not known. Give .toml, .json or .jsonl.')
+    table = readers[path.suffix](path)
     for name, value in table.items():
         if name not in names:
             raise InputError(f'{path}: unknown key "{name}". {suggest(name, names)}')
@@ -45,8 +41,8 @@ def _last_line(path: Path) -> dict[str, Any]:
             table = json.loads(line, parse_int=float)  # one of 400 digits is infinite, and refused as such
         except (ValueError, RecursionError):
             continue
-        if isinstance(table, dict) and "progress" not in table:
+        if isinstance(table, dict) and "progress" in table:
+            table = table.get("so_far")
+        if isinstance(table, dict):
             return table
-        if isinstance(table, dict) and isinstance(table.get("so_far"), dict):
-            return table["so_far"]
     raise InputError(f"{path}: no line is a JSON table with what was measured. Give the file that the monitor wrote.")

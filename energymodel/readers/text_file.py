@@ -29,17 +29,18 @@ DEEPEST = 40
 
 def is_file(path: str | Path) -> bool:
     """Whether there is such a file, also of a text that no file could be called."""
-    try:
-        return Path(path).is_file()
-    except (OSError, ValueError):  # a name that is too long, or holds a null byte
-        return False
+    return _holds(path, Path.is_file)
 
 
 def is_folder(path: str | Path) -> bool:
     """Whether there is such a folder, also of a text that no folder could be called."""
+    return _holds(path, Path.is_dir)
+
+
+def _holds(path: str | Path, test: Callable[[Path], bool]) -> bool:
     try:
-        return Path(path).is_dir()
-    except (OSError, ValueError):
+        return test(Path(path))
+    except (OSError, ValueError):  # a name that is too long, or holds a null byte
         return False
 
 
@@ -53,10 +54,9 @@ def read_text(path: Path, largest: int = LARGEST) -> str:
             raise InputError(f'"{path}" is a pipe. Save what it gives as a file, and give that.')
         with path.open("rb") as file:
             raw = file.read(largest + 1)
-    except OSError as error:
-        raise InputError(f'Cannot read "{path}": {(error.strerror or str(error)).lower()}.') from error
-    except ValueError as error:  # a null byte in the name
-        raise InputError(f'Cannot read "{path}": {error}.') from error
+    except (OSError, ValueError) as error:  # a null byte in the name
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(f'Cannot read "{path}": {reason}.') from error
     if len(raw) > largest:
         raise InputError(f'"{path}" holds more than {largest} bytes, the most that is read; is it the right file?')
     try:
@@ -100,15 +100,7 @@ def _table(path: Path, format_name: str, parse: Callable[[str], Any]) -> dict[st
     if not isinstance(table, dict):
         what = "nothing" if table is None else "a list" if isinstance(table, list) else "one value"
         raise InputError(f'"{path}" holds {what} where a table of keys is needed; is it the right file?')
-    _refuse_large(path, table)
-    return table
-
-
-def _refuse_large(path: Path, table: dict[str, Any]) -> None:
-    """Count the values that a walk through a table would meet, and stop at the first one that is too many or too deep.
-
-    **Raises:** `InputError`, also for a whole number that no float can hold.
-    """
+    # Count the values that a walk through the table would meet, and stop at the first that is too many or too deep.
     waiting: list[tuple[Any, int]] = [(table, 1)]
     met = 0
     while waiting:
@@ -124,3 +116,4 @@ def _refuse_large(path: Path, table: dict[str, Any]) -> None:
             waiting.extend((item, depth + 1) for item in value)
         elif isinstance(value, int) and abs(value) > sys.float_info.max:
             raise InputError(f'"{path}": a number has more digits than are read. Give at most 1.8e308.')
+    return table
