@@ -9,10 +9,8 @@ from energymodel.constants import ZERO_CELSIUS
 from energymodel.readers.columns import unit_factor
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 
-MOST_POWER = 1e5
-"""Power that no device draws [W]."""
-MOST_SITE_POWER = 1e10
-"""Power that no site draws [W]."""
+MOST_POWER = 1e5  # power that no device draws [W]
+MOST_SITE_POWER = 1e10  # power that no site draws [W]
 MEASURE = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%]*)", re.ASCII)
 STAMP = re.compile(
     r"(?<!\d)\d{4}[-/]?\d\d[-/]?\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d(?!\d))?", re.ASCII

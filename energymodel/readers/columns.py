@@ -17,8 +17,7 @@ from energymodel.errors import InputError
 
 LISTED_NAMES = 12
 TEXT = "text"
-COUNTS = ("1", "token", "sequence")
-"""Units of what is counted, which headings give in thousands or millions."""
+COUNTS = ("1", "token", "sequence")  # units of what is counted, which headings give in thousands or millions
 UNITS: Mapping[str, Mapping[str, float]] = {
     "W": {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "uw": 1e-6, "mW": 1e-3, "MW": 1e6},
     "J": {"j": 1.0, "joule": 1.0, "joules": 1.0, "kj": 1e3, "uj": 1e-6, "mJ": 1e-3, "MJ": 1e6, "wh": 3600.0}
@@ -114,8 +113,7 @@ class TableChoices(NamedTuple):
     clusters: Sequence[str] = ()
 
 
-AS_WRITTEN = TableChoices()
-"""Nothing renamed, ignored or left out."""
+AS_WRITTEN = TableChoices()  # nothing renamed, ignored or left out
 
 
 def plain_name(name: str) -> str:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 from energymodel.errors import InputError
 
-LONGEST = 2**20
-"""Characters of a line; a longer one is left out and counted."""
-Skipped = Counter[str]
-"""How many lines or rows were passed over, by reason."""
+LONGEST = 2**20  # characters of a line; a longer one is left out and counted
+Skipped = Counter[str]  # how many lines or rows were passed over, by reason
 UNREAD = "line that holds no reading"
 NO_VALUE = "reading without a usable number"
 SEPARATORS = ",;\t"
@@ -30,8 +28,7 @@ class Lines(Iterator[str]):
 
     def __init__(self, path: Path, longest: int = LONGEST, left_out: Skipped | None = None) -> None:
         self.left_out = Skipped() if left_out is None else left_out
-        self.unfinished = False
-        """True once the last line has been given and nothing ended it: it may be half written."""
+        self.unfinished = False  # true once the last line has been given and nothing ended it: it may be half written
         self._lines = self._read(path, longest)
 
     def __next__(self) -> str:

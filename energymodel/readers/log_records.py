@@ -13,80 +13,75 @@ NOT_SAID = math.nan
 
 @dataclass(frozen=True, slots=True)
 class LoggedStep:
-    """One optimizer step, or the mean step since the line before, as a log states it."""
+    """One optimizer step, or the mean step since the line before, as a log states it.
+
+    - `time`: when its line was written, at its end [s since 1970; without a zone UTC]; `step_time`: its duration [s].
+    - `tokens`: of the step in the whole run; `tokens_so_far`: since the start, this step included [token].
+    - `sequences`: of the step in the whole run (the global batch).
+    - `token_rate` [token/s] and `flops_rate` [FLOP/s, as the framework counts them]: of one device.
+    - `loss`: of training [nat/token].
+    - `energy` [J], mean `power` [W] and largest `memory` [B]: of one device in this step.
+    """
 
     step: int
     time: float = NOT_SAID
-    """When the line was written, at the end of the step [s since 1970; logs without a zone are taken as UTC]."""
     step_time: float = NOT_SAID
-    """Duration of the step [s]."""
     tokens: float = NOT_SAID
-    """Tokens of the step in the whole run."""
     tokens_so_far: float = NOT_SAID
-    """Tokens since the start of the run, this step included."""
     sequences: float = NOT_SAID
-    """Sequences of the step in the whole run (the global batch)."""
     token_rate: float = NOT_SAID
-    """Tokens per second of one device."""
     flops_rate: float = NOT_SAID
-    """FLOP/s of one device, as the framework counts them."""
     loss: float = NOT_SAID
-    """Training loss [nat per token]."""
     learning_rate: float = NOT_SAID
     grad_norm: float = NOT_SAID
     energy: float = NOT_SAID
-    """Energy of one device in this step [J]."""
     power: float = NOT_SAID
-    """Mean power of one device in this step [W]."""
     memory: float = NOT_SAID
-    """Largest memory of one device [bytes]."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """What a log says between its steps."""
+    """What a log says between its steps.
+
+    - `time`: when [s since 1970]; `duration`: how long it took, where the log says so [s].
+    - `value`: loss or metric of an evaluation; `step`: number of the step after which it happened.
+    """
 
     kind: Literal["start", "stop", "evaluation", "checkpoint", "restart"]
     time: float = NOT_SAID
-    """When [s since 1970]."""
     duration: float = NOT_SAID
-    """How long it took, where the log says so [s]."""
     value: float = NOT_SAID
-    """Loss or metric of an evaluation."""
     step: int | None = None
-    """Number of the step after which it happened."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerReading:
-    """One reading of one device (or of one node or host part, as `device` names it)."""
+    """One reading of one device (or of one node or host part, as `device` names it).
+
+    - `time`: when [s since 1970, or since the start where the file says no more; NaN where it says nothing].
+    - `device`: "0" to "7" of one host, "host:0" of several, "node" or "cpu" of a meter that sees no single device.
+    - `power`: drawn now, as the meter averages it, and `power_limit` that is set [W].
+    - `energy`: counter, rising since some start; one that wrapped or restarted is carried on [J].
+    - `clock` of the cores [Hz], `temperature` of the chip [K], `utilization`: share of time that it was busy [1].
+    - `throttled`: 1 where the device says that it slows its clock for power or heat, 0 where it says it does not.
+    - `group`: run of a table that holds several, each with devices of its own.
+    - `fresh`: whether another run or window begins here, so that nothing is known of the time since the last reading.
+    """
 
     time: float
-    """When [s since 1970, or since the start where the file says no more; NaN where it says nothing]."""
     device: str
-    """"0" to "7" of one host, "host:0" of several, "node" or "cpu" of a meter that sees no single device."""
     power: float = NOT_SAID
-    """Power [W]: drawn now, as the meter averages it."""
     energy: float = NOT_SAID
-    """Energy counter [J], rising since some start; a wrapped or restarted counter is carried on."""
     clock: float = NOT_SAID
-    """Clock of the cores [Hz]."""
     temperature: float = NOT_SAID
-    """Temperature of the chip [K]."""
     utilization: float = NOT_SAID
-    """Share of time in which the device was busy [1]."""
     power_limit: float = NOT_SAID
-    """Power limit that is set [W]."""
     throttled: float = NOT_SAID
-    """1 where the device says that it slows its clock for power or heat, 0 where it says that it does not."""
     group: str = ""
-    """Run of a table that holds several, each with devices of its own."""
     fresh: bool = False
-    """Whether another run or window begins here, so that nothing is known of the time since the reading before."""
 
 
-NODES = ("node", "psys")
-"""Meters of all that a node draws."""
+NODES = ("node", "psys")  # meters of all that a node draws
 HOST_PARTS = ("cpu", "ram", "dram", "cores", "core", "uncore", "integrated gpu", "gpu", "package", "intel-rapl")
 """Meters of a part of a node that is no single chip; the "gpu" of CodeCarbon is the sum of all."""
 

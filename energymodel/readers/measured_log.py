@@ -40,8 +40,7 @@ from energymodel.readers.text_file import is_file
 from energymodel.units import counted
 
 HOUR = 3600.0
-MOST_HOURS = 14
-"""Zones differ from UTC by at most so many hours."""
+MOST_HOURS = 14  # zones differ from UTC by at most so many hours
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from energymodel.readers.text_file import read_json
 
 TEXT = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
 """Keys below which a model of several modes keeps its text model."""
-SEQUENCE_NOTE = "The training sequence is taken as"
-"""Begins the note that stands where nobody says the sequence."""
+SEQUENCE_NOTE = "The training sequence is taken as"  # begins the note that stands where nobody says the sequence
 USUAL_SEQUENCE = 8192
 LARGEST = 10**9  # of a size: more is a mistake
 MOST_LAYERS = 10_000

@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-Flag = bool | tuple[str, bool]
-"""A part that a model has, or the key of its switch and what holds without it."""
+Flag = bool | tuple[str, bool]  # a part that a model has, or the key of its switch and what holds without it
 LINEAR = "its linear attention keeps a state instead of keys"
 INSTEAD = (
     "Take the nearest model of `energymodel presets list models` as --model, or describe the nearest shape in "

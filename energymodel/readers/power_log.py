@@ -21,10 +21,8 @@ from energymodel.readers.power.zeus import is_zeus, read_zeus
 
 __all__ = ["KINDS", "Skipped", "power_kind", "power_of", "read_power"]
 
-LONGEST_NAME = 300
-"""Characters of the name of a device; more are junk."""
-HEAD = 60
-"""Lines from which the kind of a file is recognized."""
+LONGEST_NAME = 300  # characters of the name of a device; more are junk
+HEAD = 60  # lines from which the kind of a file is recognized
 
 
 class PowerKind(NamedTuple):

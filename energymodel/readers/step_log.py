@@ -32,8 +32,7 @@ READERS: dict[str, Callable[[Iterable[str], str], Iterator[Record]]] = {
     "tensorboard": scalars.tensorboard_steps,
     "wandb": scalars.wandb_steps,
 }
-KINDS = tuple(READERS)
-"""Kinds of logs that are read."""
+KINDS = tuple(READERS)  # kinds of logs that are read
 SIGNS = (
     (("iteration", "|"), (("nanotron", LINE_KINDS["nanotron"].sign), ("megatron", megatron.SIGN))),
     (("Epoch",), (("nemo", nemo.SIGN),)),
@@ -42,16 +41,12 @@ SIGNS = (
     (("log_history",), (("hf-trainer", re.compile(r'"log_history"\s*:')),)),
 )
 """Words of a line, and the patterns that tell its kind where it has them all."""
-MOST_LINES = 200_000
-"""Lines within which a log must show its kind."""
-MOST_HELD = 2**26
-"""Characters of them."""
+MOST_LINES = 200_000  # lines within which a log must show its kind
+MOST_HELD = 2**26  # characters of them
 _LINES = ("megatron", "torchtitan", "maxtext", "nanotron")
 """Kinds that say everything of a step in one line, with the same fields in each."""
-REMEMBERED = 16
-"""Steps within which a line may come late from a slower rank."""
-LATE = 2.0
-"""Seconds within which ranks print the same step, at least."""
+REMEMBERED = 16  # steps within which a line may come late from a slower rank
+LATE = 2.0  # seconds within which ranks print the same step, at least
 
 
 class StepLog(Iterator[Record]):
@@ -105,10 +100,8 @@ class _Seen:
     def __init__(self) -> None:
         self.last: LoggedStep | None = None
         self.recent: OrderedDict[int, LoggedStep] = OrderedDict()
-        self.events: list[LogEvent] = []
-        """Events since the last step."""
-        self.pace = 0.0
-        """Time between the last two lines [s]."""
+        self.events: list[LogEvent] = []  # events since the last step
+        self.pace = 0.0  # time between the last two lines [s]
 
     @property
     def again(self) -> bool:

@@ -17,14 +17,11 @@ import yaml
 
 from energymodel.errors import InputError
 
-LARGEST = 16 * 2**20
-"""Bytes of a configuration file; the largest known one has 2 MB."""
+LARGEST = 16 * 2**20  # bytes of a configuration file; the largest known one has 2 MB
 SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in C where PyYAML has it: ten times as fast."""
-MOST_VALUES = 1_000_000
-"""Values of a configuration file, repeated ones counted each time."""
-DEEPEST = 40
-"""Levels of tables and lists within each other; the deepest known configuration has 12."""
+MOST_VALUES = 1_000_000  # values of a configuration file, repeated ones counted each time
+DEEPEST = 40  # levels of tables and lists within each other; the deepest known configuration has 12
 
 
 def is_file(path: str | Path) -> bool:

@@ -17,8 +17,7 @@ from energymodel.readers.training.keys import quoted
 
 __all__ = ["KINDS", "TrainingConfig", "read_training_config", "settle"]
 
-KINDS = frameworks()
-"""Frameworks whose configurations are read."""
+KINDS = frameworks()  # frameworks whose configurations are read
 HOOKS: Mapping[str, Hook] = {
     "deepspeed": deepspeed.HOOK,
     "gpt-neox": deepspeed.HOOK,

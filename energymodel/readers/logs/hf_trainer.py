@@ -16,8 +16,7 @@ from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of
 from energymodel.readers.logs.text import NUMBER, figure, made, number, plain, whole
 
-LARGEST = 2**28
-"""Characters of a trainer_state.json, which is read at once."""
+LARGEST = 2**28  # characters of a trainer_state.json, which is read at once
 PRINTED = re.compile(
     r"""\{\s*["'](?:loss|eval_|train_runtime|grad_norm)"""
     r"""|\{(?=[^{}]{0,4000}["']epoch["']\s*:)(?=[^{}]{0,4000}["'](?:loss|eval_\w{1,80}|train_runtime)["']\s*:)"""
@@ -26,8 +25,7 @@ _PAIR = re.compile(rf"""["']([^"'{{}}]{{1,100}})["']\s*:\s*["']?({NUMBER})""", r
 _BAR = re.compile(
     r"(?:^|[\s:\]])\d{1,3}%\|[^|]*\|\s*(\d+)/(\d+)\s*\[((?:\d+:)?\d+:\d+)<[^,\]]*(?:,\s*([\d.]+)\s*(s/it|it/s))?"
 )
-ROUGH = 20.0
-"""Seconds below which the bar's clock, of whole seconds, is too rough and its rate is taken."""
+ROUGH = 20.0  # seconds below which the bar's clock, of whole seconds, is too rough and its rate is taken
 
 
 def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:

@@ -15,8 +15,7 @@ from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.text import DECLARED, NUMBER, made, number, plain, step_fields, whole
 
 SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-SAME = 0.04
-"""How far a batch in tokens may be from rate times time, each of three digits."""
+SAME = 0.04  # how far a batch in tokens may be from rate times time, each of three digits
 _HUMAN = re.compile(rf"({NUMBER})\s*([KMBGTPE]?)(?![A-Za-z])", re.IGNORECASE)
 
 

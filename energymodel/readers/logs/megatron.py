@@ -59,8 +59,7 @@ class _Run:
     def __init__(self) -> None:
         self.sequence = self.memory = self.flops = self.evaluation = NOT_SAID
         self.checkpoint: LogEvent | None = None
-        self.saved: int | None = None
-        """The last checkpoint that was told: an asynchronous one ends many steps later."""
+        self.saved: int | None = None  # the last checkpoint that was told: an asynchronous one ends many steps later
 
     def told(self) -> Iterator[LogEvent]:
         """The checkpoint that waits, if one does."""

@@ -39,13 +39,10 @@ class _Run:
     def __init__(self) -> None:
         self.batch = self.length = NOT_SAID
         self.started = self.evaluating = self.metric = NOT_SAID
-        self.time = self.samples = NOT_SAID
-        """The last line of training."""
+        self.time = self.samples = NOT_SAID  # the last line of training
         self.loss = NOT_SAID
-        self.inside = False
-        """Between the start and the end of an evaluation."""
-        self.per_sample = NOT_SAID
-        """What `epoch_num` counts for each sample: 1 or its tokens."""
+        self.inside = False  # between the start and the end of an evaluation
+        self.per_sample = NOT_SAID  # what `epoch_num` counts for each sample: 1 or its tokens
 
     def read(self, key: str, value: object, entry: dict[str, Any]) -> Iterator[LoggedStep | LogEvent]:
         """Take a line."""

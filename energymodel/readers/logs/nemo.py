@@ -19,8 +19,7 @@ SIGN = re.compile(
     r"\bEpoch \d+:.{0,400}?\|\s*(\d+)(?:/(\d+)|it)?\s*\[[^\]]{0,1000}?\b(?:reduced_)?train_(?:loss|step_t)"
 )
 _FIELD = re.compile(rf"[,\[]\s*([A-Za-z_][\w /.]{{0,60}}?)=({NUMBER})", re.IGNORECASE)
-ROUNDED = 1e5
-"""Samples from which on the bar may round their number."""
+ROUNDED = 1e5  # samples from which on the bar may round their number
 
 
 def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:

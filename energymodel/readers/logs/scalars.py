@@ -21,17 +21,14 @@ from energymodel.readers.lines import Lines, cells
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.text import made, number, whole
 
-EVALUATION = "evaluation"
-"""The loss of an evaluation, in place of a field."""
-TOTAL_RATE = "total_token_rate"
-"""Tokens per second of the whole run, in place of a field."""
+EVALUATION = "evaluation"  # the loss of an evaluation, in place of a field
+TOTAL_RATE = "total_token_rate"  # tokens per second of the whole run, in place of a field
 GROUPS = tomllib.loads((Path(__file__).parent / "scalars.toml").read_text("utf-8"))["groups"]
 NAMES = {name: (group["field"], group["factor"]) for group in GROUPS for name in group["names"].split()}
 HEADER = ("wall time", "step", "value")
 STEPS = ("train/global_step", "trainer/global_step", "global_step", "iteration", "step", "_step")
 TIMES = ("_timestamp", "timestamp", "wall time")
-MOST_STEPS = 2_000_000
-"""Steps of files that are joined, which are held at once."""
+MOST_STEPS = 2_000_000  # steps of files that are joined, which are held at once
 _ASIDE = re.compile(r"vs_(?:samples|tokens|consumed)|(?:^|_)gradients?_|(?:^|_)parameters_")
 _EVALUATED = re.compile(r"(?:^|_)(?:eval|evaluation|val|valid|validation|test)(?:_|$)")
 _FRACTION = re.compile(r"\.0*$")

@@ -18,8 +18,7 @@ NUMBER = (
 )
 """A number as logs print it: with thousands separators, an exponent, or no number at all."""
 _NUMBER = re.compile(rf"\s*({NUMBER})", re.IGNORECASE)
-MOST_DIGITS = 15
-"""Digits of a step number; longer ones are damaged."""
+MOST_DIGITS = 15  # digits of a step number; longer ones are damaged
 DECLARED: Mapping[str, Any] = tomllib.loads((Path(__file__).parent / "lines.toml").read_text("utf-8"))
 """Patterns and fields of kinds of logs."""
 POSITIVE = frozenset(

@@ -17,8 +17,7 @@ from energymodel.readers.log_records import NOT_SAID, PowerReading
 from energymodel.readers.power.headings import NAMES
 
 KWH = 3.6e6
-SAME_START = 2.0
-"""Rows of one run give the same start within this time: stamps are whole seconds [s]."""
+SAME_START = 2.0  # rows of one run give the same start within this time: stamps are whole seconds [s]
 
 
 @dataclass

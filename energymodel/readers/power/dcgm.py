@@ -19,8 +19,7 @@ METRIC = re.compile(r"([A-Za-z_:][\w:]*)\{(.*)\}\s*(\S+)(?:\s+(-?\d+(?:\.\d+)?))
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"', re.ASCII)
 ROW = re.compile(r"(.*?)(?:^|\s)(GPU(?:-C?I)?) +(\S+) +(.*)")
 HEADER = re.compile(r"(?:^|\s)#\s?(?:Entity|GPU)\s+(.*)", re.IGNORECASE)
-BLANK = 140737488355328.0
-"""DCGM's number for a value that it does not have; larger ones say why."""
+BLANK = 140737488355328.0  # DCGM's number for a value that it does not have; larger ones say why
 NO_TIMES = "sample without a time; give interval="
 
 
@@ -78,8 +77,7 @@ class Scrape:
     def __init__(self, interval: float | int | None, skipped: Skipped) -> None:
         self.interval, self.skipped = interval, skipped
         self.count = 0
-        self.host: str | None = None
-        """Host whose devices have no host in their names."""
+        self.host: str | None = None  # host whose devices have no host in their names
         self._begin()
 
     def _begin(self) -> None:

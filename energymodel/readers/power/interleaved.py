@@ -11,17 +11,12 @@ from energymodel.errors import InputError
 from energymodel.readers.lines import Skipped
 from energymodel.readers.log_records import PowerReading
 
-MOST_ROWS = 256
-"""Rows that are read ahead to count the devices; fewer where the pattern is plain."""
-PAUSE = 0.4
-"""A pause between samples, relative to a long gap between rows; gaps within a sample are shorter than that."""
-SHORTEST_PAUSE = 0.003
-"""Rows of one sample come within this time of each other, whatever else [s]."""
+MOST_ROWS = 256  # rows that are read ahead to count the devices; fewer where the pattern is plain
+PAUSE = 0.4  # A pause between samples, relative to a long gap between rows; gaps within a sample are shorter than that
+SHORTEST_PAUSE = 0.003  # rows of one sample come within this time of each other, whatever else [s]
 MOST_DEVICES = 16
-ONE_SAMPLE = 0.02
-"""No more rows than devices, this close to each other, are one sample, taken without `-l` [s]."""
-AGREE = 0.9
-"""Share of the rows that samples of one size must hold."""
+ONE_SAMPLE = 0.02  # no more rows than devices, this close to each other, are one sample, taken without `-l` [s]
+AGREE = 0.9  # share of the rows that samples of one size must hold
 CUT = "row of a sample that is not whole"
 
 

@@ -19,13 +19,11 @@ EVENT = re.compile(r"power/energy-(\w+)/\w*", re.ASCII)
 NAMES = {"pkg": "cpu", "ram": "ram", "cores": "cores", "gpu": "integrated gpu", "psys": "psys"}
 COUNTER = re.compile(r"(?:.*[_ .\[(])?uj[\])]?|.*energy_uj.*|intel-rapl[:\w]*", re.ASCII | re.IGNORECASE)
 ZONES = ("zone", "domain", "package", "name", "device", "socket")
-BESIDE = re.compile(r"([,;|\t:])Joules")
-"""What parts the cells of perf's lines, as `-x` asks for it."""
+BESIDE = re.compile(r"([,;|\t:])Joules")  # what parts the cells of perf's lines, as `-x` asks for it
 RANGE = "max_energy_range"
 RANGES = (65532.610987, 262143.32885)
 """Where the counters of Linux powercap wrap around, as `max_energy_range_uj` states it [J]."""
-MOST_ZONE_POWER = 3000.0
-"""Power that no socket draws [W]."""
+MOST_ZONE_POWER = 3000.0  # power that no socket draws [W]
 
 
 class Header(NamedTuple):
@@ -37,8 +35,7 @@ class Header(NamedTuple):
     range: int | None = None
 
 
-BARE = Header(0, {1: "cpu"})
-"""A table without a header."""
+BARE = Header(0, {1: "cpu"})  # A table without a header
 
 
 def is_rapl(lines: list[str]) -> bool:

@@ -31,8 +31,7 @@ BATCH = re.compile(r"^#SBATCH\s+(?:--(nodes|gpus-per-node|ntasks-per-node|gres|g
 OTHER_PROGRAMS = re.compile(r"pretrain_(bert|t5|mamba|hybrid|vision\w*|vlm|ict|retro|mllm|dino)\.py")
 """Programs of Megatron-LM that train other models than decoders."""
 MOST_TOKENS = 200_000
-LONGEST_TEXT = 4000
-"""Characters of a text whose variables are put in, before and after."""
+LONGEST_TEXT = 4000  # characters of a text whose variables are put in, before and after
 STOPS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1", "then", "fi", "do", "done", ")", "\\")
 
 DOTTED = re.compile(r"(?:--|\+{0,2})([A-Za-z_]\w*(?:\.\w+){1,8})(?:=(.*))?", re.S)

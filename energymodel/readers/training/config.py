@@ -30,75 +30,67 @@ class TrainingConfig:
     """A training run as a configuration file describes it; None where the file is silent and nothing follows.
 
     Lengths are in tokens, batches in sequences, degrees and sizes are counts.
+
+    - `kind`: framework, one of `KINDS`; `model_name`, `tokenizer`, `accelerator`: as the file names them.
+    - `preset`: of this package, with the shape of the named model; `model`: shape in the words of `MODEL_WORDS`.
+    - `chips`; `data`: model replicas that see different sequences; `interleave`: virtual stages of a pipeline rank.
+    - `context_collective`: "ring" or "all_to_all", by which context parallelism communicates.
+    - `embedding_balanced`: whether embedding and output head take a layer's slot each in the pipeline.
+    - `micro_batch`: below 1 where chips share a sequence; `accumulation`: micro-batches of a replica in a step.
+    - `batch_sequences`: of the global batch, the last one where it grows; `batch_schedule`: (tokens trained before it,
+      sequences) of one that grows.
+    - `precision`: "bf16", "fp16", "fp32", "fp8" or "fp4", of the products with weights; `precision_recipe`: how scales
+      of fp8 or fp4 are found, as the framework calls it.
+    - `recomputation`: "none", "selective" or "full"; `recomputed_layers`, where not all are.
+    - `sharding`: ZeRO stage, 0 to 3, which is fully sharded data parallelism; `shard_size`: chips over which the states
+      are divided, where these are not all replicas (hybrid sharding).
+    - `schedule`: of the pipeline: "1f1b" (with several virtual stages: interleaved), "gpipe", "zb-h1", "zb-v" or
+      "dualpipe"; `overlaps`: communication said to overlap: "data", "tensor", "pipeline", "expert".
+    - `offload`: what lies in host memory: "optimizer", "parameters", "activations".
+    - `adapters`: that are trained instead of the model: far fewer gradients and states.
+    - `notes`: what was assumed or derived; `ignored`: keys that may change the run and were not read.
     """
 
     kind: str
-    """Framework: one of `KINDS`."""
     model_name: str | None = None
-    """Model as the file names it."""
     preset: str | None = None
-    """The preset of this package that has the same shape as the named model."""
     model: Mapping[str, int | float | str] = dataclasses.field(default_factory=dict)
-    """Shape of the model, in the words of `MODEL_WORDS`; a word is missing where the file is silent."""
     tokenizer: str | None = None
-    """Tokenizer as the file names it, where it decides the vocabulary."""
     chips: int | None = None
-    """Accelerators."""
     accelerator: str | None = None
-    """Accelerator as a comment or key of the file names it."""
     data: int | None = None
-    """Model replicas that see different sequences (data parallelism, sharded or not)."""
     tensor: int | None = None
     pipeline: int | None = None
     interleave: int | None = None
-    """Virtual stages of a pipeline rank."""
     context: int | None = None
     context_collective: str | None = None
-    """"ring" or "all_to_all": how context parallelism communicates."""
     expert: int | None = None
     expert_tensor: int | None = None
     first_stage_layers: int | None = None
     last_stage_layers: int | None = None
     embedding_balanced: bool | None = None
-    """Whether embedding and output head take a layer's slot each in the pipeline."""
     micro_batch: int | float | None = None
-    """Sequences of a micro-batch; below 1 where chips share a sequence."""
     accumulation: int | None = None
-    """Micro-batches of a replica in a step."""
     batch_sequences: int | None = None
-    """Sequences of the global batch; of the last one where it grows."""
     batch_schedule: tuple[tuple[float, int], ...] = ()
-    """(tokens trained before it, sequences of the global batch), where the batch grows."""
     sequence: int | None = None
     precision: str | None = None
-    """"bf16", "fp16", "fp32", "fp8" or "fp4": of the products with weights."""
     precision_recipe: str | None = None
-    """How scales of fp8 or fp4 are found, as the framework calls it."""
     recomputation: str | None = None
-    """"none", "selective" or "full"."""
     recomputed_layers: int | None = None
-    """Layers that are recomputed, where not all are."""
     sharding: int | None = None
-    """ZeRO stage, 0 to 3; 3 for fully sharded data parallelism."""
     shard_size: int | None = None
-    """Chips over which the states are divided, where these are not all replicas (hybrid sharding)."""
     sequence_parallel: bool | None = None
     optimizer: str | None = None
     schedule: str | None = None
-    """Of the pipeline: "1f1b" (with several virtual stages: interleaved), "gpipe", "zb-h1", "zb-v" or "dualpipe"."""
     overlaps: tuple[str, ...] = ()
-    """Communication that is said to overlap: "data", "tensor", "pipeline", "expert"."""
     steps: int | None = None
     tokens: float | None = None
     offload: tuple[str, ...] = ()
-    """What lies in host memory: "optimizer", "parameters", "activations"."""
     adapters: str | None = None
-    """Low-rank or other adapters that are trained instead of the model: far fewer gradients and states."""
     cuda_graphs: bool | None = None
     notes: tuple[str, ...] = ()
-    """What was assumed or derived, and what the reader of the numbers should know."""
     ignored: tuple[str, ...] = ()
-    """Keys of the file that may change the run and were not read."""
 
     @property
     def batch_tokens(self) -> int | None:

@@ -14,12 +14,9 @@ from typing import Any
 
 from energymodel.errors import InputError, suggest
 
-MOST = 10**15
-"""Largest count that is believed; beyond lie slips of the keyboard."""
-LONGEST_TEXT = 1000
-"""Characters of a value that are looked through."""
-LONGEST = 60
-"""Characters of a value that a message quotes."""
+MOST = 10**15  # largest count that is believed; beyond lie slips of the keyboard
+LONGEST_TEXT = 1000  # characters of a value that are looked through
+LONGEST = 60  # characters of a value that a message quotes
 SWITCHES = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0", ""), False)}
 PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|<[A-Za-z_][\w .-]*>|CONFIG_[A-Z_]+|\{\{.*\}\}")
 
