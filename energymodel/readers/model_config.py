@@ -1,9 +1,9 @@
 """Models from the `config.json` of Hugging Face: their shape, and their parameters to the last one."""
 
-import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -14,10 +14,8 @@ from energymodel.performance.workload import Transformer
 from energymodel.readers.expressions import evaluate
 from energymodel.readers.model_families import (
     INSTEAD,
-    Experts,
-    Family,
-    Flag,
     class_defaults,
+    experts_of,
     families,
     reason_of,
     reasons,
@@ -155,7 +153,7 @@ class _Reader:
             )
         return int(value)
 
-    def flag(self, switch: Flag) -> bool:
+    def flag(self, switch: bool | Sequence[Any]) -> bool:
         """A switch of the family or of the file."""
         if isinstance(switch, bool):
             return switch
@@ -185,7 +183,7 @@ class _Reader:
             raise self.refuse(f"{key} names layer {outside[0]}, and there are {layers}. Correct it.")
         return sorted(set(value))
 
-    def _unknown_family(self) -> Family:
+    def _unknown_family(self) -> SimpleNamespace:
         """The family of a type that is not known, if it has the keys of a Llama."""
         if not {"hidden_size", "num_hidden_layers", "num_attention_heads"} <= set(self.config):
             kinds = set(families()) - {"*"}
@@ -198,13 +196,11 @@ class _Reader:
         mixture = next((key for key in COUNTS_OF_EXPERTS if self.config.get(key)), None)
         if mixture is None:
             return families()["*"]
-        experts = Experts(
-            count=mixture,
-            width="moe_intermediate_size" if self.config.get("moe_intermediate_size") else "intermediate_size",
-            shared="n_shared_experts" if self.config.get("n_shared_experts") else 0,
-            layers="after-first" if self.config.get("first_k_dense_replace") else "all",
-        )
-        return dataclasses.replace(families()["*"], experts=experts)
+        wide = "moe_intermediate_size" if self.config.get("moe_intermediate_size") else "intermediate_size"
+        shared = "n_shared_experts" if self.config.get("n_shared_experts") else 0
+        layers = "after-first" if self.config.get("first_k_dense_replace") else "all"
+        experts = experts_of({"count": mixture, "width": wide, "shared": shared, "layers": layers})
+        return SimpleNamespace(**vars(families()["*"]) | {"experts": experts})
 
     def _work_out(self) -> None:
         """What a family says by expressions: its words, its parts, and keys in the words of other families."""
@@ -225,7 +221,7 @@ class _Reader:
                 raise self.refuse(sentence.format_map({"instead": INSTEAD, **self.config}))
         parts = {name: evaluate(expression, names) for name, expression in family.parts.items()}
         sizes = {key: evaluate(expression, names) for key, expression in family.sizes.items()}
-        self.family = dataclasses.replace(family, **parts)
+        self.family = SimpleNamespace(**vars(family) | parts)
         self.config = {**self.config, **sizes}
 
     def model(self, sequence: int | None) -> ModelConfig:

@@ -1,89 +1,19 @@
 """Parts of models by the `model_type` of their config.json, and models that no shape of this package describes."""
 
-import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any
 
-Flag = bool | tuple[str, bool]  # a part that a model has, or the key of its switch and what holds without it
 LINEAR = "its linear attention keeps a state instead of keys"
 INSTEAD = (
     "Take the nearest model of `energymodel presets list models` as --model, or describe the nearest shape in "
     "[system.workload] of a scenario."
 )
 ATTENTION = ("full_attention", "sliding_attention", "chunked_attention", "attention", "global", "local")
-
-
-@dataclasses.dataclass(frozen=True)
-class Experts:
-    """Keys and parts of a mixture of experts.
-
-    - `count`, `active`, `width`: keys of routed experts, those that act on a token, and the width of one.
-    - `shared`: key of the number of shared experts, each as wide as a routed one; or that number.
-    - `shared_width`: key of the width of one shared expert of its own; `shared_gate`: whether a gate scales it.
-    - `layers`: how the file says which layers have experts.
-    - `dense_width`: key of the width of a dense layer.
-    - `router_bias`: whether each expert has a number besides its row in the router; `bias` of the experts' products.
-    """
-
-    count: str = "num_local_experts"
-    active: str = "num_experts_per_tok"
-    width: str = "intermediate_size"
-    shared: str | int = 0
-    shared_width: str = ""
-    shared_gate: bool = True
-    layers: Literal["all", "after-first", "sparse-step", "interleaved"] = "all"
-    dense_width: str = "intermediate_size"
-    router_bias: Flag = False
-    bias: Flag = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """Parts of a model of one `model_type`.
-
-    - `defaults`: what keys are when the file leaves them out, besides those of `class_defaults`.
-    - `names`: keys that other families call otherwise.
-    - `norm_vectors`: vectors of a norm, 2 with a bias, 0 where it has no weights; `norms` of a layer; `extra_norms`
-      before the first layer.
-    - `query_bias` of query, key and value, `output_bias`, `feed_forward_bias`, `head_bias`.
-    - `query_norm`: norms of queries and keys, of one head for all ("head"), of each ("heads"), or of all together
-      ("width").
-    - `positions`: key of learned positions; `more_positions` than it says.
-    - `window`: layers with a sliding window where no `layer_types` say so: all from `max_window_layers` on if
-      `use_sliding_window`, every layer, or all but each n-th.
-    - `words`, `parts`, `sizes`: expressions for words, for fields of this class and for keys of the file, worked out in
-      this order from `get`, `has`, `flag`, `count` and `size` (None where it is missing) of a key; `refused`: sentences
-      with which a file is refused, and their conditions.
-    """
-
-    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    norm_vectors: int = 1
-    norms: int = 2
-    extra_norms: int = 0
-    query_bias: Flag = ("attention_bias", False)
-    output_bias: Flag = ("attention_bias", False)
-    feed_forward_bias: Flag = ("mlp_bias", False)
-    head_bias: Flag = False
-    gated: bool = True
-    query_norm: Literal["none", "head", "heads", "width"] = "none"
-    query_norm_if: Flag = True
-    tied: bool = False
-    positions: str = ""
-    more_positions: int = 0
-    experts: Experts | None = None
-    latent: bool = False
-    sinks: bool = False
-    parallel: Flag = False
-    window: Literal["none", "switched", "all"] | int = "none"
-    words: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    sizes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @cache
@@ -97,18 +27,21 @@ def same_as() -> Mapping[str, str]:
 
 
 @cache
-def families() -> Mapping[str, Family]:
-    """Parts by `model_type`; those of a type that is not known by "*"."""
+def families() -> Mapping[str, SimpleNamespace]:
+    """Parts by `model_type`, with the fields of `[family]`, and `experts` where there are any; "*" for other types."""
+    tables = _read("model_families.toml")
+    return {
+        name: SimpleNamespace(
+            **tables["family"] | table | {"experts": experts_of(table["experts"]) if "experts" in table else None}
+        )
+        for name, table in tables.items()
+        if name not in ("same_as", "family", "experts")
+    }
 
-    def fields(table: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
-    made = {}
-    for name, table in _read("model_families.toml").items():
-        if name != "same_as":
-            experts = {"experts": Experts(**fields(table["experts"]))} if "experts" in table else {}
-            made[name] = Family(**{**fields(table), **experts})
-    return made
+def experts_of(table: Mapping[str, Any]) -> SimpleNamespace:
+    """A mixture of experts with the fields of `[experts]`."""
+    return SimpleNamespace(**_read("model_families.toml")["experts"] | dict(table))
 
 
 def class_defaults() -> Mapping[str, Mapping[str, int]]:
