@@ -12,7 +12,7 @@ import numpy as np
 
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.predicted_step import predict_row
+from energymodel.calibration.step_prediction import predict_row
 
 CHUNK = 4096
 ROW = {"cluster": "megatron-a100", "model": "megatron-175b", "chips": 1024, "batch_sequences": 1536}

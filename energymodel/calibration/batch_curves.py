@@ -94,17 +94,14 @@ def batch_runs(
 ) -> BatchRuns:
     """The table of some runs; what is usual is the geometric mean of a group by default."""
     batch, tokens = np.asarray(batch, np.float64), np.asarray(tokens, np.float64)
-    labels = np.asarray(groups).tolist()
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(labels))}
-    group = np.array([numbers[name] for name in labels])
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(np.asarray(groups).tolist()))}
+    group = np.array([numbers[name] for name in np.asarray(groups).tolist()])
     members = [group == number for number in numbers.values()]
     smallest = np.array([np.min(batch[rows]) for rows in members])[group]
-    if usual_tokens is None:
-        usual_tokens = np.array([np.exp(np.mean(np.log(tokens[rows]))) for rows in members])[group]
+    means = np.array([np.exp(np.mean(np.log(tokens[rows]))) for rows in members])[group]
+    usual = means if usual_tokens is None else np.asarray(usual_tokens, np.float64)
     seen = np.broadcast_to(np.asarray(tokens_seen, np.float64), batch.shape).copy()
-    return BatchRuns(
-        group, batch, tokens, smallest, np.asarray(usual_tokens, np.float64), seen, np.zeros((len(batch), 0))
-    )
+    return BatchRuns(group, batch, tokens, smallest, usual, seen, np.zeros((len(batch), 0)))
 
 
 def family_constants(groups: Sequence[str] = (), sharpness: ConstantPrior | None = None) -> ConstantPriors:
@@ -182,24 +179,24 @@ def group_problem(
     names = list(dict.fromkeys(groups))
     usual = {name: float(runs.usual_tokens[first[name]]) for name in names}
     critical = {name: population.multiple * float(runs.smallest_batch[first[name]]) for name in names}
-    places = deviation_places(runs)
-    deviations = [f"{DEVIATION}{number}]" for number in range(len(places[0]))]
     constants = {
         **{f"effective_tokens[{name}]": ConstantPrior(usual[name], 2.0, unit=unit) for name in names},
         **{f"critical_batch[{name}]": ConstantPrior(critical[name], population.spread, unit=unit) for name in names},
         **{f"sharpness[{name}]": SHARPNESS for name in names if name in sharp},
-        **{name: ConstantPrior(0.0, population.deviation, lower=-np.inf) for name in deviations},
     }
+    measured = _measured_batches(runs)
+    deviations = [f"{DEVIATION}{number}]" for number in range(len(measured[0]))]
+    constants |= {name: ConstantPrior(0.0, population.deviation, lower=-np.inf) for name in deviations}
     table = runs._replace(nodes=deviation_weights(runs, runs.group, runs.batch, population)[0])
-    covariance = population.deviation**2 * _correlation(*places, *places, population.reach)
+    covariance = population.deviation**2 * _correlation(*measured, *measured, population.reach)
     prior = updated_prior(joint_prior(constants), deviations, np.zeros(len(deviations)), covariance)
     return FitProblem(group_errors, constants, table, noise=population.noise, options=OPTIONS, prior=prior)
 
 
-def deviation_places(runs: BatchRuns) -> tuple[np.ndarray, np.ndarray]:
+def _measured_batches(runs: BatchRuns) -> tuple[np.ndarray, np.ndarray]:
     """Group and batch of each smooth deviation, in order."""
-    places = np.unique(np.stack([np.asarray(runs.group, float), np.asarray(runs.batch)]), axis=1)
-    return places[0], places[1]
+    measured = np.unique(np.stack([np.asarray(runs.group, float), np.asarray(runs.batch)]), axis=1)
+    return measured[0], measured[1]
 
 
 def deviation_weights(
@@ -208,10 +205,9 @@ def deviation_weights(
     """What settings have of the deviations at measured batches: weights by setting and deviation, and the variance
     that is left [Rasmussen & Williams 2006, eq. 2.19, without noise].
     """
-    population = population or reference_population()
-    places = deviation_places(runs)
-    across = _correlation(np.asarray(group, float), np.asarray(batch, float), *places, population.reach)
-    weights = np.linalg.solve(_correlation(*places, *places, population.reach), across.T).T
+    population, measured = population or reference_population(), _measured_batches(runs)
+    across = _correlation(np.asarray(group, float), np.asarray(batch, float), *measured, population.reach)
+    weights = np.linalg.solve(_correlation(*measured, *measured, population.reach), across.T).T
     return weights, population.deviation**2 * np.maximum(1.0 - np.sum(weights * across, axis=1), 0.0)
 
 
@@ -233,9 +229,5 @@ def excluded_hyperbolas(problem: FitProblem) -> dict[str, tuple[float, float]]:
     - `problem`: with the sharpness of every group, or of a family, among its constants.
     """
     fitted = fit(problem)
-    ends = laplace_intervals(fitted, SHARPNESS_LEVEL)
-    return {
-        name: (float(low), float(high))
-        for name, low, high in zip(fitted.names, ends.lower, ends.upper, strict=True)
-        if name.startswith("sharpness") and not low <= 1.0 <= high
-    }
+    ends = zip(fitted.names, *(end.tolist() for end in laplace_intervals(fitted, SHARPNESS_LEVEL)), strict=True)
+    return {name: (low, high) for name, low, high in ends if name.startswith("sharpness") and not low <= 1.0 <= high}

@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri
 from energymodel.calibration.device_power import Profiles
 from energymodel.calibration.intervals import LEVEL, linearized
 from energymodel.calibration.least_squares import FitResult
+from energymodel.calibration.power_population import Architecture
 
 LOWEST_HELD = 0.48
 """Share of the rated power below which cards may fall to a lower performance state, where the error of the
@@ -26,11 +27,13 @@ LOWEST_NOISE = 0.01  # of the logarithm of an energy [prior]
 LOWEST_SCALE = 0.3  # of the logarithm of energies over batches
 
 
-class BestSetting(NamedTuple):
-    """The setting of lowest energy of a workload on a device.
+class PowerSetting(NamedTuple):
+    """Time, energy and power of a workload at a setting of a device, with 90 % intervals.
 
-    - `batch`; `limit` [W], or `clock` over the profile's [1], whichever was measured.
-    - `energy`, `time`: over those of the same batch at the highest limit or clock [1], with 90 % intervals.
+    - `limit` [W], or `clock` over the profile's [1], whichever was set.
+    - `time`, `energy`, `power`: of a best setting over those of the same batch at the highest limit or clock [1]; of a
+      setting that was asked about in s, J and W.
+    - `line`: of the row that asked.
     """
 
     device: str
@@ -38,10 +41,13 @@ class BestSetting(NamedTuple):
     batch: float
     limit: float | None
     clock: float | None
-    energy: float
     time: float
-    energy_interval: tuple[float, float]
+    energy: float
+    power: float
     time_interval: tuple[float, float]
+    energy_interval: tuple[float, float]
+    power_interval: tuple[float, float]
+    line: int = 0
 
     @property
     def speed(self) -> float:
@@ -50,51 +56,23 @@ class BestSetting(NamedTuple):
 
     @property
     def saves(self) -> bool:
-        """Whether it is below the highest limit or clock."""
+        """Whether it takes less energy than the highest limit or clock."""
         return self.energy < 1.0
 
 
 class EnergyCurve(NamedTuple):
-    """Energy for the same work over limits [W] or clocks [1] at one batch, over that at the highest [1].
+    """Energy of a best setting's work and batch over limits [W] or clocks [1], over that at the highest [1].
 
     - `low`, `high`: ends of the 90 % interval.
     - `measured_speed`, `measured`: what was measured.
     """
 
-    device: str
-    workload: str
-    batch: float
     speed: Float[np.ndarray, " points"]
     energy: Float[np.ndarray, " points"]
     low: Float[np.ndarray, " points"]
     high: Float[np.ndarray, " points"]
     measured_speed: Float[np.ndarray, " rows"]
     measured: Float[np.ndarray, " rows"]
-
-
-class Asked(NamedTuple):
-    """A setting to be predicted: its line in the file, the row of its profile, and its limit [W] or clock over the
-    profile's [1].
-    """
-
-    line: int
-    profile: int
-    speed: float
-
-
-class PredictedSetting(NamedTuple):
-    """Time [s] and mean power [W] of a setting that was not measured, with 90 % intervals."""
-
-    line: int
-    device: str
-    workload: str
-    batch: float
-    limit: float | None
-    clock: float | None
-    time: float
-    time_interval: tuple[float, float]
-    power: float
-    power_interval: tuple[float, float]
 
 
 class NextRun(NamedTuple):
@@ -106,23 +84,25 @@ class NextRun(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """The best settings, the energy about them, which batches to try, where epochs to a target are known, and the
-    settings that were asked for.
+    """The best settings, the curve about each, batches to try where epochs to a target are known, and what was asked
+    about.
     """
 
-    settings: tuple[BestSetting, ...] = ()
+    settings: tuple[PowerSetting, ...] = ()
     curves: tuple[EnergyCurve, ...] = ()
     runs: tuple[NextRun, ...] = ()
-    asked: tuple[PredictedSetting, ...] = ()
+    asked: tuple[PowerSetting, ...] = ()
 
 
 class Settings(NamedTuple):
-    """What was measured, by row: profiles, and words for them.
+    """Measured settings of devices by row, and words for them.
 
+    - `devices`, `architectures`: names of the devices, and what is known of each.
     - `epochs`: times that a run to its target does the work that was timed, by row: infinite where it does not reach
       it, 1 where none is stated.
     - `noise`: standard deviation of the logarithm of the energy of a repeated run [1].
-    - `asked`: settings to be predicted.
+    - `asked`: settings to be predicted: line in the file, row of the profile, and limit [W] or clock over the
+      profile's [1].
     """
 
     runs: Profiles
@@ -132,7 +112,33 @@ class Settings(NamedTuple):
     devices: tuple[str, ...]
     epochs: Float[np.ndarray, " rows"]
     noise: float = 0.0
-    asked: tuple[Asked, ...] = ()
+    asked: Sequence[tuple[int, int, float]] = ()
+    architectures: tuple[Architecture | None, ...] = ()
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one device."""
+        return len(self.devices) > 1
+
+    @property
+    def known(self) -> bool:
+        """Whether the architecture of every device is known."""
+        return all(architecture is not None for architecture in self.architectures)
+
+    def setting(self, row: int, speed: float, estimates: Float[np.ndarray, "3 3"], line: int = 0) -> PowerSetting:
+        """The workload of a row at a speed, from time, energy and power (columns) with their ends (rows)."""
+        return PowerSetting(
+            device=self.devices[self.runs.device[row]],
+            workload=str(self.workload[row]),
+            batch=float(self.batch[row]),
+            limit=speed if self.runs.by_limit else None,
+            clock=None if self.runs.by_limit else speed,
+            **dict(zip(("time", "energy", "power"), estimates[0].tolist(), strict=True)),
+            time_interval=tuple(estimates[1:, 0].tolist()),
+            energy_interval=tuple(estimates[1:, 1].tolist()),
+            power_interval=tuple(estimates[1:, 2].tolist()),
+            line=line,
+        )
 
 
 def lowest_energy(
@@ -149,7 +155,7 @@ def lowest_energy(
     - `is_profile`: which settings were measured.
     - `error`: usual logarithmic error of predictions [1].
 
-    **Returns:** its place.
+    **Returns:** its index.
     """
     return int(np.argmin(np.where(is_profile, energy, energy * np.exp(error))))
 
@@ -178,26 +184,19 @@ def lowest_limits(settings: Settings) -> Float[np.ndarray, " rows"]:
     return lowest
 
 
-class _Change(NamedTuple):
-    """Ratios of time, energy and power to those of the profile, by setting, with the ends of their 90 % intervals."""
-
-    ratio: Float[np.ndarray, "settings 3"]
-    low: Float[np.ndarray, "settings 3"]
-    high: Float[np.ndarray, "settings 3"]
-
-
-def _change(fitted: FitResult, settings: Settings, row: np.ndarray, speed: np.ndarray, error: float) -> _Change:
+def _changes(fitted: FitResult, settings: Settings, row: np.ndarray, speed: np.ndarray, error: float) -> np.ndarray:
+    """Ratios of time, energy and power to those of profiles, and the ends of their 90 % intervals: (3, settings, 3)."""
     runs = settings.runs
     table = runs.at_speeds(row, speed)
     errors, slopes = linearized(fitted, table._replace(time=table.reference_time, power=table.reference_power))
-    log = np.stack([errors[:, 0], errors.sum(axis=1), errors[:, 1]], axis=1)
-    slopes = np.stack([slopes[:, 0], slopes.sum(axis=1), slopes[:, 1]], axis=1)
+    sums = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+    log, slopes = errors @ sums, np.einsum("roi,oa->rai", slopes, sums)
     # At the highest speed the profile itself is known; from NEAR below it on errors are what they usually are.
     highest = np.where(np.isfinite(top := runs.speeds[row]), top, np.asarray(runs.rated_power)[row])
     usual = NORMAL * error * np.clip((1.0 - speed / highest) / NEAR, 0.0, 1.0)
     variance = np.einsum("rai,ij,raj->ra", slopes, fitted.covariance, slopes) + usual[:, None] ** 2
     half = float(ndtri(0.5 + 0.5 * LEVEL)) * np.sqrt(variance)
-    return _Change(*np.exp([log, log - half, log + half]))
+    return np.exp([log, log - half, log + half])
 
 
 def recommendation(
@@ -214,72 +213,42 @@ def recommendation(
     - `error`: see `lowest_energy`; repeated runs of one setting differ by `Settings.noise`, which adds to it.
     - `most_slowdown`: time over that of the same batch at the highest limit or clock that is allowed [1].
 
-    **Returns:** one setting and one curve for each device and workload, and the settings that were asked for.
+    **Returns:** one setting and one curve for each device and workload, and the settings that were asked about.
     """
     runs, error = settings.runs, float(np.hypot(error, settings.noise))
     row, speed = _candidates(settings)
     measured = speed == runs.speeds[row]
-    change = _change(fitted, settings, row, speed, error)
-    change = _Change(*(np.where(measured[:, None], 1.0, ratio) for ratio in change))
-    energy = (np.asarray(runs.time * runs.power) * settings.epochs)[row] * change.ratio[:, 1]
-    allowed = measured | (change.ratio[:, 0] <= most_slowdown)
+    change = np.where(measured[:, None], 1.0, _changes(fitted, settings, row, speed, error))
+    energy = (np.asarray(runs.time * runs.power) * settings.epochs)[row] * change[0, :, 1]
+    allowed = measured | (change[0, :, 0] <= most_slowdown)
     device = np.asarray(runs.device)[row]
-    works = dict.fromkeys(zip(runs.device.tolist(), settings.workload.tolist(), strict=True))
     best, curves, next_runs = [], [], []
-    for number, workload in works:
+    for number, workload in dict.fromkeys(zip(runs.device.tolist(), settings.workload.tolist(), strict=True)):
         own = np.flatnonzero((device == number) & (settings.workload[row] == workload) & allowed)
-        at = int(own[lowest_energy(energy[own], measured[own], error)])
-        batch, name = float(settings.batch[row[at]]), settings.devices[number]
-        setting = float(speed[at])
-        best.append(
-            BestSetting(
-                device=name,
-                workload=workload,
-                batch=batch,
-                limit=setting if runs.by_limit else None,
-                clock=None if runs.by_limit else setting,
-                energy=float(change.ratio[at, 1]),
-                time=float(change.ratio[at, 0]),
-                energy_interval=(float(change.low[at, 1]), float(change.high[at, 1])),
-                time_interval=(float(change.low[at, 0]), float(change.high[at, 0])),
-            )
-        )
-        curves.append(_curve(fitted, settings, best[-1], int(row[at]), error))
+        lowest = int(own[lowest_energy(energy[own], measured[own], error)])
+        best.append(settings.setting(row[lowest], float(speed[lowest]), change[:, lowest]))
+        curves.append(_curve(fitted, settings, best[-1], int(row[lowest]), error))
         if np.any(settings.epochs[row[own]] != 1.0):
             batches = settings.batch[row[own]]
             tried = {float(size): float(np.min(energy[own][batches == size])) for size in np.unique(batches)}
             near = {round(size * factor) for size in tried for factor in (0.5, 2.0)}
             options = sorted({*tried, *(float(size) for size in near if size >= 1)})
-            if (following := next_batch(options, tried, batch, 2, settings.noise)) is not None:
-                next_runs.append(NextRun(name, workload, following))
-    return Recommendation(tuple(best), tuple(curves), tuple(next_runs), _asked(fitted, settings, error))
+            following = next_batch(options, tried, best[-1].batch, 2, settings.noise)
+            next_runs += [] if following is None else [NextRun(best[-1].device, workload, following)]
+    asked: list[PowerSetting] = []
+    if settings.asked:
+        lines, rows, speeds = (list(column) for column in zip(*settings.asked, strict=True))
+        time, power = np.asarray(runs.reference_time)[rows], np.asarray(runs.reference_power)[rows]
+        reference = np.stack([time, time * power, power], axis=1)
+        estimates = reference * _changes(fitted, settings, np.array(rows), np.array(speeds), error)
+        asked = [
+            settings.setting(profile, own, estimates[:, at], line)
+            for at, (line, profile, own) in enumerate(zip(lines, rows, speeds, strict=True))
+        ]
+    return Recommendation(tuple(best), tuple(curves), tuple(next_runs), tuple(asked))
 
 
-def _asked(fitted: FitResult, settings: Settings, error: float) -> tuple[PredictedSetting, ...]:
-    if not settings.asked:
-        return ()
-    runs, row = settings.runs, np.array([setting.profile for setting in settings.asked])
-    change = _change(fitted, settings, row, np.array([setting.speed for setting in settings.asked]), error)
-    reference = np.stack([runs.reference_time, runs.reference_power], axis=1)[row]
-    middle, low, high = (reference * ratio[:, ::2] for ratio in change)
-    return tuple(
-        PredictedSetting(
-            line=setting.line,
-            device=settings.devices[runs.device[setting.profile]],
-            workload=str(settings.workload[setting.profile]),
-            batch=float(settings.batch[setting.profile]),
-            limit=setting.speed if runs.by_limit else None,
-            clock=None if runs.by_limit else setting.speed,
-            time=float(middle[at, 0]),
-            time_interval=(float(low[at, 0]), float(high[at, 0])),
-            power=float(middle[at, 1]),
-            power_interval=(float(low[at, 1]), float(high[at, 1])),
-        )
-        for at, setting in enumerate(settings.asked)
-    )
-
-
-def _curve(fitted: FitResult, settings: Settings, best: BestSetting, profile: int, error: float) -> EnergyCurve:
+def _curve(fitted: FitResult, settings: Settings, best: PowerSetting, profile: int, error: float) -> EnergyCurve:
     """Energy at the batch of a best setting, from the lowest speed that was measured or may be chosen."""
     runs, speeds = settings.runs, settings.runs.speeds
     same = (np.asarray(runs.device) == runs.device[profile]) & (settings.workload == best.workload)
@@ -287,10 +256,10 @@ def _curve(fitted: FitResult, settings: Settings, best: BestSetting, profile: in
     highest = float(speeds[profile]) if np.isfinite(speeds[profile]) else float(runs.rated_power[profile])
     lowest = min(LOWEST_HELD * highest, float(np.min(speeds[same], initial=np.inf)))
     speed = np.linspace(lowest, highest, POINTS)
-    change = _change(fitted, settings, np.full(POINTS, profile), speed, error)
+    change = _changes(fitted, settings, np.full(POINTS, profile), speed, error)
     energy = np.asarray(runs.time * runs.power) / float(runs.time[profile] * runs.power[profile])
-    curve = change.ratio[:, 1], change.low[:, 1], change.high[:, 1]
-    return EnergyCurve(best.device, best.workload, best.batch, speed, *curve, speeds[same], energy[same])
+    middle, low, high = change[:, :, 1]
+    return EnergyCurve(speed, middle, low, high, speeds[same], energy[same])
 
 
 def _candidates(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
@@ -303,8 +272,8 @@ def _candidates(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
         if not len(lower) and np.isfinite(speed[profile]):
             lower = steps_below(float(speed[profile]), float(lowest[profile]) if runs.by_limit else LOWEST_HELD)
         lower = lower[(lower >= lowest[profile]) & (lower < speed[profile])]
-        pairs += [(profile, speed[profile]), *((profile, at) for at in lower)]
-    return np.array([row for row, _ in pairs]), np.array([at for _, at in pairs])
+        pairs += [(profile, slower) for slower in (speed[profile], *lower)]
+    return np.array([row for row, _ in pairs]), np.array([slower for _, slower in pairs])
 
 
 def steps_below(highest: float, lowest: float) -> Float[np.ndarray, " steps"]:

@@ -29,9 +29,9 @@ from energymodel.calibration.intervals import (
 )
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors, unfitted
-from energymodel.calibration.measurements import Measurements
 from energymodel.errors import InputError, suggest
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
+from energymodel.readers.table import Measurements
 from energymodel.scenarios.clusters import UNFITTED
 from energymodel.scenarios.files import names
 from energymodel.shown import Shown
@@ -131,12 +131,13 @@ def calibrate(
         raise InputError(f"max-slowdown: {share} cannot be; write the time that may be lost, such as 10 %.")
     case, base = _case_of(kind, Path(path), prior, choices._replace(where={**choices.where, **(where or {})}), form)
     problem, notes = _with_earlier(kind, case, base)
-    used = np.ones(len(case.groups.labels), bool) if problem.weights is None else np.asarray(problem.weights) > 0
+    labels, parts = case.groups.labels, case.resampled or case.groups
+    used = np.ones(len(labels), bool) if problem.weights is None else np.asarray(problem.weights) > 0
     rows = int(np.sum(used))
     progress(f"fitting {sum(constant.size for constant in problem.constants.values())} constants to {rows} rows ...")
     fitted = fit(problem) if rows else unfitted(problem)
     held_out, mean = _held_out(case, fitted, used, progress) if rows else ((), {})
-    parts, draws = case.resampled or case.groups, None
+    draws = None
     if len({*parts.labels[used].tolist()}) >= FEWEST_GROUPS:
         progress(f"refitting {DRAWS} resamples of the {plural(parts.word)} ...")
         draws = bootstrap(fitted, parts.labels, DRAWS, **RESAMPLING)
@@ -171,7 +172,7 @@ def calibrate(
         tables=scenario_tables(kind, source or str(path), base, case, fitted, constants),
         residuals={name: fitted.errors[used] @ np.array(weights) for name, weights in case.outputs.items()},
         along=(case.along[0], np.asarray(case.along[1])[used]),
-        groups=case.groups.labels[used],
+        groups=labels[used],
         notes=(*case.notes, *notes),
         converged=fitted.converged,
         message="converged" if fitted.converged else "The search did not converge: check the rows of largest residual.",
@@ -247,24 +248,21 @@ def _held_out(
 
 
 def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | None) -> tuple[FittedConstant, ...]:
-    constants = fitted.problem.constants
     measured = np.isfinite(fitted.freedom)
     ends = outer_intervals(fitted) if measured else laplace_intervals(fitted)
     unknown = undetermined(fitted, ends) if measured else fitted.names
-    medians, values = flat_values(constants, np.stack([fitted.prior.mean, fitted.coordinates])).tolist()
-    units = [constant.unit for constant in constants.values() for _ in range(constant.size)]
+    medians, values = flat_values(fitted.problem.constants, np.stack([fitted.prior.mean, fitted.coordinates])).tolist()
+    units = [constant.unit for constant in fitted.problem.constants.values() for _ in range(constant.size)]
     intervals = list(zip(ends.lower.tolist(), ends.upper.tolist(), strict=True))
     resampled = None if draws is None else list(zip(*np.stack(quantiles(draws)).tolist(), strict=True))
     # Where a group is drawn or not as a whole, its own constants are either fitted or those of the prior.
     drawn = {*case.groups.labels.tolist()} if case.resampled is None else set()
     rows = []
-    for at, name in enumerate(fitted.names):
-        if name.startswith(case.nuisance):
-            continue
+    for row, (name, value, unit, median, interval) in enumerate(
+        zip(fitted.names, values, units, medians, intervals, strict=True)
+    ):
         determined, of_group = name not in unknown, name.partition("[")[2].removesuffix("]") in drawn
-        bootstrapped = None if resampled is None or not determined or of_group else resampled[at]
-        laplace = intervals[at] if determined else None
-        rows.append(
-            FittedConstant(name, values[at], units[at], medians[at], laplace, bootstrapped, determined, intervals[at])
-        )
-    return tuple(rows)
+        bootstrapped = None if resampled is None or not determined or of_group else resampled[row]
+        laplace = interval if determined else None
+        rows.append(FittedConstant(name, value, unit, median, laplace, bootstrapped, determined, interval))
+    return tuple(row for row in rows if not row.name.startswith(case.nuisance))

@@ -43,25 +43,17 @@ def prior_scenario(prior: str | Path | None) -> PriorScenario:
         tables = {"base": PLACEHOLDER, "system": {"accelerator": {"preset": text}}}
         scenario = load_scenario(PLACEHOLDER, {"system.accelerator": text})
         return PriorScenario(text, scenario, tables, str(read_preset("hardware", text)["title"]))
-    if text in names("clusters") or UNFITTED in text:
-        return _cluster_prior(text)
-    if text.endswith(".toml"):
-        tables = read_toml(Path(text))
-        if "plan" not in tables and tables.get("base") not in names("scenarios"):
-            return _cluster_prior(text)
-        scenario = load_scenario(Path(text))
-        # The file's own tables, not the file as a base, so that it may be written over.
-        return PriorScenario(text, scenario, {"system": {}, **tables}, scenario.title)
-    if text not in names("scenarios"):
+    own = read_toml(Path(text)) if text.endswith(".toml") else {}
+    is_run = "plan" in own or own.get("base") in names("scenarios")
+    if text in names("clusters") or UNFITTED in text or (text.endswith(".toml") and not is_run):
+        tables = cluster_tables(text)
+        return PriorScenario(text, load_scenario({**tables, "name": text}), tables, str(tables["title"]))
+    if not own and text not in names("scenarios"):
         presets = [name for category in ("scenarios", "hardware", "clusters") for name in names(category)]
         raise InputError(f'Unknown prior "{text}". {suggest(text, presets)}')
-    scenario = load_scenario(text)
-    return PriorScenario(text, scenario, {"base": text, "system": {}}, scenario.title)
-
-
-def _cluster_prior(name: str) -> PriorScenario:
-    tables = cluster_tables(name)
-    return PriorScenario(name, load_scenario({**tables, "name": name}), tables, str(tables["title"]))
+    scenario = load_scenario(Path(text) if own else text)
+    # Of a file its own tables, not the file as a base, so that it may be written over.
+    return PriorScenario(text, scenario, {"system": {}, **(own or {"base": text})}, scenario.title)
 
 
 def earlier_calibration(kind: str, base: JointPrior, scenario: Scenario) -> tuple[JointPrior, str] | None:
@@ -104,10 +96,8 @@ class FittedConstant(NamedTuple):
 
 def undetermined_for_law(case: CalibrationCase, constants: tuple[FittedConstant, ...]) -> list[str]:
     """Constants that the law of a case needs and that are not determined."""
-    if case.law is None:
-        return []
-    needed = [constant for constant in constants if case.law_needs is None or constant.name in case.law_needs]
-    return [constant.name for constant in needed if not constant.determined]
+    undetermined = [] if case.law is None else [constant.name for constant in constants if not constant.determined]
+    return [name for name in undetermined if case.law_needs is None or name in case.law_needs]
 
 
 def scenario_tables(
@@ -127,22 +117,19 @@ def scenario_tables(
     title = prior.title.partition(" on ")[2] if prior.title.startswith(CALIBRATED) else prior.title
     tables: dict[str, Any] = {"title": "", **copy.deepcopy(dict(prior.tables))}
     tables["title"] = f"{CALIBRATED}{Path(source).name} on {title}"
-    for path, preset in case.presets.items():
-        _lay(tables, f"{path}.preset", preset)
-    numbers, values = dict(case.known_numbers), {constant.name: constant.value for constant in constants}
+    for path, word in case.words.items():
+        _lay(tables, path, word)
+    numbers, by_name = dict(case.known_numbers), {constant.name: constant for constant in constants}
+    values = {constant.name: constant.value for constant in constants}
     if case.law is not None and not undetermined_for_law(case, constants):
         numbers |= case.law(values)
     for path, number in numbers.items():
         kind_of, source_of = ("prior", f"{what}: {number.assumed}") if number.assumed else ("measured", what)
         _lay(tables, path, {"value": number.value, "unit": number.unit, "kind": kind_of, "source": source_of})
-    by_name = {constant.name: constant for constant in constants}
     for path, number in case.fitted_numbers.items():
         constant = by_name[number.constant]
         factor = number.factor(values) if callable(number.factor) else number.factor
         low, high = (max(number.offset + end * factor, 1e-300) for end in constant.ends)
-        parent = path.rpartition(".")[0]
-        if parent in case.components:
-            _lay(tables, f"{parent}.component", case.components[parent])
         sure = "90 % interval" if constant.determined else "not determined; with its prior, 90 % interval"
         own = fitted.problem.constants.get(number.constant.partition("[")[0])
         is_plain = (number.factor, number.offset) == (1.0, 0.0)

@@ -8,13 +8,16 @@ import numpy as np
 
 from energymodel.calibration.best_setting import Recommendation
 from energymodel.calibration.least_squares import FitProblem, FitResult
-from energymodel.calibration.measurements import AS_WRITTEN, FEWEST_ROWS, Column, Measurements, TableChoices, read_table
+from energymodel.readers.columns import AS_WRITTEN, Column, TableChoices, declared_columns
+from energymodel.readers.table import FEWEST_ROWS, Measurements, read_table
 from energymodel.scenarios.scenario import Scenario
 
+COLUMNS = declared_columns(Path(__file__).parent / "columns" / "measurements.toml")
+"""Columns of tables of measurements, by kind."""
 BASE = "llama-3.1-405b-h100"
 """Scenario that new numbers are laid over if no other is named."""
 CHIP = "system.accelerator"
-"""Where the numbers of a device stand in a scenario."""
+"""Path of the numbers of a device in a scenario."""
 NORMAL_90 = 1.645  # standard deviations to each end of a 90 % interval
 MOST_CANDIDATES = 256
 """Settings among which the next measurement is looked for."""
@@ -33,9 +36,7 @@ class FittedNumber(NamedTuple):
 
 
 class KnownNumber(NamedTuple):
-    """A number of a scenario that a file of measurements states, or that follows from them without an interval; where
-    it was not measured, `assumed` says what it is instead.
-    """
+    """A number of a scenario without an interval: stated in a file of measurements, or `assumed` to be what it says."""
 
     value: float
     unit: str
@@ -85,7 +86,7 @@ class CalibrationCase(NamedTuple):
     - `groups`: held out together, and resampled together unless `resampled` says otherwise.
     - `outputs`: names of errors, each a sum of the errors of the model with these weights.
     - `along`: label and values by row of what residuals are drawn against.
-    - `fitted_numbers`, `known_numbers`: by dotted path in a scenario.
+    - `fitted_numbers`, `known_numbers`: by dotted path in a scenario; `words`: of components and presets in it.
     - `law`: numbers by dotted path that follow from several constants together, `law_needs` (`None`: all), and are
       written together or not at all.
     - `notes`: what a reader must know.
@@ -98,8 +99,6 @@ class CalibrationCase(NamedTuple):
     - `form`: of the model, where there are several.
     - `not_kept`: constants that a written scenario does not keep as a prior, as they are not nearly normal.
     - `nuisance`: beginnings of the names of constants that say nothing beyond these measurements and are not reported.
-    - `components`: by dotted path in a scenario, the component that numbers below it belong to, if not the prior's.
-    - `presets`: by dotted path in a scenario, the preset that takes the place of the prior's.
     - `predictions`: of settings that were not measured, from a fit.
     - `best`: which settings are best, from the fit, the usual logarithmic error of `outputs` held out, and the largest
       slowdown that is allowed.
@@ -112,6 +111,7 @@ class CalibrationCase(NamedTuple):
     candidates: Candidates
     fitted_numbers: Mapping[str, FittedNumber] = {}
     known_numbers: Mapping[str, KnownNumber] = {}
+    words: Mapping[str, str] = {}
     notes: Sequence[str] = ()
     law: Callable[[Mapping[str, float]], Mapping[str, KnownNumber]] | None = None
     law_needs: Sequence[str] | None = None
@@ -124,8 +124,6 @@ class CalibrationCase(NamedTuple):
     form: ChosenForm | None = None
     not_kept: Sequence[str] = ()
     nuisance: tuple[str, ...] = ()
-    components: Mapping[str, str] = {}
-    presets: Mapping[str, str] = {}
     predictions: Callable[[FitResult], tuple[PredictedAmount, ...]] | None = None
     best: Callable[[FitResult, Mapping[str, float], float], Recommendation] | None = None
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +128,13 @@ def cluster_tables(name: str) -> dict[str, Any]:
 
 def cluster_scenario(name: str, changes: Sequence[str] = ()) -> Scenario:
     """A scenario on a cluster, with some numbers changed, such as `system.network.link.efficiency=0.5`."""
-    if not changes and not name.endswith(".toml"):
-        return _preset_scenario(name)
+    load = _scenario.__wrapped__ if name.endswith(".toml") else _scenario
+    return load(name, tuple(changes))
+
+
+@lru_cache(maxsize=32)
+def _scenario(name: str, changes: tuple[str, ...]) -> Scenario:
     return load_scenario({**cluster_tables(name), "name": name}, changes)
-
-
-@cache
-def _preset_scenario(name: str) -> Scenario:
-    return load_scenario({**cluster_tables(name), "name": name})
 
 
 def cluster_system(name: str, changes: Sequence[str] = ()) -> TrainingSystem:

@@ -99,7 +99,7 @@ def power_constants(
     - `devices`: several, which have all constants each; by default there is one.
     - `form`: of switching power; the posynomial passes through the knee of floor and knee [derivation: `v^2` there].
     """
-    medians, own = {**MEDIANS, **medians}, tuple(workloads)
+    medians = {**MEDIANS, **medians}
     floor, knee = min(max(medians["voltage_floor"], 0.52), 0.98), min(max(medians["voltage_knee"], 0.25), 0.9)
     curve = {"voltage_floor": ConstantPrior(floor, 0.07, 0.5, 1.0), "voltage_knee": ConstantPrior(knee, 0.1, 0.2, 0.95)}
     if form == "posynomial":
@@ -108,16 +108,14 @@ def power_constants(
     constants = {
         "static_above_idle": ConstantPrior(max(medians["static_above_idle"], 0.005), 0.7, unit="rated power"),
         "busy_power": ConstantPrior(1.0, 0.2, 0.5, 1.6, "rated power"),
-        "waiting_exponent": ConstantPrior(0.85, 0.03, 0.0, 1.0, labels=own),
+        "waiting_exponent": ConstantPrior(0.85, 0.03, 0.0, 1.0, labels=tuple(workloads)),
         "overhead_exponent": ConstantPrior(1.0, 0.3),
-        "memory_share": ConstantPrior(0.3, 0.13, 0.0, 1.0, labels=own),
+        "memory_share": ConstantPrior(0.3, 0.13, 0.0, 1.0, labels=tuple(workloads)),
         **curve,
         "lowest_clock": ConstantPrior(min(max(medians["lowest_clock"], 0.06), 0.45), 0.04, 0.05, 0.5),
-        "overlap": ConstantPrior(4.0, 0.3, 1.0, labels=own),
+        "overlap": ConstantPrior(4.0, 0.3, 1.0, labels=tuple(workloads)),
     }
-    if not devices:
-        return constants
-    return {name: prior._replace(labels=tuple(devices)) for name, prior in constants.items()}
+    return {name: prior._replace(labels=tuple(devices) or prior.labels) for name, prior in constants.items()}
 
 
 def switching_share(clock: Numeric, values: Mapping[str, Numeric]) -> Float[Array, "..."]:
@@ -183,12 +181,8 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
     **Returns:** time [s] and mean power [W].
     """
     runs = Profiles(*map(jnp.asarray, runs))
-
     owner = runs.device if jnp.ndim(values["busy_power"]) else runs.workload
-    values = {
-        name: jnp.asarray(value)[owner] if jnp.ndim(value) else jnp.asarray(value) for name, value in values.items()
-    }
-
+    values = {name: jnp.asarray(value)[owner] if jnp.ndim(value) else value for name, value in values.items()}
     idle, reference = runs.idle_power, runs.reference_power
     static = idle + values["static_above_idle"] * runs.rated_power
     above = jnp.maximum(reference - idle, LOWEST_ABOVE * runs.rated_power)
@@ -197,8 +191,7 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
     waiting = values["waiting_exponent"] * scalable
     top = jnp.maximum(above ** (1.0 - waiting) * full**waiting, above * (1.0 + LOWEST_ABOVE))
     share = above / top
-    overlap = values["overlap"]
-    busy_time = share * runs.reference_time
+    overlap, busy_time = values["overlap"], share * runs.reference_time
     host_time = runs.reference_time * jnp.exp(jnp.log1p(-(share**overlap)) / overlap)
     switching = jnp.maximum(idle + top - static, LOWEST_ABOVE * runs.rated_power)
     limit = jnp.minimum(runs.limit, NO_LIMIT * runs.rated_power)  # an infinite one would have no slope
@@ -263,47 +256,37 @@ def profiles(
 
     **Returns:** `Profiles`, and which rows are profiles themselves.
     """
-    count, names = len(batch), np.asarray(workload)
-    batch, time, power = (np.asarray(column, np.float64) for column in (batch, time, power))
+    count, batch, time, power = len(batch), *(np.asarray(column, np.float64) for column in (batch, time, power))
     limit = np.where(np.isfinite(limit), limit, np.inf).astype(np.float64)
     clock = np.ones(count) if clock is None else np.asarray(clock, np.float64)
-    cards = np.zeros(count, int) if device is None else np.asarray(device)
+    cards, work = _numbered(np.zeros(count) if device is None else device), _numbered(workload)
+    # The last of equal settings in order of limit and clock is their profile.
+    keys = list(zip(cards.tolist(), work.tolist(), batch.tolist(), strict=True))
+    last = {keys[row]: row for row in np.lexsort((clock, limit)).tolist()}
+    anchor, overhead = np.array([last[key] for key in keys]), np.zeros(count)
+    is_profile = anchor == np.arange(count)
+    for card, number in {key[:2] for key in keys}:
+        tops = np.flatnonzero(is_profile & (cards == card) & (work == number))
+        overhead[tops] = overhead_share(time[tops], batch[tops])
     metered = np.full(count, np.nan if idle_power is None else idle_power, np.float64)
-    anchor, overhead, rated, idle = np.zeros(count, int), np.zeros(count), np.zeros(count), np.zeros(count)
-    for card in dict.fromkeys(cards.tolist()):
+    rated, idle = np.zeros(count), np.zeros(count)
+    for card in np.unique(cards):
         rows = cards == card
-        finite = limit[rows & np.isfinite(limit)]
-        rated[rows] = rated_power or (np.max(finite) if len(finite) else np.max(power[rows]))
-        own = metered[rows & np.isfinite(metered)]
-        lowest = float(np.min(power[rows]))
-        usual = lowest if lowest <= MOST_IDLE * rated[rows][0] else USUAL_IDLE * rated[rows][0]
-        idle[rows] = min(np.mean(own) if len(own) else usual, 0.999 * lowest)
-        for name in dict.fromkeys(names[rows].tolist()):
-            work = np.flatnonzero(rows & (names == name))
-            for size in np.unique(batch[work]):
-                same = work[batch[work] == size]
-                anchor[same] = same[np.lexsort((clock[same], limit[same]))[-1]]
-            tops = np.unique(anchor[work])
-            for top, share in zip(tops, overhead_share(time[tops], batch[tops]), strict=True):
-                overhead[work[anchor[work] == top]] = share
-    table = Profiles(
-        workload=_numbered(names),
-        limit=limit,
-        clock=clock / clock[anchor],
-        reference_time=time[anchor],
-        reference_power=power[anchor],
-        overhead=overhead,
-        idle_power=idle,
-        rated_power=rated,
-        time=time,
-        power=power,
-        device=_numbered(cards),
-        memory_activity=np.zeros(count) if memory_activity is None else np.asarray(memory_activity)[anchor],
-    )
-    return table, anchor == np.arange(count)
+        finite, own, lowest = (
+            limit[rows & np.isfinite(limit)],
+            metered[rows & np.isfinite(metered)],
+            np.min(power[rows]),
+        )
+        top = rated_power or np.max(finite if len(finite) else power[rows])
+        usual = lowest if lowest <= MOST_IDLE * top else USUAL_IDLE * top
+        rated[rows], idle[rows] = top, min(np.mean(own) if len(own) else usual, 0.999 * lowest)
+    activity = np.zeros(count) if memory_activity is None else np.asarray(memory_activity)
+    profile = (time[anchor], power[anchor], overhead[anchor])
+    table = Profiles(work, limit, clock / clock[anchor], *profile, idle, rated, time, power, cards, activity[anchor])
+    return table, is_profile
 
 
-def _numbered(labels: np.ndarray) -> np.ndarray:
+def _numbered(labels: Sequence[Any] | np.ndarray) -> np.ndarray:
     """Numbers of labels in the order in which they first appear."""
-    order = {label: number for number, label in enumerate(dict.fromkeys(labels.tolist()))}
-    return np.array([order[label] for label in labels.tolist()])
+    order = {label: number for number, label in enumerate(dict.fromkeys(np.asarray(labels).tolist()))}
+    return np.array([order[label] for label in np.asarray(labels).tolist()])

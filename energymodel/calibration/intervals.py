@@ -33,10 +33,6 @@ class Intervals(NamedTuple):
     lower: Float[np.ndarray, " n"]
     upper: Float[np.ndarray, " n"]
 
-    def outer(self, other: "Intervals") -> "Intervals":
-        """At each end whichever reaches further: two approximations that both tend to be too narrow."""
-        return Intervals(np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper))
-
 
 def laplace_intervals(fitted: FitResult, level: float = LEVEL) -> Intervals:
     """Confidence intervals by Laplace's approximation, `z +- t sqrt(C_zz)` [MacKay 2003, ch. 27].
@@ -121,7 +117,8 @@ def outer_intervals(fitted: FitResult, level: float = LEVEL) -> Intervals:
     Neither alone holds every constant in 85 % of repetitions [docs/calibration.md]. Constants that the data do not
     inform keep Laplace's interval.
     """
-    return posterior_intervals(fitted, informed(fitted), level).outer(laplace_intervals(fitted, level))
+    walked, plain = posterior_intervals(fitted, informed(fitted), level), laplace_intervals(fitted, level)
+    return Intervals(np.minimum(walked.lower, plain.lower), np.maximum(walked.upper, plain.upper))
 
 
 def posterior_intervals(
@@ -139,15 +136,15 @@ def posterior_intervals(
 
     **Returns:** the ends, in the units of the constants.
     """
-    chosen = np.flatnonzero(np.ones(len(fitted.names), bool) if which is None else which).tolist()
     ends = _laplace_ends(fitted, level)
-    for at, (coordinate, objective, volume) in zip(chosen, _walks(fitted, chosen) if chosen else (), strict=True):
-        low, high = _central_share(coordinate, objective, volume, fitted.freedom, level)
-        ends[:, at] = min(low, fitted.coordinates[at]), max(high, fitted.coordinates[at])
+    chosen = np.flatnonzero(np.ones(len(fitted.names)) if which is None else which)
+    for index, walk in zip(chosen, _walks(fitted, chosen) if len(chosen) else (), strict=True):
+        low, high = _central_share(walk, fitted.freedom, level)
+        ends[:, index] = min(low, fitted.coordinates[index]), max(high, fitted.coordinates[index])
     return Intervals(*flat_values(fitted.problem.constants, ends))
 
 
-def _walks(fitted: FitResult, chosen: list[int]) -> list[np.ndarray]:
+def _walks(fitted: FitResult, chosen: np.ndarray) -> list[np.ndarray]:
     """By constant: coordinates in order, objectives, and `ln det H` of the others, out into the tail."""
     options = fitted.problem.options._replace(**WALK)
     problem = fitted.problem._replace(options=options)
@@ -156,51 +153,47 @@ def _walks(fitted: FitResult, chosen: list[int]) -> list[np.ndarray]:
     def searched(starts: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """By side of a constant: where all others are best while it is held, the objective, and the information."""
         optima = minimize_lanes(problem, fitted.prior, starts, weights, fitted.scale, held=held)
-        information = np.stack([fitted.information(slopes) for slopes in optima.slopes])
-        return optima.coordinates, optima.objective, information + fitted.prior.information
+        data = np.stack([fitted.information(slopes) for slopes in optima.slopes])
+        return optima.coordinates, optima.objective, data + fitted.prior.information
+
+    def volume(information: np.ndarray, index: int) -> float:
+        return float(np.linalg.slogdet(np.delete(np.delete(information, index, 0), index, 1))[1])
 
     count, sigma = len(fitted.names), np.sqrt(np.diag(fitted.covariance))
     far = float(stats.t.isf(TAIL, fitted.freedom)) ** 2
     (center,), (lowest,), middle = searched(fitted.coordinates[None], np.zeros((1, count)))
-    walked = {at: [(center[at], lowest, _volume_of_others(middle[0], at))] for at in chosen}
+    walked = {index: [(center[index], lowest, volume(middle[0], index))] for index in chosen.tolist()}
     along, sign = np.repeat(chosen, 2), np.tile([-1.0, 1.0], len(chosen))
     coordinates, information = np.repeat(center[None], len(along), 0), np.repeat(middle, len(along), 0)
     for step in FIRST_STEP * GROWTH ** np.arange(MOST_ROUNDS):
-        columns = np.stack([np.linalg.inv(matrix)[:, at] for matrix, at in zip(information, along, strict=True)])
+        columns = np.linalg.inv(information)[np.arange(len(along)), :, along]
         # How all coordinates follow one that moves by 1, times how far that moves.
         shift = columns / columns[np.arange(len(along)), along][:, None] * (sign * step * sigma[along])[:, None]
         coordinates, objective, information = searched(coordinates + shift, np.eye(count)[along])
         goes_on = np.isfinite(objective)
         for side in np.flatnonzero(goes_on):
-            at = int(along[side])
-            volume = _volume_of_others(information[side], at)
-            walked[at].append((coordinates[side, at], objective[side], volume))
+            index = int(along[side])
+            walked[index].append((coordinates[side, index], objective[side], volume(information[side], index)))
         goes_on &= 2.0 * (objective - lowest) < far
         if not np.any(goes_on):
             break
         along, sign, coordinates, information = (column[goes_on] for column in (along, sign, coordinates, information))
-    return [np.array(sorted(walked[at])).T for at in chosen]
+    return [np.array(sorted(walk)).T for walk in walked.values()]
 
 
-def _volume_of_others(information: np.ndarray, at: int) -> float:
-    return float(np.linalg.slogdet(np.delete(np.delete(information, at, 0), at, 1))[1])
-
-
-def _central_share(
-    coordinate: np.ndarray, objective: np.ndarray, logarithm: np.ndarray, freedom: float, level: float
-) -> tuple[float, float]:
-    """Ends of the central share of a density known at a few places."""
+def _central_share(walk: np.ndarray, freedom: float, level: float) -> tuple[float, float]:
+    """Ends of the central share of a density known at the points of a walk."""
+    coordinate, objective, logarithm = walk
     lowest = int(np.argmin(objective))
     side = np.where(np.arange(len(coordinate)) < lowest, -1.0, 1.0)
-    root = interpolate.PchipInterpolator(
-        coordinate, side * np.sqrt(np.maximum(2.0 * (objective - objective[lowest]), 0.0))
-    )
+    distance = np.sqrt(np.maximum(2.0 * (objective - objective[lowest]), 0.0))
     fine = np.interp(np.linspace(0.0, len(coordinate) - 1.0, FINE), np.arange(len(coordinate)), coordinate)
     volume = np.interp(fine, coordinate, logarithm - logarithm[lowest])
-    density = -0.5 * (freedom + 1.0) * np.log1p(root(fine) ** 2 / freedom) - 0.5 * volume
+    root = interpolate.PchipInterpolator(coordinate, side * distance)(fine)
+    density = -0.5 * (freedom + 1.0) * np.log1p(root**2 / freedom) - 0.5 * volume
     total = integrate.cumulative_trapezoid(np.exp(density - np.max(density)), fine, initial=0.0)
-    ends = np.interp([0.5 - 0.5 * level, 0.5 + 0.5 * level], total / total[-1], fine)
-    return float(ends[0]), float(ends[1])
+    low, high = np.interp([0.5 - 0.5 * level, 0.5 + 0.5 * level], total / total[-1], fine)
+    return float(low), float(high)
 
 
 class NextMeasurement(NamedTuple):
@@ -246,13 +239,9 @@ def linearized(
     rows, size = table_shape(fitted.problem, table)[0], program_rows(len(fitted.errors))
     parts = []
     for begin in range(0, rows, size):
-
-        def taken(leaf: Any, begin: int = begin) -> Any:
-            """Some entries of a column; what is no column is left alone."""
-            leaf = np.asarray(leaf)
-            return leaf if leaf.ndim == 0 or len(leaf) != rows else leaf[begin : begin + size]
-
-        some = fitted.problem._replace(table=jax.tree.map(taken, table))
-        parts.append(evaluate_lanes(some, fitted.prior, fitted.coordinates[None], fitted.scale, fewest_rows=size))
+        taken = slice(begin, begin + size)
+        some = jax.tree.map(lambda leaf, taken=taken: leaf[taken] if np.shape(leaf)[:1] == (rows,) else leaf, table)
+        problem = fitted.problem._replace(table=some)
+        parts.append(evaluate_lanes(problem, fitted.prior, fitted.coordinates[None], fitted.scale, fewest_rows=size))
     errors, slopes = (np.concatenate([getattr(part, name)[0] for part in parts]) for name in ("errors", "slopes"))
     return errors, slopes

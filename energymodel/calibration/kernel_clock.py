@@ -37,12 +37,7 @@ class KernelPower(NamedTuple):
     @property
     def power(self) -> Float[Array, " rows"]:
         """Sum of the parts [W]."""
-        return self.static + self.memory + self.core
-
-    @property
-    def core(self) -> Float[Array, " rows"]:
-        """Clocking and operations [W]."""
-        return self.clocking + self.operations
+        return self.static + self.memory + self.clocking + self.operations
 
 
 CONSTANTS: ConstantPriors = {
@@ -135,18 +130,14 @@ def split_power(values: Values, runs: Any, share: Rows | None = None) -> KernelP
     k = Profiles(*map(jnp.asarray, runs))
     voltage = voltage_fraction(k.clock, values["voltage_floor"], values["voltage_knee"], WIDTH)
     static, clocking, memory = (jnp.asarray(values[name] * k.rated_power) for name in ("static", "clocking", "memory"))
-    operations = jnp.asarray(k.reference_power - static - clocking - memory * k.memory_activity)
+    transfers = memory * k.memory_activity
+    operations = jnp.asarray(k.reference_power - static - clocking - transfers)
     if share is None:
         share = memory_share(k.memory_activity, values["saturation"], values["overlap"])
     path = memory_path_time(k.clock, values["path_clock"], values["path_exponent"])
     stretch = kernel_stretch(k.clock, share, path, values["overlap"])
-    return KernelPower(
-        static=static,
-        clocking=clocking * k.clock * voltage**2,
-        memory=memory * k.memory_activity / stretch,
-        operations=operations * voltage**2 / stretch,
-        time=stretch * k.reference_time,
-    )
+    core, operating = clocking * k.clock * voltage**2, operations * voltage**2 / stretch
+    return KernelPower(static, core, transfers / stretch, operating, stretch * k.reference_time)
 
 
 def kernel_errors(values: Values, runs: Any, share: Rows | None = None) -> Float[Array, "rows 2"]:

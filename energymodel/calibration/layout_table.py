@@ -106,7 +106,12 @@ def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
     **Raises:** `InputError` that begins with `ROW`.
     """
-    values = _shape_of(str(row["model"])) if row.get("model") else {}
+    values: dict[str, float] = {}
+    if model := str(row.get("model") or ""):
+        if model not in names("models"):
+            raise InputError(f'Unknown model "{model}". {suggest(model, names("models"))}')
+        shape = build(read_preset("models", model), Transformer, "model", {})
+        values = {column.name: float(getattr(shape, column.name)) for column in SHAPE}
     for column in (*INPUTS, *MEASURED):
         text = row.get(column.name)
         if text is None or text == "":
@@ -119,24 +124,23 @@ def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:
             column.check(value)
         except InputError as error:
             raise InputError(f"{ROW}: {column.name}: {error}") from None
-    _read_words(row, values)
-    for name, default in (
-        ("kv_heads", values["heads"]),
-        ("head_size", values["hidden"] / values["heads"]),
-        ("feed_forward", 4.0 * values["hidden"]),
-    ):
+    stage, word = row.get("zero"), row.get("recomputation")
+    if stage not in (None, ""):
+        number = cell_number(stage, "zero")
+        if number not in (0.0, 1.0, 2.0, 3.0):
+            raise InputError(f"{ROW}: zero = {stage} is not a ZeRO stage. Choose 0, 1, 2 or 3.")
+        sharded = ("shard_optimizer", "shard_gradients", "shard_parameters")
+        values |= {name: float(number > index) for index, name in enumerate(sharded)}
+    if word not in (None, ""):
+        if word not in RECOMPUTATION:
+            raise InputError(f'{ROW}: unknown recomputation "{word}". {suggest(str(word), RECOMPUTATION)}')
+        values["recompute_attention"], values["recompute_full"] = RECOMPUTATION[str(word)]
+    head_size, inner = values["hidden"] / values["heads"], 4.0 * values["hidden"]
+    for name, default in (("kv_heads", values["heads"]), ("head_size", head_size), ("feed_forward", inner)):
         values[name] = default if math.isnan(values[name]) else values[name]
     for column in (*SHAPE, *LAYOUT, *RUN):
         if math.isnan(values[column.name]):
             raise InputError(f"{ROW}: {column.name} is missing: {column.meaning} [{column.unit}].")
-    _check_together(values)
-    if not str(row.get("cluster") or ""):
-        raise InputError(f"{ROW}: cluster is missing. Known: {', '.join(names('clusters'))}.")
-    return values
-
-
-def _check_together(values: Mapping[str, float]) -> None:
-    """Check numbers that limit each other."""
     check_precisions({name: values[name] for name in PRECISIONS}, ROW)
     check_attention_shape(values, f"{ROW}, ")
     ends = {name: values[name] for name in ("first_stage_layers", "last_stage_layers") if values[name] > 0.0}
@@ -153,6 +157,9 @@ def _check_together(values: Mapping[str, float]) -> None:
             f"{ROW}: {values['chips']:g} chips are fewer than tensor x pipeline x context = {ranks:g}. "
             "Give more chips or smaller degrees."
         )
+    if not str(row.get("cluster") or ""):
+        raise InputError(f"{ROW}: cluster is missing. Known: {', '.join(names('clusters'))}.")
+    return values
 
 
 def cell_number(text: Any, name: str) -> float:
@@ -168,26 +175,3 @@ def cell_number(text: Any, name: str) -> float:
     if math.isinf(value):
         raise InputError(f"{ROW}: {name}: {text!r} is not finite.")
     return value
-
-
-def _read_words(row: Mapping[str, Any], values: dict[str, float]) -> None:
-    """Put in what ZeRO stage and recomputation say."""
-    stage = row.get("zero")
-    if stage not in (None, ""):
-        number = cell_number(stage, "zero")
-        if number not in (0.0, 1.0, 2.0, 3.0):
-            raise InputError(f"{ROW}: zero = {stage} is not a ZeRO stage. Choose 0, 1, 2 or 3.")
-        for index, name in enumerate(("shard_optimizer", "shard_gradients", "shard_parameters")):
-            values[name] = float(number > index)
-    word = row.get("recomputation")
-    if word not in (None, ""):
-        if word not in RECOMPUTATION:
-            raise InputError(f'{ROW}: unknown recomputation "{word}". {suggest(str(word), RECOMPUTATION)}')
-        values["recompute_attention"], values["recompute_full"] = RECOMPUTATION[str(word)]
-
-
-def _shape_of(model: str) -> dict[str, float]:
-    if model not in names("models"):
-        raise InputError(f'Unknown model "{model}". {suggest(model, names("models"))}')
-    shape = build(read_preset("models", model), Transformer, "model", {})
-    return {column.name: float(getattr(shape, column.name)) for column in SHAPE}

@@ -191,19 +191,9 @@ def node_power_errors(values: Values, runs: Any) -> Float[Array, "rows 1"]:
     return jnp.log(predicted_power(values, runs) / runs.power)[:, None]
 
 
-class IdleReading(NamedTuple):
-    """What lowest readings of runs say of the idle power.
-
-    - `power`: of the idle node [W]; `None` where no reading can be one.
-    - `warm`, `lost`: whether a reading is too high for an idle node, or so low that the meter or its log had a gap.
-    """
-
-    power: float | None
-    warm: Bool[np.ndarray, " rows"]
-    lost: Bool[np.ndarray, " rows"]
-
-
-def idle_reading(lowest: Rows, mean: Rows, floor: float = 0.0) -> IdleReading:
+def idle_reading(
+    lowest: Rows, mean: Rows, floor: float = 0.0
+) -> tuple[float | None, Bool[np.ndarray, " rows"], Bool[np.ndarray, " rows"]]:
     """The idle power of a kind of node by the lowest readings of its runs.
 
     A run often starts warm, so that its first readings are two or three times the idle power: of many runs the lowest
@@ -214,11 +204,13 @@ def idle_reading(lowest: Rows, mean: Rows, floor: float = 0.0) -> IdleReading:
     - `lowest`: reading of each run [W], before or in it; NaN where there is none.
     - `mean`: power of each run [W].
     - `floor`: what the idle chips draw by themselves [W]: a reading below it is none of the node.
+
+    **Returns:** power of the idle node [W], `None` where no reading can be one; which readings are too high for an idle
+    node, and which are so low that the meter or its log had a gap.
     """
     lowest, mean = np.asarray(lowest, np.float64), np.asarray(mean, np.float64)
     read = np.isfinite(lowest)
     warm = read & (lowest > HIGHEST_IDLE * mean)
     lost = read & (lowest <= floor)
     idle = lowest[read & ~warm & ~lost]
-    power = float(np.quantile(idle, LOWEST_SHARE, method="lower")) if idle.size else None
-    return IdleReading(power, warm, lost)
+    return float(np.quantile(idle, LOWEST_SHARE, method="lower")) if idle.size else None, warm, lost

@@ -10,7 +10,7 @@ from scipy import stats
 
 from energymodel.numerics import Numeric
 
-Loss = Literal["pseudo-huber", "huber", "cauchy", "squares"]
+Loss = Literal["pseudo-huber", "huber", "cauchy"]
 CLIP = 2.0  # [noise] at which errors are clipped where the noise is estimated robustly
 CLIPPINGS = 50
 LOWEST_NOISE = 1e-6  # of an error: measurements are not more exact
@@ -22,8 +22,8 @@ NEARLY_ZERO = 1e-6
 class FitOptions(NamedTuple):
     """How errors are weighed and how long the search lasts.
 
-    - `loss`: how errors far above the noise count: linearly ("huber", and smoothly so "pseudo-huber"), by their
-      logarithm ("cauchy") or in full ("squares").
+    - `loss`: how errors far above the noise count: linearly ("huber", and smoothly so "pseudo-huber"), or by their
+      logarithm ("cauchy").
     - `threshold`: where that begins [noise].
     - `estimate_noise`: find the noise of each output from the errors; else keep what was given.
     - `noise_counts`: measurements as which the given noise counts beside the errors, where it is estimated.
@@ -58,8 +58,6 @@ def robust_error(error: Float[Array, "..."], threshold: Numeric, loss: Loss) -> 
 
     **Returns:** transformed error [1].
     """
-    if loss == "squares":
-        return error
     square = (error / threshold) ** 2
     if loss == "pseudo-huber":
         return error * jnp.sqrt(2.0 / (1.0 + jnp.sqrt(1.0 + square)))
@@ -91,37 +89,31 @@ def estimate_noise(
     weights: Float[np.ndarray, "rows outputs"],
     prior: Float[np.ndarray, "n n"],
     first: Float[np.ndarray, " outputs"],
-    loss: Loss,
 ) -> ErrorEstimate:
-    """Standard deviation of the errors by output; unless squares count in full, with errors clipped at twice of it.
+    """Standard deviation of the errors by output, with errors clipped at twice of it.
 
     **Arguments:**
 
     - `prior`: information of the coordinates in their prior.
     - `first`: guess of the noise.
     """
+    counts = weights > 0
+    squares = np.where(counts, weights**2 * errors**2, 0.0)
+    rows, expected = np.maximum(np.sum(counts, axis=0), 1), _huber_moments(CLIP)[0]
 
     def freedom(noise: np.ndarray) -> float:
         """Measurements less the constants that they determine, `tr(H (H + S^-1)^-1)`."""
         data = information(slopes, weights, noise, np.full(np.shape(noise), np.inf))
-        return max(1.0, float(np.sum(weights > 0) - np.trace(np.linalg.solve(data + prior, data))))
+        return max(1.0, float(np.sum(counts) - np.trace(np.linalg.solve(data + prior, data))))
 
     noise = first
     for _ in range(ROUNDS):
-        noise = _scale_of(errors, weights, freedom(noise), clipped=loss != "squares")
-    return ErrorEstimate(noise, freedom(noise))
-
-
-def _scale_of(errors: np.ndarray, weights: np.ndarray, freedom: float, *, clipped: bool) -> np.ndarray:
-    count = np.maximum(np.sum(weights > 0, axis=0), 1)
-    share = np.sum(weights > 0) / freedom
-    squares = np.where(weights > 0, weights**2 * errors**2, 0.0)
-    scale = np.sqrt(np.sum(squares, axis=0) / count * share)
-    if clipped:
-        expected = _huber_moments(CLIP)[0]
+        share = np.sum(counts) / freedom(noise)
+        noise = np.sqrt(np.sum(squares, axis=0) / rows * share)
         for _ in range(CLIPPINGS):
-            scale = np.sqrt(np.sum(np.minimum(squares, (CLIP * scale) ** 2), axis=0) / count * share / expected)
-    return np.maximum(scale, LOWEST_NOISE)
+            noise = np.sqrt(np.sum(np.minimum(squares, (CLIP * noise) ** 2), axis=0) / rows * share / expected)
+        noise = np.maximum(noise, LOWEST_NOISE)
+    return ErrorEstimate(noise, freedom(noise))
 
 
 def information(

@@ -1,26 +1,42 @@
-"""Predicted step time and memory of each layout of a table."""
+"""Time and memory of training steps by their layouts, with intervals from what is known of the cluster."""
 
+import math
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from scipy.special import ndtri
 
 from energymodel.calibration.cluster_source import cluster_scenario
-from energymodel.calibration.layout_table import INPUTS, Columns, Layouts
-from energymodel.calibration.predicted_step import Prediction, predict_row
-from energymodel.calibration.step_slopes import known_constants, step_time_spread
+from energymodel.calibration.constant_priors import ConstantPrior
+from energymodel.calibration.layout_table import INPUTS, LAYOUT, OF_CLUSTER, SHAPE, Columns, Layouts
 from energymodel.calibration.step_table import StepTable, read_step_table, step_table
 from energymodel.errors import InputError
+from energymodel.numerics import Scalar
+from energymodel.performance.memory_footprint import out_of_memory_probability
+from energymodel.performance.workload import Transformer
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
 from energymodel.runtime.compilation import compiler_options
+from energymodel.scenarios.clusters import KIND
+from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepConstant
+from energymodel.system.chip_load import format_factors
+from energymodel.system.operating_point import OperatingPoint
+from energymodel.system.outcome import StepTime
+from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import check_formats
+from energymodel.system.step import step_time, step_work
 from energymodel.system.training_system import TrainingSystem
 
+SAME = 1e-4  # relative difference of a number that nobody changed
 FEWEST_ROWS = 64  # of a compiled program
+ROWS = 128  # of the compiled program of slopes; longer tables take it several times
 INTERVAL_ENDS = {
     "step_time_low_s": float(ndtri(0.05)),
     "step_time_high_s": float(ndtri(0.95)),
@@ -28,6 +44,142 @@ INTERVAL_ENDS = {
     "step_time_high_50_s": float(ndtri(0.75)),
 }
 """Ends of the 90 and 50 % intervals of a step time, in standard deviations of its logarithm."""
+
+
+class Prediction(NamedTuple):
+    """One step: its time by terms [s], model FLOP utilization [1], memory of the fullest chip [B], risk [1]."""
+
+    step_time: StepTime
+    mfu: Scalar
+    memory: Scalar
+    out_of_memory_probability: Scalar
+
+
+def with_constants(system: TrainingSystem, values: Mapping[str, Any]) -> TrainingSystem:
+    """The system with values at dotted paths replaced."""
+    paths = [path.split(".") for path in values]
+    return eqx.tree_at(lambda tree: [reduce(getattr, path, tree) for path in paths], system, list(values.values()))
+
+
+def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
+    """Time and memory of a step at a given clock, as `evaluate` has them [derivation: docs/step_time.md].
+
+    Unlike `evaluate` it does not look for the clock that a power cap allows: the constants of a cluster are fitted to
+    what its chips sustained.
+
+    **Arguments:**
+
+    - `system`: a cluster; its workload is replaced by that of the row, and its software by what the row says of it.
+    - `row`: the columns of `layout_table.INPUTS`, one number each.
+    """
+    workload = Transformer(**{column.name: row[column.name] for column in SHAPE})
+    system = eqx.tree_at(lambda tree: tree.workload, system, workload)
+    own = {f"software.{column.name}": row[column.name] for column in OF_CLUSTER}
+    usual = [getattr(system.software, column.name) for column in OF_CLUSTER]
+    stated = [jnp.where(jnp.isnan(value), number, value) for value, number in zip(own.values(), usual, strict=True)]
+    system = with_constants(system, dict(zip(own, stated, strict=True)))
+    batch, chip = jnp.asarray(row["batch_sequences"]) * row["sequence"], system.accelerator
+    plan = TrainingPlan(
+        chips=row["chips"],
+        batch=jnp.reshape(batch, (1,)),
+        goal=TokenBudget(batch),
+        clock=row["clock"],
+        power_cap=chip.rated_power,
+        coolant_temperature=0.0,
+        layout=ParallelLayout(**{column.name: row[column.name] for column in LAYOUT}),
+        trained_share=row["trained_share"],
+    )
+    work, nothing = step_work(system, plan, batch), jnp.zeros_like(batch)
+    point = OperatingPoint(
+        clock=jnp.asarray(row["clock"]),
+        voltage=chip.voltage(row["clock"]),
+        temperature=jnp.asarray(chip.leakage.reference_temperature),
+        static_power=nothing,
+        busy_power=nothing,
+        lowest_power=nothing,
+        spin_power=nothing,
+    )
+    time, memory = step_time(system, plan, work, point), work.memory.total
+    peak = chip.peak_flops * format_factors(chip, plan.layout).speedup
+    frozen = 2.0 * (1.0 - plan.trained_share) * workload.active_parameters  # operations per token that are not done
+    flops = batch * (workload.flops_per_token - frozen) / (row["chips"] * peak)
+    usable = system.software.usable_memory * chip.memory_capacity
+    risk = out_of_memory_probability(memory, usable, system.software.memory_spread)
+    return Prediction(time, flops / time.total, memory, risk)
+
+
+def prior_of(constant: StepConstant, coordinate: float | None = None, deviation: float = 1.0) -> ConstantPrior:
+    """A constant as one that is fitted, with a median at a coordinate and a standard deviation of it."""
+    z = constant.middle if coordinate is None else coordinate
+    spread = deviation * (constant.slope(z) if math.isfinite(constant.upper) else 1.0)
+    return ConstantPrior(constant.value(z), spread, 0.0, constant.upper, constant.unit, widest=10.0)
+
+
+@cache
+def _slopes_program() -> Any:
+    def log_step_time(coordinates: Array, system: TrainingSystem, row: Mapping[str, Array]) -> Array:
+        pairs = zip(STEP_CONSTANTS.items(), coordinates, strict=True)
+        values = {path: prior_of(constant).value(jnp.asarray(z)) for (path, constant), z in pairs}
+        return jnp.log(predict_row(with_constants(system, values), row).step_time.total)
+
+    def with_slopes(coordinates: Array, system: TrainingSystem, row: Mapping[str, Array]) -> tuple[Array, Array]:
+        value, push = jax.linearize(lambda z: log_step_time(z, system, row), coordinates)
+        return value, jax.vmap(push)(jnp.eye(len(STEP_CONSTANTS)))
+
+    return jax.jit(jax.vmap(with_slopes, in_axes=(None, None, 0)), compiler_options=compiler_options())
+
+
+def log_step_times(
+    coordinates: Float[np.ndarray, " constants"], system: TrainingSystem, rows: Mapping[str, np.ndarray]
+) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, "rows constants"]]:
+    """Logarithms of the times of steps on a system with its constants at coordinates, and their slopes by coordinate,
+    in float64.
+    """
+    count = len(next(iter(rows.values())))
+    values, slopes = np.zeros(count), np.zeros((count, len(STEP_CONSTANTS)))
+    with jax.enable_x64(True):
+        for begin in range(0, count, ROWS):
+            index = np.arange(begin, min(count, begin + ROWS))
+            part = {name: np.asarray(column, np.float64)[np.resize(index, ROWS)] for name, column in rows.items()}
+            leaves = jax.device_get(_slopes_program()(coordinates, system, part))
+            values[index], slopes[index] = (leaf[: len(index)] for leaf in leaves)
+    return values, slopes
+
+
+def known_constants(scenario: Scenario) -> tuple[Coordinates, float] | None:
+    """What a scenario knows of the constants of its cluster together; nothing where it states neither a fitted cluster
+    nor the population.
+
+    Numbers that were changed since, by `--set` or in Python, are known exactly.
+
+    **Returns:** the coordinates, and the standard deviation of the logarithm of a step time whose constants are known.
+    """
+    table = scenario.tables.get("calibration", {}).get(KIND)
+    if table is None or "slopes" not in table or tuple(table["names"]) != NAMES:
+        return None
+    values = np.array([float(reduce(getattr, path.split("."), scenario.system)) for path in NAMES])
+    changed = ~np.isclose(values, table["values"], rtol=SAME)
+    mean = np.asarray(table["coordinates"], np.float64)
+    for index in np.flatnonzero(changed & (values > 0.0)).tolist():
+        mean[index] = STEP_CONSTANTS[NAMES[index]].coordinate(float(values[index]))
+    covariance = np.where(changed[:, None] | changed, 0.0, np.asarray(table["covariance"], np.float64))
+    return Coordinates(mean, covariance), float(table["scatter"])
+
+
+def step_time_spread(
+    constants: Coordinates, scatter: float, system: TrainingSystem, rows: Mapping[str, np.ndarray]
+) -> Float[np.ndarray, " rows"]:
+    """Standard deviation of the logarithm of step times, `sqrt(g^T C g + s^2)` [Taylor 1997, sec. 3.7].
+
+    C is the covariance of the coordinates, g are the slopes at their mean, s is the scatter.
+
+    **Arguments:**
+
+    - `constants`, `scatter`: of `known_constants`.
+    - `rows`: the columns of `layout_table.INPUTS`.
+    """
+    _, slopes = log_step_times(constants.mean, system, rows)
+    return np.sqrt(np.einsum("ri,ij,rj->r", slopes, constants.covariance, slopes) + scatter**2)
 
 
 class StepPredictions(NamedTuple):
@@ -42,24 +194,17 @@ class StepPredictions(NamedTuple):
 
     def table(self) -> Columns:
         """Columns by name, with the unit in each name; ends of 50 and 90 % intervals of the step time beside it."""
-        terms = {f"{name}_s": values for name, values in vars(self.prediction.step_time).items()}
         total = np.asarray(self.prediction.step_time.total)
-        columns = self.layouts.columns
-        tokens = columns["batch_sequences"] * columns["sequence"]
+        tokens = self.layouts.columns["batch_sequences"] * self.layouts.columns["sequence"]
         return {
             "step_time_s": total,
             **{name: total * np.exp(share * self.spread) for name, share in INTERVAL_ENDS.items()},
-            **terms,
+            **{f"{name}_s": values for name, values in vars(self.prediction.step_time).items()},
             "tokens_per_s": tokens / total,
             "mfu": np.asarray(self.prediction.mfu),
             "memory_b": np.asarray(self.prediction.memory),
             "out_of_memory_probability": np.asarray(self.prediction.out_of_memory_probability),
         }
-
-
-def _padded(places: np.ndarray) -> np.ndarray:
-    """The same, repeated up to a power of two, so that tables of any length share a few compiled programs."""
-    return np.resize(places, max(FEWEST_ROWS, 2 ** int(np.ceil(np.log2(len(places))))))
 
 
 @cache
@@ -87,7 +232,7 @@ def predict(
 
     **Returns:** `StepPredictions`; its `table()` has the columns of the output.
 
-    **Raises:** `InputError` that names line and column.
+    **Raises:** `InputError` that names line and column, and for numbers that have no finite prediction together.
     """
     if not isinstance(table, Layouts):
         choices = choices._replace(
@@ -104,34 +249,26 @@ def predict(
                 scenario = cluster_scenario(str(name), changes)
                 system, constants = scenario.system, known_constants(scenario)
             check_formats(system.accelerator, table.select(table.cluster == name).columns, f"cluster {name}")
-            rows = _padded(np.flatnonzero(table.cluster == name))
+            # Repeated up to a power of two, so that tables of any length share a few compiled programs.
+            rows = np.flatnonzero(table.cluster == name)
+            rows = np.resize(rows, max(FEWEST_ROWS, 2 ** int(np.ceil(np.log2(len(rows))))))
             inputs = {column.name: table.columns[column.name][rows] for column in INPUTS}
             if constants is not None:
-                spread[rows] = step_time_spread(constants, system, inputs)
+                spread[rows] = step_time_spread(*constants, system, inputs)
             part = jax.device_get(_compiled()(system, inputs))
             if predicted is None:
                 predicted = jax.tree.map(lambda values: np.full(len(table), np.nan), part)
-            # Repeated rows are written again, with the same values.
             jax.tree.map(lambda column, values, rows=rows: column.__setitem__(rows, values), predicted, part)
-    _check_predictions(table, predicted)
-    return StepPredictions(table, predicted, spread)
-
-
-def _check_predictions(table: Layouts, predicted: Any) -> None:
-    """Refuse rows whose numbers are each possible, but have no finite prediction together.
-
-    **Raises:** `InputError` that names the first row and its largest number.
-    """
     finite = np.all([np.isfinite(values) for values in jax.tree.leaves(predicted)], axis=0)
-    if np.all(finite):
-        return
-    row = int(np.argmin(finite))
-    inputs = {column.name: float(table.columns[column.name][row]) for column in INPUTS}
-    name = max((name for name in inputs if np.isfinite(inputs[name])), key=lambda name: abs(inputs[name]))
-    raise InputError(
-        f"row {row + 1} of the layouts: no finite step time and memory follow from its numbers. Look at the largest, "
-        f"{name} = {inputs[name]:g}."
-    )
+    if not np.all(finite):
+        row = int(np.argmin(finite))
+        inputs = {column.name: float(table.columns[column.name][row]) for column in INPUTS}
+        name = max((name for name in inputs if np.isfinite(inputs[name])), key=lambda name: abs(inputs[name]))
+        raise InputError(
+            f"row {row + 1} of the layouts: no finite step time and memory follow from its numbers. Look at the "
+            f"largest, {name} = {inputs[name]:g}."
+        )
+    return StepPredictions(table, predicted, spread)
 
 
 class TablePrediction(NamedTuple):
@@ -165,16 +302,12 @@ class TablePrediction(NamedTuple):
         low, high = predicted["step_time_low_s"], predicted["step_time_high_s"]
         if "step_time" in errors and np.any(np.isfinite(low)):
             errors["step_time"]["inside_90"] = int(np.sum((low <= self.measured_time) & (self.measured_time <= high)))
-        failed = columns["out_of_memory"]
-        if np.any(failed > 0.0):
-            ran = np.isfinite(failed) | np.isfinite(self.measured_time)
-            right = (predicted["out_of_memory_probability"] > 0.5) == (failed > 0.0)
-            errors["out_of_memory"] = {
-                "rows": int(np.sum(ran)),
-                "right": int(np.sum(right & ran)),
-                "failed": int(np.sum(failed > 0.0)),
-                "right_failed": int(np.sum(right & (failed > 0.0))),
-            }
+        failed = columns["out_of_memory"] > 0.0
+        if np.any(failed):
+            ran = np.isfinite(columns["out_of_memory"]) | np.isfinite(self.measured_time)
+            right = (predicted["out_of_memory_probability"] > 0.5) == failed
+            counts = {"rows": ran, "right": right & ran, "failed": failed, "right_failed": right & failed}
+            errors["out_of_memory"] = {name: int(np.sum(rows)) for name, rows in counts.items()}
         return errors
 
 

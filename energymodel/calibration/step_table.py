@@ -108,72 +108,54 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
     plain = {index: plain_name(name) for index, name in enumerate(csv.header) if name not in choices.ignore}
     switches = {index: name for index, name in plain.items() if name in UNMODELLED}
     fixed = {name: target.in_si(word) for name, (target, word) in constants.items()}
-    table: list[dict[str, float]] = []
-    clusters: list[str] = []
-    texts: list[dict[str, str]] = []
-    rates: list[tuple[float, float]] = []
-    good: list[int] = []
-    failed: list[bool] = []
+    rows: list[tuple[int, _Row, dict[str, float], str]] = []
     problems, assumed = list(csv.problems), Counter[str]()
     for index, (line, cells) in enumerate(zip(csv.lines, csv.rows, strict=True)):
         words = fixed | {target.column.name: target.in_si(cells[at]) for at, target in targets.items()}
         try:
-            _check_modelled({name: cells[at] for at, name in switches.items()})
+            for at, name in switches.items():
+                if cells[at].lower() not in UNMODELLED[name]:
+                    what = "state-space layers are" if name == "hybrid" else "this is"
+                    raise InputError(
+                        f"{ROW}: {name} = {cells[at]}: {what} not modelled. Leave the row out, or take it for one "
+                        f"without: --ignore-columns {name}."
+                    )
             row = _Row(words, assumed)
             schema = row.schema()
             if default_cluster:
-                schema["cluster"] = measured_cluster(words, folder, default_cluster)
-            elif words.get("cluster", "") in choices.clusters:
-                schema["cluster"] = words["cluster"]
-            else:
-                schema["cluster"] = cluster_word(words, folder, choices.cluster, ROW, assumed)
-            table.append(row_numbers(schema))
+                cluster = measured_cluster(words, folder, default_cluster)
+            elif (cluster := words.get("cluster", "")) not in choices.clusters:
+                cluster = cluster_word(words, folder, choices.cluster, ROW, assumed)
+            rows.append((index, row, row_numbers({**schema, "cluster": cluster}), cluster))
         except InputError as error:
             problems.append(row_problem(line, error))
-            continue
-        rates.append(row.measured_rates(table[-1]))
-        clusters.append(str(schema["cluster"]))
-        texts.append({name: words.get(name, "") for name in ("group", "run")})
-        good.append(index)
-        failed.append(row.failed)
     notes = [*csv.notes, *(f"{counted(count, 'row')}: {what}" for what, count in assumed.items())]
     notes += left_out(csv.path, problems, len(csv.rows) + len(csv.problems), choices)
-    if not table:
+    if not rows:
         reason = f"{len(problems)} rows cannot be read, the first: {min(problems).reason}" if problems else "no rows."
         raise InputError(f"{csv.path}: {reason} Give a header line and one line for each layout.")
     if unused:
         notes.append(f"Columns that are not used: {', '.join(unused)}.")
-    layouts = as_layouts(table, clusters)
+    good, read, numbers, clusters = zip(*rows, strict=True)
+    layouts = as_layouts(numbers, clusters)
+    notes += _fill_step_times(layouts, [row.measured_rates(own) for row, own in zip(read, numbers, strict=True)])
     columns = frozenset((*(target.column.name for target in targets.values()), *constants))
-    notes += _fill_step_times(layouts, rates)
-    words = {name: np.array([row[name] for row in texts]) for name in ("group", "run") if name in columns}
-    return StepTable(csv, layouts, np.array(good), columns, words, np.array(failed), tuple(notes))
-
-
-def _check_modelled(words: Mapping[str, str]) -> None:
-    for name, word in words.items():
-        if word.lower() not in UNMODELLED[name]:
-            what = "state-space layers are" if name == "hybrid" else "this is"
-            raise InputError(
-                f"{ROW}: {name} = {word}: {what} not modelled. Leave the row out, or take it for one without: "
-                f"--ignore-columns {name}."
-            )
-
-
-def _says_nothing(name: str, word: str) -> bool:
-    """Whether a cell is as good as empty; `nan` is in measured columns only, elsewhere it is no number."""
-    word = word.lower()
-    return word in NOTHING and (word != "nan" or name not in NUMBERS)
+    texts = {name: np.array([row.stated.get(name, "") for row in read]) for name in ("group", "run") if name in columns}
+    failed = np.array([row.failed for row in read])
+    return StepTable(csv, layouts, np.array(good), columns, texts, failed, tuple(notes))
 
 
 class _Row:
     """One row: what its words say in the columns of the schema."""
 
-    def __init__(self, words: Mapping[str, str], assumed: Counter[str]) -> None:
-        self.words = {name: word for name, word in words.items() if not _says_nothing(name, word)}
-        self.blank_recomputation = words.get("recomputation", "")
-        self.assumed = assumed
-        self.failed = False
+    def __init__(self, stated: Mapping[str, str], assumed: Counter[str]) -> None:
+        self.stated, self.assumed, self.failed = stated, assumed, False
+        # A cell without a word is as good as empty; `nan` is so in measured columns only, elsewhere it is no number.
+        self.words = {
+            name: word
+            for name, word in stated.items()
+            if word.lower() not in NOTHING or (word.lower() == "nan" and name in NUMBERS)
+        }
 
     def number(self, name: str) -> float | None:
         """A number of the row, if it states it."""
@@ -190,9 +172,8 @@ class _Row:
             if (rate := self.number(name) or 0.0) < 0.0:
                 raise InputError(f"{ROW}: {name} = {rate:g} cannot be; a measured rate is above 0.")
         self._read_outcome()
-        values: dict[str, Any] = {
-            column.name: self.words[column.name] for column in (*INPUTS, *MEASURED) if column.name in self.words
-        }
+        stated = (column.name for column in (*INPUTS, *MEASURED) if column.name in self.words)
+        values: dict[str, Any] = {name: self.words[name] for name in stated}
         self._read_shape(values)
         self._read_choices(values)
         for name in OVERLAPS:
@@ -210,15 +191,13 @@ class _Row:
                 full = word not in ("", "0") and cell_number(word, name) > 0.0
             else:
                 full = any(part in word for part in OUT_OF_MEMORY)
-            if full or any(word.startswith(part) for part in FAILED):
+            if full or word.startswith(FAILED):
                 self.failed = True
-                if full:
-                    self.words["out_of_memory"] = "1"
+                self.words |= {"out_of_memory": "1"} if full else {}
                 if name in ("step_time_s", "memory_b"):
                     del self.words[name]
-        if self.failed:
-            for name in ("step_time_s", "tokens_per_s", "tokens_per_s_per_chip", "model_flops_per_chip"):
-                self.words.pop(name, None)
+        for name in ("step_time_s", *RATES) if self.failed else ():
+            self.words.pop(name, None)
 
     def _read_shape(self, values: dict[str, Any]) -> None:
         experts = self.number("experts") or 1.0
@@ -232,20 +211,18 @@ class _Row:
             width = cell_number(values.get("feed_forward", shared), "feed_forward")
             values.setdefault("shared_experts", shared / width)
         own = all(name in values for name in ("layers", "hidden", "heads"))
-        if "model" in self.words:
-            word = self.words["model"]
-            preset = model_preset(word)
-            if preset is not None and not own:
-                values["model"] = preset
-            elif not own:
+        if not own and (word := self.words.get("model")) is not None:
+            values["model"] = model_preset(word)
+            if values["model"] is None:
                 raise InputError(
                     f'{ROW}: model "{word}" is no preset, and the row does not state layers, hidden and heads. '
                     f"{suggest(word.lower(), names('models'))}"
                 )
         if own and "vocabulary" not in values:
             values["vocabulary"] = VOCABULARY
-            assumed = f"vocabulary is not stated: {VOCABULARY:,.0f} tokens (--column vocabulary=N for another)."
-            self.assumed[assumed] += 1
+            self.assumed[
+                f"vocabulary is not stated: {VOCABULARY:,.0f} tokens (--column vocabulary=N for another)."
+            ] += 1
 
     def _read_choices(self, values: dict[str, Any]) -> None:
         """ZeRO stage, recomputation, precision and schedule."""
@@ -256,8 +233,7 @@ class _Row:
             stage = "3"
         if stage is not None:
             values["zero"] = stage.lower().removeprefix("zero").lstrip("-_ ") or stage
-        if self.blank_recomputation or "recomputation" in self.words:
-            word = self.words.get("recomputation", self.blank_recomputation).lower()
+        if word := self.stated.get("recomputation", "").lower():
             values["recomputation"] = RECOMPUTATION.get(word) or word.split("+")[0].split(",")[0].strip()
         if word := self.words.get("precision", "").lower():
             name = next((ours for part, ours in PRECISIONS.items() if part in word), None)
@@ -276,8 +252,7 @@ class _Row:
 
     def _read_counts(self, values: dict[str, Any]) -> None:
         """Chips, batch and virtual stages that follow from other counts, or must agree with them."""
-        per_stage = self.number("layers_per_virtual_stage")
-        layers = self.number("layers")
+        per_stage, layers = self.number("layers_per_virtual_stage"), self.number("layers")
         if per_stage and layers and "virtual_stages" not in values:
             values["virtual_stages"] = max(1.0, layers / (self.product("pipeline") * per_stage))
         data, ranks = self.number("data"), self.product("tensor", "pipeline", "context")
@@ -298,8 +273,7 @@ class _Row:
                 self._follow(values, "batch_sequences", follows, "data x microbatch x grad_accumulation")
 
     def _follow(self, values: dict[str, Any], name: str, follows: float, what: str) -> None:
-        number = self.number(name)
-        if number is None:
+        if (number := self.number(name)) is None:
             values[name] = follows
         elif not math.isclose(number, follows, rel_tol=1e-2):
             raise InputError(

@@ -152,7 +152,7 @@ def measure(
     Example: energymodel measure train.log gpu.csv --training train.toml --accelerator h100-sxm --chips 64 -o steps.csv
     """
     progress("reading the logs ...")
-    from energymodel.calibration.measured_table import measured_csv, measured_rows
+    from energymodel.calibration.calibrate_logs import measured_csv, measured_rows
     from energymodel.readers.measured_log import measure_logs
     from energymodel.report.answers.measure import measure_answer
     from energymodel.units import parse_quantity

@@ -57,6 +57,15 @@ class Measurements(NamedTuple):
         columns = {name: values[rows] for name, values in self.columns.items()}
         return Measurements(self.path, columns, self.lines[rows], self.notes)
 
+    def having(self, columns: Mapping[str, np.ndarray], notes: Sequence[str]) -> "Measurements":
+        """The rows with some columns in place of theirs or beside them, and with other notes."""
+        return Measurements(self.path, {**self.columns, **columns}, self.lines, tuple(notes))
+
+    def error(self, row: int | np.integer, words: str, column: str = "") -> InputError:
+        """What is wrong in a row, or in its cell of a column."""
+        cell = f', column "{column}"' if column else ""
+        return InputError(f"{self.path}, line {self.lines[row]}{cell}: {words}")
+
 
 def read_csv(path: Path, where: Mapping[str, str] | None = None, most_rows: int = MOST_ROWS) -> CsvTable:
     """Read a CSV file with a header, separated by commas, semicolons or tabs (then decimal commas are read).

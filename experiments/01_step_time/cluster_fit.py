@@ -6,16 +6,29 @@ Cauchy's loss of logarithmic errors forgives runs that something else slowed.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from energymodel.calibration.constant_priors import ConstantPrior
-from energymodel.calibration.kinds.step_time import MeasuredSteps, memory_errors, step_time_errors
+from energymodel.calibration.constant_priors import ConstantPrior, Values
+from energymodel.calibration.kinds.step_time import MeasuredSteps, step_time_errors
 from energymodel.calibration.layout_table import INPUTS, Layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors
+from energymodel.calibration.step_prediction import predict_row, with_constants
 from energymodel.system.training_system import TrainingSystem
 
 WIDTH = 0.1  # error beyond which a row loses its weight
 INTERVAL = 1.96  # standard deviations: 95 %
+
+
+def memory_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows 1"]:
+    """Logarithmic errors of the memory of the fullest chip."""
+    system = with_constants(steps.system, values)
+    predicted = jax.vmap(lambda row: predict_row(system, row).memory)(steps.rows)
+    return jnp.log(predicted / steps.measured)[:, None]
+
+
 ERRORS = {"step_time_s": step_time_errors, "memory_b": memory_errors}
 
 

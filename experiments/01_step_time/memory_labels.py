@@ -10,8 +10,7 @@ from clusters import CLUSTERS, MEMORY, system_of
 from scipy.optimize import minimize
 
 from energymodel.calibration.layout_table import layouts
-from energymodel.calibration.predicted_step import with_constants
-from energymodel.calibration.step_prediction import predict
+from energymodel.calibration.step_prediction import predict, with_constants
 from energymodel.performance.memory_footprint import out_of_memory_probability
 
 SPREAD, SPREAD_LOG = 0.06, 0.5  # prior of the spread of memory about its prediction, and of the logarithm of it

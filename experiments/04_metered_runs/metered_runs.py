@@ -101,10 +101,10 @@ def idle_power(found: list[dict[str, Any]], submitter: str) -> float:
     **Raises:** `ValueError` if every run began warm.
     """
     rows = [row for row in found if row["submitter"] == submitter]
-    reading = idle_reading(np.array([row["least_w"] for row in rows]), np.array([row["plateau_w"] for row in rows]))
-    if reading.power is None:
+    power, _, _ = idle_reading(np.array([row["least_w"] for row in rows]), np.array([row["plateau_w"] for row in rows]))
+    if power is None:
         raise ValueError(f"{submitter}: no trace falls below half of its plateau. Take the idle power of a preset.")
-    return reading.power
+    return power
 
 
 def relative_rates(found: list[dict[str, Any]]) -> dict[tuple[str, str], float]:

@@ -17,7 +17,7 @@ import jax
 
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.predicted_step import predict_row
+from energymodel.calibration.step_prediction import predict_row
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "01_step_time"))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.step_slopes import log_step_times
+from energymodel.calibration.step_prediction import log_step_times
 from energymodel.scenarios.step_population import (
     EVERYWHERE,
     LEVELS,

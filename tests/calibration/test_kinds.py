@@ -11,9 +11,9 @@ from energymodel.calibration.calibrate import calibrate
 from energymodel.calibration.calibration_case import ChosenForm
 from energymodel.calibration.constant_priors import ConstantPrior, Values, joint_prior, updated_prior
 from energymodel.calibration.kinds import KINDS
-from energymodel.calibration.measurements import MOST_ROWS
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty
+from energymodel.readers.table import MOST_ROWS
 from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.sweeps.axes import Axis
@@ -230,7 +230,7 @@ def test_a_posynomial_curve_replaces_floor_and_knee_in_a_scenario_and_is_kept_by
     case, form = posed(tmp_path, power_lines((125, 150, 200)), tables)
     assert form == ("posynomial", "the prior was calibrated with it")
     assert case.fit.constants["cubic_share"].median == pytest.approx(0.7)
-    assert case.components == {"system.accelerator.voltage": "PosynomialVoltage"}
+    assert case.words == {"system.accelerator.voltage.component": "PosynomialVoltage"}
     other, _ = posed(tmp_path, power_lines((125, 150, 200)), tables, "voltage-floor")
     assert not any("voltage" in path for path in other.fitted_numbers)
     assert any("neither floor nor knee" in note for note in other.notes)

@@ -78,14 +78,14 @@ def test_gradients_of_node_power_are_finite_at_the_limit_and_without_fans():
 
 def test_warm_starts_and_gaps_are_no_idle_readings():
     mean = np.array([7000.0, 7000.0, 5000.0, 6000.0, 6000.0])
-    answer = idle_reading(np.array([2100.0, 2300.0, 2600.0, -43.0, np.nan]), mean, floor=600.0)
-    assert answer.power == 2100.0
-    assert answer.warm.tolist() == [False, False, True, False, False]
-    assert answer.lost.tolist() == [False, False, False, True, False]
+    power, warm, lost = idle_reading(np.array([2100.0, 2300.0, 2600.0, -43.0, np.nan]), mean, floor=600.0)
+    assert power == 2100.0
+    assert warm.tolist() == [False, False, True, False, False]
+    assert lost.tolist() == [False, False, False, True, False]
     # Of a hundred readings, three gaps do not count, and neither do the warmer half.
     many = np.concatenate([np.full(3, 1200.0), np.linspace(2100.0, 3400.0, 97)])
-    assert idle_reading(many, np.full(100, 7000.0)).power == pytest.approx(2120.0, abs=20.0)
-    assert idle_reading(np.array([4000.0]), np.array([7000.0])).power is None
+    assert idle_reading(many, np.full(100, 7000.0))[0] == pytest.approx(2120.0, abs=20.0)
+    assert idle_reading(np.array([4000.0]), np.array([7000.0]))[0] is None
 
 
 def test_rates_on_more_nodes_lower_the_busy_share():

@@ -7,7 +7,7 @@ import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.step_slopes import log_step_times
+from energymodel.calibration.step_prediction import log_step_times
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates
 from experiment import Experiment
 

@@ -9,7 +9,7 @@ from energymodel.calibration.constant_priors import values_of
 from energymodel.calibration.device_power import Profiles
 from energymodel.calibration.kernel_clock import CONSTANTS, split_power
 from energymodel.calibration.kinds import KINDS
-from energymodel.calibration.kinds.power_runs import busy_line
+from energymodel.calibration.kinds.power import busy_line
 from energymodel.calibration.kinds.power_table import averaged
 from energymodel.calibration.power_population import KERNELS, architecture_of, power_population
 from energymodel.errors import InputError
@@ -36,13 +36,13 @@ def table(tmp_path, *lines):
 
 def test_repeats_are_averaged_and_their_noise_is_known(tmp_path):
     rows = [f"V100,a,8,{limit},{time},{watt}" for limit, time, watt in ((250, 10, 200), (250, 12, 200), (150, 14, 140))]
-    result = averaged(table(tmp_path, HEADER, *rows))
-    np.testing.assert_allclose(result.table.columns["time_s"], [11.0, 14.0])
-    assert result.noise == pytest.approx(np.log(1.2) / np.sqrt(2.0))
-    assert "3 rows are 2 settings" in result.notes[0]
-    once = averaged(table(tmp_path, HEADER, *rows[1:]))
-    assert once.noise is None
-    assert len(once.table) == 2
+    means, noise = averaged(table(tmp_path, HEADER, *rows))
+    np.testing.assert_allclose(means.columns["time_s"], [11.0, 14.0])
+    assert noise == pytest.approx(np.log(1.2) / np.sqrt(2.0))
+    assert "3 rows are 2 settings" in means.notes[0]
+    once, noise = averaged(table(tmp_path, HEADER, *rows[1:]))
+    assert noise == 0.0
+    assert len(once) == 2
 
 
 def test_ten_repeats_of_one_setting_of_a_known_card_still_give_predictions(tmp_path):

@@ -8,8 +8,7 @@ import pytest
 import energymodel as em
 from energymodel.calibration.cluster_source import cluster_scenario, cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.step_prediction import predict
-from energymodel.calibration.step_slopes import known_constants, step_time_spread
+from energymodel.calibration.step_prediction import known_constants, predict, step_time_spread
 from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.step_population import NAMES
 
@@ -45,31 +44,26 @@ def test_a_fitted_cluster_is_surer_than_one_of_its_chip_and_framework_and_that_t
 
 
 def test_a_number_that_is_set_is_exact():
-    free = known_constants(cluster_scenario(UNFITTED))
-    held = known_constants(cluster_scenario(UNFITTED, [f"system.{PATH}=0.7"]))
+    free, held = (known_constants(cluster_scenario(UNFITTED, changes)) for changes in ([], [f"system.{PATH}=0.7"]))
     assert free is not None
     assert held is not None
-    at = NAMES.index(PATH)
-    assert held.coordinates.mean[at] == pytest.approx(math.log(0.7))
-    assert not held.coordinates.covariance[at].any()
-    assert not held.coordinates.covariance[:, at].any()
-    others = np.arange(len(NAMES)) != at
-    np.testing.assert_array_equal(
-        held.coordinates.covariance[np.ix_(others, others)], free.coordinates.covariance[np.ix_(others, others)]
-    )
-    assert free.coordinates.covariance[at, at] > 0.0
+    index, others = NAMES.index(PATH), np.arange(len(NAMES)) != NAMES.index(PATH)
+    assert held[0].mean[index] == pytest.approx(math.log(0.7))
+    assert not held[0].covariance[index].any()
+    assert not held[0].covariance[:, index].any()
+    rest = np.ix_(others, others)
+    np.testing.assert_array_equal(held[0].covariance[rest], free[0].covariance[rest])
+    assert free[0].covariance[index, index] > 0.0
 
 
 def test_with_all_constants_exact_the_scatter_is_left():
     scenario = cluster_scenario(UNFITTED)
-    constants = known_constants(scenario)
+    constants, scatter = known_constants(scenario) or (None, 0.0)
     assert constants is not None
-    exact = constants._replace(
-        coordinates=constants.coordinates._replace(covariance=np.zeros((len(NAMES), len(NAMES))))
-    )
+    exact = constants._replace(covariance=np.zeros((len(NAMES), len(NAMES))))
     columns = layouts([{**row, "cluster": UNFITTED} for row in ROWS]).columns
-    spread = step_time_spread(exact, scenario.system, {column.name: columns[column.name] for column in INPUTS})
-    np.testing.assert_allclose(spread, constants.scatter, rtol=1e-12)
+    inputs = {column.name: columns[column.name] for column in INPUTS}
+    np.testing.assert_allclose(step_time_spread(exact, scatter, scenario.system, inputs), scatter, rtol=1e-12)
 
 
 def test_one_row_moves_the_level_of_all(tmp_path):

@@ -10,8 +10,7 @@ import pytest
 import energymodel as em
 from cli.shell import numbers, run
 from energymodel.calibration.cluster_source import cluster_system
-from energymodel.calibration.predicted_step import with_constants
-from energymodel.calibration.step_prediction import predict
+from energymodel.calibration.step_prediction import predict, with_constants
 from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.distributions import parse_distribution
 from energymodel.scenarios.step_population import STEP_CONSTANTS

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log
-from energymodel.calibration.measured_table import measured_csv, measured_rows
+from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log, measured_csv, measured_rows
 from energymodel.errors import InputError
 from energymodel.readers.logged_run import WAITING
 from energymodel.readers.measured_log import measure_logs

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import energymodel as em
-from energymodel.calibration.best_setting import BestSetting, EnergyCurve, PredictedSetting, Recommendation
+from energymodel.calibration.best_setting import EnergyCurve, PowerSetting, Recommendation
 from energymodel.calibration.calibrate import Calibration, GroupError
+from energymodel.calibration.calibrate_logs import measured_rows
 from energymodel.calibration.calibrated_scenario import FittedConstant
 from energymodel.calibration.calibration_case import PredictedAmount
-from energymodel.calibration.measured_table import measured_rows
 from energymodel.monitor.monitor import Monitor
 from energymodel.readers.measured_log import measure_logs
 from energymodel.report.answer import Answer
@@ -152,11 +152,13 @@ def _calibrate() -> Answer:
         FittedConstant("busy_power", 300.0, "W", 250.0, (280.0, 320.0), (270.0, 330.0), True, (280.0, 320.0)),
         FittedConstant("exponent", 0.4, "1", 0.5, None, None, False, (0.2, 0.9)),
     )
-    best = BestSetting("V100", "a", 8.0, 150.0, None, 0.8, 1.2, (0.75, 0.85), (1.1, 1.3))
+    ends = ((1.1, 1.3), (0.75, 0.85), (0.6, 0.7))
+    best = PowerSetting("V100", "a", 8.0, 150.0, None, 1.2, 0.8, 0.65, *ends)
     speed = np.array([150.0, 250.0])
     energy, low, high = np.array([[0.8, 1.0], [0.75, 1.0], [0.85, 1.0]])
-    curve = EnergyCurve("V100", "a", 8.0, speed, energy, low, high, speed, speed / 250.0)
-    asked = PredictedSetting(3, "V100", "a", 8.0, 200.0, None, 11.0, (10.0, 12.0), 190.0, (180.0, 200.0))
+    curve = EnergyCurve(speed, energy, low, high, speed, speed / 250.0)
+    ends = ((10.0, 12.0), (1900.0, 2300.0), (180.0, 200.0))
+    asked = PowerSetting("V100", "a", 8.0, 200.0, None, 11.0, 2090.0, 190.0, *ends, line=3)
     along = ("power limit [W]", np.array([150.0, 200.0, 250.0]))
     fitted = Calibration(
         kind="power",

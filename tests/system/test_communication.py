@@ -8,7 +8,7 @@ import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, OF_CLUSTER, layouts
-from energymodel.calibration.predicted_step import predict_row
+from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
 from energymodel.performance.collectives import (
     CollectiveLibrary,

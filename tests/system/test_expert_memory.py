@@ -10,7 +10,7 @@ import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.predicted_step import predict_row
+from energymodel.calibration.step_prediction import predict_row
 from energymodel.performance.workload import Transformer
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.division import divide

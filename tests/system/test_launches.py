@@ -8,7 +8,7 @@ import pytest
 from compiled_once import derivative_once
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.predicted_step import predict_row
+from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
 from energymodel.scenarios.files import read_preset
 from energymodel.scenarios.scenario import load_scenario

@@ -7,7 +7,7 @@ import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.predicted_step import predict_row
+from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
 from energymodel.performance.parallelism import uneven_stage_layers
 from energymodel.performance.pipeline_simulator import PassTimes, simulate_pipeline

@@ -1,15 +1,13 @@
 """Kinds of calibration: the columns of a file of each, and how it becomes a case."""
 
-from energymodel.calibration.calibration_case import MeasurementKind
+from energymodel.calibration.calibration_case import COLUMNS, MeasurementKind
 from energymodel.calibration.kinds.batch import batch_case
-from energymodel.calibration.kinds.batch_table import BATCH_COLUMNS
-from energymodel.calibration.kinds.loss import LOSS_COLUMNS, loss_case
+from energymodel.calibration.kinds.loss import loss_case
 from energymodel.calibration.kinds.node import node_case
 from energymodel.calibration.kinds.power import POWER_FORMS, power_case
 from energymodel.calibration.kinds.power_table import POWER_COLUMNS, power_table
 from energymodel.calibration.kinds.step_time import measured_steps, step_time_case
 from energymodel.calibration.layout_table import SCHEMA
-from energymodel.calibration.measurements import COLUMNS
 
 KINDS: dict[str, MeasurementKind] = {
     "power": MeasurementKind(
@@ -18,7 +16,9 @@ KINDS: dict[str, MeasurementKind] = {
     "step-time": MeasurementKind(
         "time of a training step of some layouts on a cluster", SCHEMA.columns, step_time_case, reader=measured_steps
     ),
-    "loss": MeasurementKind("loss of trained models of some sizes after some tokens", LOSS_COLUMNS, loss_case),
-    "batch": MeasurementKind("tokens or steps to a target at some batches", BATCH_COLUMNS, batch_case, fewest_rows=1),
+    "loss": MeasurementKind("loss of trained models of some sizes after some tokens", COLUMNS["loss"], loss_case),
+    "batch": MeasurementKind(
+        "tokens or steps to a target at some batches", COLUMNS["batch"], batch_case, fewest_rows=1
+    ),
     "node": MeasurementKind("mean power of whole nodes in some runs, and idle", COLUMNS["node"], node_case),
 }

@@ -7,7 +7,7 @@ one power law of the tokens, so that a size that was never measured at large bat
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -38,12 +38,12 @@ from energymodel.calibration.calibration_case import (
 )
 from energymodel.calibration.constant_priors import ConstantPriors
 from energymodel.calibration.intervals import LEVEL
-from energymodel.calibration.kinds.batch_table import SETTING, counted_once, in_one_unit, tokens_seen, without_amount
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, evaluate_lanes
-from energymodel.calibration.measurements import Measurements, check_repeats
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import PowerCriticalBatch, rest_critical_batch
+from energymodel.readers.table import Measurements, check_repeats
 from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.units import counted
 
 TOKENS_PER_PARAMETER = 20.0
 """Usual tokens of a size, of which the fit finds a multiple [Hoffmann et al. 2022, table 3]."""
@@ -54,6 +54,10 @@ FAMILY_NOISE = 0.04
 FAMILY_OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
 FARTHEST, BEYOND = 16.0, 2.0
 """Amounts are predicted up to so many times the smallest and the largest measured batch."""
+LISTED_LINES = 8
+SAME = 1e-9  # relative: amounts of a carry-over
+SETTING = ("group", "parameters", "batch_tokens", "batch_sequences", "run")
+AMOUNTS = ("tokens", "sequences", "steps")
 
 
 class _Runs(NamedTuple):
@@ -67,7 +71,6 @@ class _Runs(NamedTuple):
     table: BatchRuns
     unit: str
     asked: list[tuple[int, float]]
-    notes: tuple[str, ...]
 
     @property
     def names(self) -> list[str]:
@@ -101,61 +104,129 @@ def batch_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
             f"{prior.name if prior else BASE}: {PATH} is {type(law).__name__}; measured batches give a "
             f"PowerCriticalBatch. Name a prior that has one, such as {BASE}."
         )
-    if runs.unit == "token" and len(runs.names) > 1 and {"parameters", "usual_tokens"} & {*table.columns}:
-        return _family_case(runs, law)
-    return _groups_case(runs, law)
+    is_family = runs.unit == "token" and len(runs.names) > 1 and {"parameters", "usual_tokens"} & {*table.columns}
+    runs = _with_usual_tokens(runs) if is_family else runs
+    case = _family(runs, law) if is_family else _groups(runs, law)
+    return CalibrationCase(
+        along=(f"batch [{runs.unit}]", runs.batch),
+        candidates=_candidates(runs),
+        predictions=partial(_predictions, runs),
+        **{**case, "notes": (*runs.rows.notes, *case["notes"])},
+    )
 
 
 def _counted_runs(table: Measurements, prior: Scenario | None) -> _Runs:
-    table, notes = counted_once(table)
-    table, without = without_amount(table)
-    batch, amount, unit = in_one_unit(table)
+    """Rows that count, in one unit; those without an amount ask for a prediction."""
+    table = _counted_once(table)
+    present = [name for name in AMOUNTS if name in table.columns]
+    without = np.all([np.isnan(table.columns[name]) for name in present], axis=0) & bool(present)
+    if present and np.all(without):
+        words = "empty, as in all rows. Write it in those that were measured; the others are predicted."
+        raise table.error(0, words, present[0])
+    without = np.broadcast_to(without, len(table))
+    filled = {name: np.where(without, 1.0, table.columns[name]) for name in present}
+    table = table.having(filled, table.notes)
+    batch, amount, unit = _in_one_unit(table)
     check_repeats(table.select(~without), (*SETTING, "round"))
     sizes = table.columns.get("parameters")
     default = np.array(["all"] * len(table) if sizes is None else [f"{size:g} parameters" for size in sizes])
-    groups = table.columns.get("group", default)
+    groups, notes = table.columns.get("group", default), table.notes
     if unit == "sequence" and prior is not None and len(np.unique(groups)) == 1:
         length = float(prior.system.workload.sequence)
         notes = (*notes, f"Sequences have {length:g} tokens, as those of {prior.name}.")
         batch, amount, unit = batch * length, amount * length, "token"
-    measured = np.flatnonzero(~without)
-    asked = []
+    measured, asked = np.flatnonzero(~without), []
     for row in np.flatnonzero(without):
         own = np.flatnonzero(groups[measured] == groups[row])
         if not len(own):
-            raise InputError(
-                f'{table.path}, line {table.lines[row]}: nothing was measured of "{groups[row]}". Write the amount to '
-                "the target in one of its rows; those without are predicted."
+            raise table.error(
+                int(row),
+                f'nothing was measured of "{groups[row]}". Write the amount to the target in one of its rows; those '
+                "without are predicted.",
             )
         asked.append((int(own[0]), float(batch[row])))
-    rows, groups = table.select(measured), groups[measured]
-    seen = tokens_seen(rows, groups)
+    rows, groups = table.select(measured).having({}, notes), groups[measured]
+    seen = np.nan_to_num(rows.columns.get("tokens_seen", np.zeros(len(rows))))
+    for name in dict.fromkeys(groups.tolist()):
+        own = np.flatnonzero(groups == name)
+        other = own[seen[own] != seen[own[0]]]
+        if len(other):
+            raise rows.error(
+                other[0],
+                f"{seen[other[0]]:g} token where line {rows.lines[own[0]]} has {seen[own[0]]:g}. The runs of "
+                f'"{name}" start from one checkpoint: write the same in all of its rows, or give runs from another '
+                "checkpoint a group of their own.",
+                "tokens_seen",
+            )
     if unit == "sequence" and np.any(seen > 0.0):
         raise InputError(
             f'{table.path}: "tokens_seen" needs batches in tokens. Add a column "sequence_length", the tokens of a '
             "sequence, or write batch_tokens."
         )
-    runs = batch_runs(groups, batch[measured], amount[measured], tokens_seen=seen)
-    return _Runs(rows, groups, runs, unit, asked, notes)
+    return _Runs(rows, groups, batch_runs(groups, batch[measured], amount[measured], tokens_seen=seen), unit, asked)
 
 
-def _case(runs: _Runs, problem: FitProblem, **fields: object) -> CalibrationCase:
-    """A case with what groups and families have in common."""
-    return CalibrationCase(
-        fit=problem,
-        along=(f"batch [{runs.unit}]", runs.batch),
-        candidates=_candidates(runs),
-        predictions=partial(_predictions, runs),
-        **fields,  # pyright: ignore[reportArgumentType]
+def _counted_once(table: Measurements) -> Measurements:
+    """The rows that count, with notes on the others: suspect ones, and those that carry over the value of another row.
+
+    A carry-over has the setting and the amount of another row, and another `round`, or it says so itself.
+    """
+    suspect, rounds = table.text("suspect", "") != "", table.text("round", "")
+    flagged = np.isin(np.char.lower(table.text("repeat_of_earlier_round", "")), ("1", "yes", "true"))
+    present = [table.columns[name] for name in SETTING if name in table.columns]
+    amount = next((table.columns[name] for name in AMOUNTS if name in table.columns), np.zeros(len(table)))
+    carried, first = np.zeros(len(table), bool), dict[tuple[str, ...], list[int]]()
+    for row in [*np.flatnonzero(~flagged & ~suspect), *np.flatnonzero(flagged & ~suspect)]:
+        twins = first.setdefault(tuple(str(column[row]) for column in present), [])
+        carried[row] = any(
+            np.isclose(amount[row], amount[twin], rtol=SAME, atol=0.0) and (flagged[row] or rounds[row] != rounds[twin])
+            for twin in twins
+        )
+        twins += [] if carried[row] else [int(row)]
+    notes = []
+    for rows, words in (
+        (suspect, "left out, because the column `suspect` says why"),
+        (carried, "carried over from an earlier round, counted once"),
+    ):
+        lines = table.lines[rows].tolist()
+        more = f" and {len(lines) - LISTED_LINES} more" if len(lines) > LISTED_LINES else ""
+        listed = f"line{'s' * (len(lines) != 1)} {', '.join(map(str, lines[:LISTED_LINES]))}{more}"
+        notes += [f"{counted(len(lines), 'row')} {words}: {listed}."] if lines else []
+    if np.all(suspect | carried):
+        raise InputError(f"{table.path}: every row is marked in the column `suspect`. Clear it in rows to be fitted.")
+    return table.select(~suspect & ~carried).having({}, notes)
+
+
+def _in_one_unit(table: Measurements) -> tuple[np.ndarray, np.ndarray, str]:
+    """Batch and amount to the target, both in tokens or both in sequences."""
+    numbers = {name: values for name, values in table.columns.items() if values.dtype.kind == "f"}
+    full = {name: values for name, values in numbers.items() if not np.any(np.isnan(values))}
+    for batch, amount in (("batch_tokens", "tokens"), ("batch_sequences", "sequences")):
+        if batch not in full or not {amount, "steps"} & {*full}:
+            continue
+        to_target = full[amount] if amount in full else full[batch] * full["steps"]
+        if batch == "batch_sequences" and "sequence_length" in full:
+            return full[batch] * full["sequence_length"], to_target * full["sequence_length"], "token"
+        return full[batch], to_target, amount[:-1]
+    for name, values in numbers.items():
+        if name in ("batch_tokens", "batch_sequences", *AMOUNTS, "sequence_length") and name not in full:
+            words = "empty. Write it in every row, leave it out, or choose rows that have it with --where COLUMN=WORD."
+            raise table.error(int(np.argmax(np.isnan(values))), words, name)
+    batch = "batch_tokens" if "batch_tokens" in full else "batch_sequences"
+    missing, meaning = (
+        ("batch_tokens", "batch in tokens (or batch_sequences, in sequences)")
+        if batch not in full
+        else ("steps", f"steps to the target (or {batch.removeprefix('batch_')}, the amount to it)")
     )
+    raise InputError(f'{table.path}, line 1: column "{missing}" is missing: {meaning}.')
 
 
-def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
+def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
     """A curve for each group, see `batch_curves.group_problem`."""
     population, labels = reference_population(), runs.groups.tolist()
     excluded = excluded_hyperbolas(group_problem(runs.table, labels, runs.unit, runs.names))
     sharp = [name for name in runs.names if f"sharpness[{name}]" in excluded]
-    notes = [*runs.notes, *_sharpness_notes(excluded)]
+    notes = _sharpness_notes(excluded)
     once = [name for name in runs.names if len(np.unique(runs.batch[runs.of(name)])) == 1]
     for name in once:
         low, high = (population.multiple * np.exp(sign * NORMAL_90 * population.spread) for sign in (-1.0, 1.0))
@@ -172,22 +243,19 @@ def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
             "batches in tokens (or a `sequence_length`, or --prior SCENARIO with the same sequences)."
         )
     problem = group_problem(runs.table, labels, runs.unit, sharp)
-    is_once = np.isin(runs.groups, once)
     own = [f"{word}[{name}]" for name in once for word in ("effective_tokens", "critical_batch")]
-    return _case(
-        runs,
-        problem,
-        groups=Grouping(
-            np.array([f"{name}, batch {one:g}" for name, one in zip(labels, runs.batch, strict=True)]), "batch"
-        ),
-        outputs={"amount to target": (1.0,)},
-        notes=notes,
-        law_needs=(),
-        trained_on=is_once if once else None,
-        not_kept=[*own, *(name for name in problem.constants if name.startswith(DEVIATION))],
-        nuisance=(DEVIATION,),
+    batches = np.array([f"{name}, batch {size:g}" for name, size in zip(labels, runs.batch, strict=True)])
+    return {
+        "fit": problem,
+        "groups": Grouping(batches, "batch"),
+        "outputs": {"amount to target": (1.0,)},
+        "notes": notes,
+        "law_needs": (),
+        "trained_on": np.isin(runs.groups, once) if once else None,
+        "not_kept": [*own, *(name for name in problem.constants if name.startswith(DEVIATION))],
+        "nuisance": (DEVIATION,),
         **scenario,
-    )
+    }
 
 
 def _one_group(runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool) -> dict[str, object]:
@@ -218,20 +286,25 @@ def _one_group(runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool) ->
     return {"fitted_numbers": fitted, "known_numbers": assumed, "law": law}
 
 
-def _family_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
-    """One law for the sizes of a family, see `batch_curves.family_errors`."""
-    columns, names = runs.rows.columns, runs.groups.tolist()
+def _with_usual_tokens(runs: _Runs) -> _Runs:
+    """The sizes of a family with the tokens that each usually takes."""
+    columns = runs.rows.columns
     usual = columns.get("usual_tokens")
     if (usual is None or np.any(np.isnan(usual))) and "parameters" in columns:
         usual = TOKENS_PER_PARAMETER * columns["parameters"]
     if usual is None or np.any(np.isnan(usual)):
         column = "parameters" if "parameters" in columns else "usual_tokens"
-        line = runs.rows.lines[int(np.flatnonzero(np.isnan(columns[column]))[0])]
-        raise InputError(f'{runs.rows.path}, line {line}, column "{column}": empty. Write it in every row or in none.')
-    if (
-        np.all(runs.table.tokens_seen == 0.0) or "usual_tokens" in columns
-    ):  # of the rest of a run parameters say nothing
-        runs = runs._replace(table=runs.table._replace(usual_tokens=np.asarray(usual)))
+        raise runs.rows.error(
+            int(np.argmax(np.isnan(columns[column]))), "empty. Write it in every row or in none.", column
+        )
+    if np.any(runs.table.tokens_seen > 0.0) and "usual_tokens" not in columns:
+        return runs  # of the rest of a run parameters say nothing
+    return runs._replace(table=runs.table._replace(usual_tokens=np.asarray(usual)))
+
+
+def _family(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
+    """One law for the sizes of a family, see `batch_curves.family_errors`."""
+    names = runs.groups.tolist()
     medians = {
         "critical_batch_at_pivot": float(prior_law.run_level(PIVOT, np.asarray(3.0))),
         "exponent": min(max(float(prior_law.exponent), 0.02), 0.98),
@@ -251,21 +324,19 @@ def _family_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
     for name in runs.names:
         rows = runs.of(name)
         middle[rows[np.argsort(runs.batch[rows], kind="stable")[(len(rows) - 1) // 2]]] = True
-    return _case(
-        runs,
-        problem(family_constants(names, SHARPNESS if excluded else None)),
-        groups=Grouping(runs.groups, "size"),
-        outputs={"tokens to target": (1.0,)},
-        notes=(
-            *runs.notes,
+    return {
+        "fit": problem(family_constants(names, SHARPNESS if excluded else None)),
+        "groups": Grouping(runs.groups, "size"),
+        "outputs": {"tokens to target": (1.0,)},
+        "notes": (
             *_sharpness_notes(excluded),
             f"critical_batch_at_pivot is that of a run of {PIVOT:g} effective tokens.",
             "A held-out size is predicted from the law and one of its runs, at its middle batch.",
         ),
-        law=law,
-        law_needs=("critical_batch_at_pivot", "exponent"),
-        trained_on=middle,
-    )
+        "law": law,
+        "law_needs": ("critical_batch_at_pivot", "exponent"),
+        "trained_on": middle,
+    }
 
 
 def _sharpness_notes(excluded: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 from energymodel.calibration.calibration_case import MOST_CANDIDATES, CalibrationCase, Candidates, Grouping, KnownNumber
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import COLUMNS, Measurements, check_repeats
 from energymodel.errors import InputError
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
+from energymodel.readers.table import Measurements, check_repeats
 from energymodel.scenarios.scenario import Scenario
 
 HUBER = 1e-3
@@ -25,7 +25,6 @@ REACH = 4.0
 STEPS = 12
 PATH = "system.learning.loss_law"
 
-LOSS_COLUMNS = COLUMNS["loss"]
 CONSTANTS: ConstantPriors = {
     "entropy_floor": ConstantPrior(1.7, 0.5, 0.0, unit="nat/token"),
     "parameter_coefficient": ConstantPrior(400.0, 3.0, widest=100.0),

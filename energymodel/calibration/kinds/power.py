@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from energymodel.calibration.best_setting import LOWEST_HELD, Settings, lowest_limits, recommendation
 from energymodel.calibration.calibration_case import (
@@ -18,31 +22,30 @@ from energymodel.calibration.calibration_case import (
     ChosenForm,
     FittedNumber,
     Grouping,
+    KnownNumber,
 )
 from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior
-from energymodel.calibration.device_power import FORMS, NOISE, OPTIONS, Profiles, power_constants, power_errors
-from energymodel.calibration.kernel_clock import CONSTANTS, kernel_errors
-from energymodel.calibration.kinds.power_runs import (
-    NO_NAME,
-    Cards,
-    PowerRuns,
-    cards_of,
-    fitted_numbers,
-    has_floor,
-    known_numbers,
-    lowest_clock,
-    measured_range,
-    minimum_clock,
-    power_notes,
-    power_runs,
+from energymodel.calibration.device_power import (
+    FORMS,
+    LOWEST_ABOVE,
+    MOST_IDLE,
+    NOISE,
+    OPTIONS,
+    USUAL_IDLE,
+    Profiles,
+    clock_at_power,
+    power_constants,
+    power_errors,
 )
-from energymodel.calibration.kinds.power_table import ACTIVITY, averaged, check_limits, split_asked
+from energymodel.calibration.kernel_clock import CONSTANTS, kernel_errors
+from energymodel.calibration.kinds.power_table import ACTIVITY, NO_NAME, averaged, settings_of, split_asked
 from energymodel.calibration.least_squares import FitProblem
-from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.power_population import KERNELS, architecture_of, likenesses, power_population
 from energymodel.errors import InputError
 from energymodel.physics.voltage import PosynomialVoltage
+from energymodel.readers.table import Measurements
 from energymodel.scenarios.scenario import Scenario
+from energymodel.system.step import training_step
 
 COUNTERS = "counters"
 POWER_FORMS = (*FORMS, COUNTERS)
@@ -51,6 +54,8 @@ SPLITS = 8  # of the range of limits or clocks, where candidates lie
 SAME = 0.95  # of the rated power of a device: closer, it counts as the same where neither has a name
 LOWEST_CLOCK = 0.35
 """Of the highest: below it the voltage has another floor, and cores do not run at the clock that is set."""
+APART = 0.1  # of the busy power, between which the line is drawn
+NO_CAP = 10.0  # [rated power]
 
 
 def power_case(table: Measurements, prior: Scenario | None, form: str | None = None) -> CalibrationCase:
@@ -65,7 +70,6 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
 
     **Raises:** `InputError` for a table that cannot have the form, or of a device of which nothing is known.
     """
-    table, asked = split_asked(table)
     has_counter = ACTIVITY in table.columns and "clock_hz" in table.columns and "power_limit_w" not in table.columns
     counters = form == COUNTERS or (form is None and has_counter)
     if counters and not has_counter:
@@ -73,127 +77,168 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
             f"{table.path}, line 1: form {COUNTERS} needs columns clock_hz [Hz] and {ACTIVITY} [1], and no "
             "power_limit_w."
         )
-    if "power_limit_w" not in table.columns and "clock_hz" not in table.columns:
+    table, asked = split_asked(table)
+    table, noise = averaged(table)
+    prior_idle = None
+    if prior is not None and (source := prior.provenance.get(f"{CHIP}.idle_power")) and not source.is_prior:
+        prior_idle = float(prior.system.accelerator.idle_power)
+    settings = settings_of(table, asked, prior, prior_idle, noise)
+    runs, is_profile = settings.runs, settings.is_profile
+    if counters and settings.several:
         raise InputError(
-            f'{table.path}, line 1: column "power_limit_w" [W] or "clock_hz" [Hz] is missing: the limit or clock that '
-            "was set."
+            f'{table.path}: column "gpu" holds {", ".join(settings.devices)}; form {COUNTERS} is of one device. Choose '
+            f"it with --where gpu={settings.devices[0]}."
         )
-    check_limits(table)
-    table, noise, repeats = averaged(table)
-    cards = cards_of(table, prior)
-    if counters and cards.several:
-        raise InputError(
-            f'{table.path}: column "gpu" holds {", ".join(cards.names)}; form {COUNTERS} is of one device. Choose it '
-            f"with --where gpu={cards.names[0]}."
-        )
-    data = power_runs(table, asked, cards, prior, noise or 0.0)
-    runs, is_profile, workload = data.settings.runs, data.settings.is_profile, data.settings.workload
-    if counters:
-        reason = f"the table has the counter {ACTIVITY}" if form is None else "it was asked for"
-        return _counters_case(table, data, ChosenForm(COUNTERS, reason), repeats)
-    if np.all(is_profile) and not cards.known and prior is None:
+    if not counters and np.all(is_profile) and not settings.known and prior is None:
         raise InputError(
             f"{table.path}: each workload and batch was measured at one limit or clock only, on a device of which "
             "nothing is known. Measure some at a lower limit as well, or name the device in a column `gpu`, such as "
             "RTX 6000, or with --prior."
         )
-    chosen = chosen_form(runs, is_profile, prior, cards) if form is None else ChosenForm(form, "it was asked for")
-    constants, others = _priors(prior, cards, chosen.name)
-    labels = [f"{card}: {word}" if cards.several else word for card, word in zip(cards.by_row, workload, strict=True)]
-    groups = Grouping(np.array(labels), "workload")
-    if len({*labels}) == 1:
-        groups = Grouping(np.array([f"batch {size:g}" for size in data.settings.batch]), "batch")
-    simple = chosen.name == "posynomial"
-    return _case(
-        data,
-        fit=FitProblem(power_errors, constants, runs, np.where(is_profile, 0.0, 1.0), NOISE, OPTIONS, others),
-        groups=groups,
-        candidates=_candidates(data.settings),
-        fitted_numbers={} if cards.several else fitted_numbers(data, chosen.name),
-        known_numbers={} if cards.several else known_numbers(data),
-        notes=(*repeats, *power_notes(data, simple=simple)),
-        law=None if cards.several else partial(lowest_clock, runs),
-        range=measured_range(runs, cards),
-        devices=cards.names if cards.several else (),
-        unlike=partial(_unlike, cards, constants, data.rated),
-        usual_errors=power_population().errors,
-        form=chosen,
-        components={f"{CHIP}.voltage": "PosynomialVoltage"} if simple else {},
-    )
-
-
-def _case(data: PowerRuns, **fields: Any) -> CalibrationCase:
-    """A case with what all forms have in common."""
-    by_limit = data.settings.runs.by_limit
+    if form is not None:
+        chosen = ChosenForm(form, "it was asked for")
+    elif counters:
+        chosen = ChosenForm(COUNTERS, f"the table has the counter {ACTIVITY}")
+    else:
+        chosen = chosen_form(settings, prior)
+    case = _kernels(table, settings, prior) if counters else _profiles(table, settings, prior, prior_idle, chosen.name)
+    along = ("power limit [W]", table.columns["power_limit_w"]) if runs.by_limit else ()
     return CalibrationCase(
         outputs={"time": (1.0, 0.0), "power": (0.0, 1.0), "energy": (1.0, 1.0)},
-        along=("power limit [W]", data.columns["power_limit_w"])
-        if by_limit
-        else ("clock [MHz]", data.columns["clock_hz"] / 1e6),
+        along=along or ("clock [MHz]", table.columns["clock_hz"] / 1e6),
         law_needs=(),
-        best=lambda fitted, error, slowdown: recommendation(fitted, data.settings, error["energy"], slowdown),
-        **fields,
+        best=lambda fitted, error, slowdown: recommendation(fitted, settings, error["energy"], slowdown),
+        form=chosen,
+        **{**case, "notes": (*table.notes, *case["notes"])},
     )
 
 
-def _counters_case(table: Measurements, data: PowerRuns, form: ChosenForm, repeats: tuple[str, ...]) -> CalibrationCase:
-    """Nine constants of a device from its kernels at several clocks, see `kernel_clock.split_power`."""
-    settings, runs, card = data.settings, data.settings.runs, data.cards.names[0]
-    activity, is_profile = np.asarray(runs.memory_activity), settings.is_profile
+def _profiles(
+    table: Measurements, settings: Settings, prior: Scenario | None, prior_idle: float | None, form: str
+) -> dict[str, Any]:
+    """What is of the forms with profiles: nine constants of each device, see `device_power.predict_power`."""
+    runs, devices, notes, single = settings.runs, settings.devices, [], not settings.several
+    constants, others = _priors(prior, settings, form)
+    if np.all(settings.is_profile):
+        whose = "other cards" if settings.known else "the prior"
+        notes.append(f"Nothing was measured below the highest limit or clock: all constants are those of {whose}.")
+    names = [name for name, known in zip(devices, settings.architectures, strict=True) if known is None]
+    if names and names != [NO_NAME]:
+        notes.append(f"No card similar to {', '.join(names)} is known: the priors are those of any card.")
+    metered = np.isfinite(table.columns.get("idle_power_w", np.full(len(table), np.nan)))
+    lowest_of, guesses = lowest_limits(settings), []
+    for number, name in enumerate(devices):
+        rows = np.asarray(runs.device) == number
+        rated, lowest = float(runs.rated_power[rows][0]), lowest_of[rows][0]
+        guesses.append(
+            "just under the lowest power that was measured, an upper bound"
+            if np.min(np.asarray(runs.power)[rows]) <= MOST_IDLE * rated
+            else f"{100 * USUAL_IDLE:.0f} % of the highest limit: nothing that was measured is as low as an idle device"
+        )
+        if (settings.several or prior_idle is None) and not np.any(metered[rows]):
+            idle = f"{float(runs.idle_power[rows][0]):.4g} W, {guesses[-1]}"
+            notes.append(f"Idle power of {name} is taken as {idle}: better give idle_power_w.")
+        if not runs.by_limit:
+            continue
+        limits = np.unique(np.asarray(runs.limit)[rows])
+        if exceeded := ", ".join(f"{limit:g} W" for limit in limits[limits < lowest]):
+            notes.append(
+                f"{name} draws more than some of its limits: it does not hold {exceeded}, which are not chosen."
+            )
+        notes.append(
+            f"No limit of {name} below {lowest:.0f} W is chosen: below {100 * LOWEST_HELD:.0f} % of the rated power "
+            f"({rated:g} W) cards may fall to a lower performance state, unless a limit was measured to hold."
+        )
+    rated, idle = float(runs.rated_power[0]), float(runs.idle_power[0])
+    if prior is not None and single:
+        prior_rated = float(prior.system.accelerator.rated_power)
+        if not 0.8 < rated / prior_rated < 1.25:
+            notes.append(
+                f"The highest limit, {rated:g} W, is not the rated power of the prior's accelerator, {prior_rated:g} "
+                "W: give --prior the same device if there is one."
+            )
+        if form != "posynomial" and not _has_floor(prior):
+            notes.append("The prior's voltage has neither floor nor knee: the scenario keeps it, without those fitted.")
+    limits = np.unique(np.asarray(runs.limit)[np.isfinite(runs.limit)])
+    kept: dict[str, float | str] = {"lowest_power_cap": float(limits[0])} if len(limits) > 1 else {}
+    labels = [
+        f"{devices[device]}: {word}" if settings.several else word
+        for device, word in zip(runs.device.tolist(), settings.workload.tolist(), strict=True)
+    ]
+    groups = Grouping(np.array(labels), "workload")
+    if len({*labels}) == 1:
+        groups = Grouping(np.array([f"batch {size:g}" for size in settings.batch]), "batch")
+    weights = np.where(settings.is_profile, 0.0, 1.0)
+    case = {
+        "fit": FitProblem(power_errors, constants, runs, weights, NOISE, OPTIONS, others),
+        "groups": groups,
+        "candidates": _candidates(settings),
+        "notes": notes,
+        "range": kept | {"rated_power": rated} | ({} if devices == (NO_NAME,) else {"gpu": ", ".join(devices)}),
+        "devices": devices if settings.several else (),
+        "unlike": partial(_unlike, settings, constants),
+        "usual_errors": power_population().errors,
+    }
+    if settings.several:
+        return case
+    limited = "the highest limit that was set" if runs.by_limit else "the highest power that was measured"
+    guess = "" if np.any(metered) else "that of the prior" if idle == prior_idle else guesses[0]
+    return case | {
+        "fitted_numbers": _fitted_numbers(settings, prior, form),
+        "known_numbers": {
+            f"{CHIP}.rated_power": KnownNumber(rated, "W", limited),
+            f"{CHIP}.idle_power": KnownNumber(idle, "W", guess),
+        },
+        "law": partial(_lowest_clock, runs, limits),
+        "words": {f"{CHIP}.voltage.component": "PosynomialVoltage"} if form == "posynomial" else {},
+    }
+
+
+def _kernels(table: Measurements, settings: Settings, prior: Scenario | None) -> dict[str, Any]:
+    """What is of the form of kernels: nine constants of a device, see `kernel_clock.split_power`."""
+    runs, is_profile = settings.runs, settings.is_profile
+    activity, (card,) = np.asarray(runs.memory_activity), settings.devices
     for bad, reason in (
         (~np.isfinite(activity), "empty at the highest clock of a kernel."),
         (activity > 1.0, "a share of time is at most 1, not a percentage."),
     ):
         if np.any(bad & is_profile):
-            line = int(table.lines[np.flatnonzero(bad & is_profile)[0]])
-            raise InputError(f'{table.path}, line {line}, column "{ACTIVITY}": {reason}')
+            raise table.error(int(np.argmax(bad & is_profile)), reason, ACTIVITY)
     tested = ~is_profile & (np.asarray(runs.clock) >= LOWEST_CLOCK)
-    population, benchmark = power_population(KERNELS), data.columns.get("benchmark", settings.workload)
-    numbers = {
-        **{
-            f"{CHIP}.{name}": FittedNumber("static", 0.5 * data.rated, "W") for name in ("leakage.power", "fixed_power")
-        },
-        **{f"{CHIP}.voltage.{name}": FittedNumber(f"voltage_{name}", 1.0, "1") for name in ("floor", "knee")},
-    }
+    population, benchmark = power_population(KERNELS), table.columns.get("benchmark", settings.workload)
+    rated, lowest = float(runs.rated_power[0]), float(np.min(np.asarray(runs.clock)[tested], initial=1.0))
+    static, voltage = ("leakage.power", "fixed_power"), ("floor", "knee")
+    numbers = {f"{CHIP}.{name}": FittedNumber("static", 0.5 * rated, "W") for name in static}
+    numbers |= {f"{CHIP}.voltage.{name}": FittedNumber(f"voltage_{name}", 1.0, "1") for name in voltage}
     notes = [
-        f"Shares of device power are of the highest power that was measured, {data.rated:g} W.",
+        f"Shares of device power are of the highest power that was measured, {rated:g} W.",
         f"Clocks below {100 * LOWEST_CLOCK:.0f} % of the highest are not fitted.",
     ]
     if not np.any(tested):
         notes.append("Nothing was measured at lower clocks: all constants are those of other cards.")
-    lowest = float(np.min(np.asarray(runs.clock)[tested], initial=1.0))
+    others = population.of(settings.architectures)
     several = len({*benchmark.tolist()}) > 1
-    return _case(
-        data,
-        fit=FitProblem(
-            kernel_errors,
-            CONSTANTS,
-            runs,
-            tested.astype(float),
-            NOISE,
-            OPTIONS,
-            population.of(data.cards.architectures),
-        ),
-        groups=Grouping(benchmark, "benchmark") if several else Grouping(settings.workload, "kernel"),
-        candidates=_candidates(settings, LOWEST_CLOCK),
-        fitted_numbers=numbers if data.prior is None or has_floor(data.prior) else {},
-        notes=(*repeats, *notes),
-        law=lambda _: minimum_clock(lowest, "the lowest clock that was fitted"),
-        range={} if card == NO_NAME else {"gpu": card},
-        usual_errors=population.errors,
-        form=form,
-    )
+    return {
+        "fit": FitProblem(kernel_errors, CONSTANTS, runs, tested.astype(float), NOISE, OPTIONS, others),
+        "groups": Grouping(benchmark, "benchmark") if several else Grouping(settings.workload, "kernel"),
+        "candidates": _candidates(settings, LOWEST_CLOCK),
+        "fitted_numbers": numbers if prior is None or _has_floor(prior) else {},
+        "notes": notes,
+        "law": lambda _: _minimum_clock(lowest, "the lowest clock that was fitted"),
+        "range": {} if card == NO_NAME else {"gpu": card},
+        "usual_errors": population.errors,
+    }
 
 
-def _priors(prior: Scenario | None, cards: Cards, form: str) -> tuple[ConstantPriors, JointPrior | None]:
+def _priors(prior: Scenario | None, settings: Settings, form: str) -> tuple[ConstantPriors, JointPrior | None]:
     """Constants with their priors, and what measured cards say of them where the architecture is known."""
-    if form == "voltage-floor" and (cards.known or cards.several):
-        constants = power_constants(devices=cards.names if cards.several else ())
-        joint = power_population().of(cards.architectures)
+    if form == "voltage-floor" and (settings.known or settings.several):
+        constants = power_constants(devices=settings.devices if settings.several else ())
+        joint = power_population().of(settings.architectures)
         return constants, joint._replace(names=joint_prior(constants).names)
-    simple = form == "posynomial"
+    voltage_form = "posynomial" if form == "posynomial" else "voltage-floor"
     if prior is None:
-        return power_constants(form="posynomial" if simple else "voltage-floor"), None
+        return power_constants(form=voltage_form), None
     chip = prior.system.accelerator
     static = float(chip.leakage.power) + float(chip.fixed_power)
     medians = {
@@ -202,29 +247,26 @@ def _priors(prior: Scenario | None, cards: Cards, form: str) -> tuple[ConstantPr
         "lowest_clock": float(chip.minimum_clock),
         "static_above_idle": max((static - float(chip.idle_power)) / float(chip.rated_power), 0.02),
     }
-    constants = power_constants(medians, form="posynomial" if simple else "voltage-floor")
-    if simple and isinstance(chip.voltage, PosynomialVoltage):
+    constants = {**power_constants(medians, form=voltage_form)}
+    if form == "posynomial" and isinstance(chip.voltage, PosynomialVoltage):
         share = min(max(float(chip.voltage.cubic_share), 0.05), 0.95)
-        constants = {**constants, "cubic_share": constants["cubic_share"]._replace(median=share)}
+        constants["cubic_share"] = constants["cubic_share"]._replace(median=share)
     return constants, None
 
 
-def _unlike(
-    cards: Cards, constants: ConstantPriors, rated: float, earlier: Mapping[str, Any]
-) -> tuple[np.ndarray, str] | None:
+def _unlike(settings: Settings, constants: ConstantPriors, earlier: Mapping[str, Any]) -> tuple[np.ndarray, str] | None:
     """Variance of the difference of two cards, `2 (1 - c) s^2` with their likeness c [definition], and a note."""
-    name = str(earlier.get("gpu", ""))
-    before = float(earlier.get("rated_power", rated))
-    same = name == cards.names[0] if name and cards.names[0] != NO_NAME else SAME < rated / before < 1.0 / SAME
-    if same:
+    name, rated = str(earlier.get("gpu", "")), float(settings.runs.rated_power[0])
+    before, own = float(earlier.get("rated_power", rated)), settings.devices[0]
+    if name == own if name and own != NO_NAME else SAME < rated / before < 1.0 / SAME:
         return None
-    likeness = likenesses([architecture_of(name)], cards.architectures[:1])[0, 0]
+    likeness = likenesses([architecture_of(name)], settings.architectures[:1])[0, 0]
     what = f"of {name}" if name else f"of a device of {before:g} W"
     note = f"The prior was measured on another device ({what}): its constants are as much less certain."
     return 2.0 * (1.0 - likeness) * joint_prior(constants).spread ** 2, note
 
 
-def chosen_form(runs: Profiles, is_profile: np.ndarray, prior: Scenario | None, cards: Cards) -> ChosenForm:
+def chosen_form(settings: Settings, prior: Scenario | None) -> ChosenForm:
     """The form that measurements can determine [docs/physics.md B2.1].
 
     That of an earlier calibration; else floor and knee of the voltage if similar cards were measured, if the prior
@@ -233,7 +275,6 @@ def chosen_form(runs: Profiles, is_profile: np.ndarray, prior: Scenario | None, 
 
     **Arguments:**
 
-    - `runs`, `is_profile`: from `device_power.profiles`.
     - `prior`: the scenario behind `--prior`.
     """
     if prior is not None:
@@ -244,11 +285,12 @@ def chosen_form(runs: Profiles, is_profile: np.ndarray, prior: Scenario | None, 
         floor = prior.provenance.get(f"{CHIP}.voltage.floor")
         if floor is not None and not floor.is_prior:
             return ChosenForm("voltage-floor", "the prior's voltage floor and knee are known")
-    if cards.known or cards.several:
+    if settings.known or settings.several:
         measured = ", ".join(power_population().cards)
         return ChosenForm("voltage-floor", f"floor and knee of the voltage of other cards are known ({measured})")
-    lower, workload = ~is_profile, np.asarray(runs.workload)
-    most = max(len({*runs.speeds[lower & (workload == number)].tolist()}) for number in {*workload.tolist()})
+    runs, lower = settings.runs, ~settings.is_profile
+    works = {name: lower & (settings.workload == name) for name in settings.workload.tolist()}
+    most = max(len(np.unique(runs.speeds[rows])) for rows in works.values())
     if most < FEWEST_LIMITS:
         words = f"{most} setting{'s' if most > 1 else ''}"
         return ChosenForm(
@@ -264,7 +306,7 @@ def chosen_form(runs: Profiles, is_profile: np.ndarray, prior: Scenario | None, 
 
 def _candidates(settings: Settings, lowest_clock: float | None = None) -> Candidates:
     """Settings between the lowest and the highest limit (or clock) of every profile."""
-    runs, device, several = settings.runs, np.asarray(settings.runs.device), len(settings.devices) > 1
+    runs, device = settings.runs, np.asarray(settings.runs.device)
     holding, pairs = lowest_limits(settings), []
     for row in np.flatnonzero(settings.is_profile):
         own = runs.speeds[(device == device[row]) & np.isfinite(runs.speeds)]
@@ -273,11 +315,72 @@ def _candidates(settings: Settings, lowest_clock: float | None = None) -> Candid
         lowest = max(lowest, holding[row]) if lowest_clock is None else lowest_clock
         pairs += [(row, speed) for speed in np.linspace(lowest, highest, SPLITS, endpoint=False)]
     pairs = Candidates.thinned(pairs)
-    chosen, speeds = np.array([row for row, _ in pairs]), np.array([speed for _, speed in pairs])
     unit = "W" if runs.by_limit else "of the profile's clock"
     words = [
-        (f"{settings.devices[device[row]]}, " if several else "")
+        (f"{settings.devices[device[row]]}, " if settings.several else "")
         + f"{settings.workload[row]}, batch {settings.batch[row]:g}, at {speed:.3g} {unit}"
         for row, speed in pairs
     ]
-    return Candidates(runs.at_speeds(chosen, speeds), words)
+    rows, speeds = (np.array(column) for column in zip(*pairs, strict=True))
+    return Candidates(runs.at_speeds(rows, speeds), words)
+
+
+def _has_floor(scenario: Scenario) -> bool:
+    return hasattr(scenario.system.accelerator.voltage, "floor")
+
+
+def _fitted_numbers(settings: Settings, prior: Scenario | None, form: str) -> dict[str, FittedNumber]:
+    """Numbers of a scenario that follow from constants of the forms with profiles."""
+    rated, idle = float(settings.runs.rated_power[0]), float(settings.runs.idle_power[0])
+    leakage, (intercept, slope) = 0.5, (0.0, 1.0)
+    if prior is not None:
+        chip = prior.system.accelerator
+        leakage = float(chip.leakage.power) / float(chip.leakage.power + chip.fixed_power)
+        intercept, slope = busy_line(prior)
+    numbers = {f"{CHIP}.busy_power": FittedNumber("busy_power", rated / slope, "W", -intercept / slope)}
+    for name, share in (("leakage.power", leakage), ("fixed_power", 1.0 - leakage)):
+        numbers[f"{CHIP}.{name}"] = FittedNumber("static_above_idle", share * rated, "W", share * idle)
+    if form == "posynomial":
+        numbers[f"{CHIP}.voltage.cubic_share"] = FittedNumber("cubic_share", 1.0, "1")
+    elif prior is None or _has_floor(prior):
+        for name in ("floor", "knee"):
+            numbers[f"{CHIP}.voltage.{name}"] = FittedNumber(f"voltage_{name}", 1.0, "1")
+    return numbers
+
+
+def busy_line(scenario: Scenario) -> tuple[float, float]:
+    """Power of a chip at work in a scenario at clock 1 by its `accelerator.busy_power` b, `a + s b` [W]: a and s.
+
+    Training works on attention, memory and small products as well as on large ones, so that a chip draws less in it:
+    a power that was measured in training belongs to a higher `busy_power`. The line goes through two busy powers;
+    switching energy per operation is in proportion to what is left of b.
+    """
+    chip = scenario.system.accelerator
+    powers = float(chip.busy_power) * jnp.array([1.0 - APART, 1.0 + APART])
+
+    def in_training(power: Float[Array, ""]) -> Float[Array, ""]:
+        system = eqx.tree_at(lambda tree: tree.accelerator.busy_power, scenario.system, power)
+        unlimited = (jnp.asarray(NO_CAP * chip.rated_power), jnp.ones(()))
+        plan = eqx.tree_at(lambda tree: (tree.power_cap, tree.clock), scenario.plan, unlimited)
+        return training_step(system, plan, jnp.max(jnp.asarray(plan.batch))).point.busy_power
+
+    low, high = (float(power) for power in np.asarray(jax.jit(jax.vmap(in_training))(powers)))
+    slope = (high - low) / float(powers[1] - powers[0])
+    return high - slope * float(powers[1]), slope
+
+
+def _lowest_clock(runs: Profiles, limits: np.ndarray, values: Mapping[str, float]) -> dict[str, KnownNumber]:
+    """Clock of a busy device at the lowest limit that was measured; a plan may not go below it."""
+    lowest = float(np.min(runs.clock))
+    if len(limits) > 1:
+        rated = float(runs.rated_power[0])
+        static = float(runs.idle_power[0]) + values["static_above_idle"] * rated
+        share = np.clip((limits[0] - static) / (values["busy_power"] * rated - static), LOWEST_ABOVE, 1.0)
+        with jax.enable_x64(True):
+            clock = clock_at_power(jnp.asarray(share), values)
+        lowest = min(lowest, max(float(clock), values["lowest_clock"]))
+    return _minimum_clock(lowest, "that of the lowest limit or clock that was measured")
+
+
+def _minimum_clock(lowest: float, assumed: str) -> dict[str, KnownNumber]:
+    return {} if lowest == 1.0 else {f"{CHIP}.minimum_clock": KnownNumber(lowest, "1", assumed)}

@@ -1,36 +1,29 @@
 """Times and powers of devices: settings with repeats, several cards, or logs of `nvidia-smi`."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.best_setting import Asked
-from energymodel.calibration.measurements import COLUMNS, Measurements, TableChoices, read_table
+from energymodel.calibration.best_setting import Settings
+from energymodel.calibration.calibration_case import COLUMNS
+from energymodel.calibration.device_power import profiles
+from energymodel.calibration.power_population import architecture_of
 from energymodel.errors import InputError
-from energymodel.readers.columns import Schema
-from energymodel.readers.table import read_csv
+from energymodel.readers.columns import Schema, TableChoices
+from energymodel.readers.table import Measurements, read_csv, read_table
+from energymodel.scenarios.scenario import Scenario
 
 PARTS = ("workload", "dataset", "network", "optimizer", "suite", "benchmark", "kernel", "arg")
 ACTIVITY = "dram_active_frac"
 SETTING = ("gpu", *PARTS, "batch", "power_limit_w", "clock_hz")
-POWER_COLUMNS = COLUMNS["power"]
-TIME, POWER = (next(column for column in POWER_COLUMNS if column.name == name) for name in ("time_s", "power_w"))
 MOST_ABOVE = 1.5  # of its limit, that a device may draw at the lowest limits
 STAMP = "%Y/%m/%d %H:%M:%S.%f"
-
-
-class Averaged(NamedTuple):
-    """Settings, each once: the mean of its repeats. `noise` is the standard deviation of the logarithm of the energy of
-    a repeat, `None` where nothing was measured twice; `notes` say what was averaged.
-    """
-
-    table: Measurements
-    noise: float | None = None
-    notes: tuple[str, ...] = ()
+NO_NAME = "this device"
+POWER_COLUMNS = COLUMNS["power"]
+TIME, POWER = (next(column for column in POWER_COLUMNS if column.name == name) for name in ("time_s", "power_w"))
 
 
 def power_table(path: Path, choices: TableChoices) -> Measurements:
@@ -41,138 +34,61 @@ def power_table(path: Path, choices: TableChoices) -> Measurements:
     csv = read_csv(path, choices.where)
     if "name" in csv.header and any(name.startswith("power.draw") for name in csv.header):  # of nvidia-smi
         choices = choices._replace(rename={"name": "gpu", **choices.rename})
-    targets, constants, _ = Schema([column._replace(needed=False) for column in POWER_COLUMNS]).matched(
-        csv.path, csv.header, choices
-    )
+    optional = Schema([column._replace(needed=False) for column in POWER_COLUMNS])
+    targets, constants, _ = optional.matched(csv.path, csv.header, choices)
     names = {*(target.column.name for target in targets.values()), *constants}
-    if "timestamp" in names and TIME.name not in names:
-        columns = [column for column in POWER_COLUMNS if column is not TIME]
-        return _settings_of_log(read_table(csv, columns, choices, fewest=1))
+    if "timestamp" in names and "time_s" not in names:
+        timed = [column for column in POWER_COLUMNS if column.name != "time_s"]
+        return _settings_of_log(read_table(csv, timed, choices, fewest=1))
     return read_table(csv, POWER_COLUMNS, choices, fewest=1)
 
 
 def _settings_of_log(log: Measurements) -> Measurements:
     """A row for each stretch of a log in which no setting changes."""
-    stamps = [
-        _seconds(log.path, int(line), word) for line, word in zip(log.lines, log.columns["timestamp"], strict=True)
-    ]
-    seconds = np.array(stamps)
-    columns = {name: values for name, values in log.columns.items() if name != "timestamp"}
-    names = [name for name in (*SETTING, "run") if name in columns]
-    first, time, power = [], [], []
-    for rows in _stretches([columns[name] for name in names], len(log)):
-        apart = np.diff(seconds[rows])
+    seconds = []
+    for row, word in enumerate(log.columns["timestamp"].tolist()):
+        try:
+            seconds.append(datetime.strptime(word.strip(), STAMP).timestamp())
+        except ValueError:
+            words = f'"{word}" is not a time as nvidia-smi writes it, such as 2026/11/22 14:03:11.250.'
+            raise log.error(row, words, "timestamp") from None
+    settings, first, time, power = _settings_by_row(log, (*SETTING, "run")), [], [], []
+    for _, stretch in groupby(range(len(log)), key=settings.__getitem__):
+        rows = list(stretch)
+        apart = np.diff(np.array(seconds)[rows])
         if len(rows) < 2 or np.any(apart <= 0.0):
-            raise InputError(
-                f"{log.path}, line {log.lines[rows[0]]}: one setting of a log needs two readings or more, in order of "
-                "time. Log each setting alone, or give a column time_s."
+            raise log.error(
+                rows[0],
+                "one setting of a log needs two readings or more, in order of time. Log each setting alone, or give a "
+                "column time_s.",
             )
         first.append(rows[0])
         time.append(float(seconds[rows[-1]] - seconds[rows[0]] + np.mean(apart)))
-        power.append(float(np.mean(columns["power_w"][rows])))
-    table = Measurements(log.path, {name: values[first] for name, values in columns.items()}, log.lines[first])
+        power.append(float(np.mean(log.columns["power_w"][rows])))
     note = (
         f"{len(log)} readings of a log are {len(first)} settings; the time of each is that from its first reading to "
         "its last: the same work must run at each of them."
     )
-    columns = {**table.columns, "time_s": np.array(time), "power_w": np.array(power)}
-    return Measurements(log.path, columns, table.lines, (note,))
+    table = log.select(np.array(first))
+    return table.having({"time_s": np.array(time), "power_w": np.array(power)}, [note])
 
 
-def _stretches(columns: list[np.ndarray], count: int) -> Iterator[list[int]]:
-    for _, rows in groupby(range(count), key=lambda row: tuple(str(column[row]) for column in columns)):
-        yield list(rows)
+def _settings_by_row(table: Measurements, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    present = [table.columns[name] for name in names if name in table.columns]
+    return [tuple(str(column[row]) for column in present) for row in range(len(table))]
 
 
-def _seconds(path: str, line: int, word: str) -> float:
-    try:
-        return datetime.strptime(word.strip(), STAMP).timestamp()
-    except ValueError:
-        raise InputError(
-            f'{path}, line {line}, column "timestamp": "{word}" is not a time as nvidia-smi writes it, such as '
-            "2026/11/22 14:03:11.250."
-        ) from None
+def averaged(table: Measurements) -> tuple[Measurements, float]:
+    """Each setting once, at the first of its lines, with the mean time and power of its repeats and a note.
 
-
-def split_asked(table: Measurements) -> tuple[Measurements, Measurements]:
-    """Rows that were measured, and rows without time and power, which are to be predicted.
-
-    **Raises:** `InputError` for a row with one of both, or if no row was measured.
+    Also the standard deviation of the logarithm of the energy of a repeat [1], 0 where nothing was measured twice.
     """
-    time, power = (np.isfinite(table.columns[column.name]) for column in (TIME, POWER))
-    for row in np.flatnonzero(time != power):
-        missing = POWER if time[row] else TIME
-        raise InputError(
-            f'{table.path}, line {table.lines[row]}, column "{missing.name}": empty. Write {missing.meaning} in '
-            f"{missing.unit}, or leave time and power empty to have both predicted."
-        )
-    if not np.any(time):
-        raise InputError(
-            f"{table.path}: no row has {TIME.name} and {POWER.name}. Measure each workload and batch at the highest "
-            "limit."
-        )
-    return table.select(np.flatnonzero(time)), table.select(np.flatnonzero(~time))
-
-
-def labels_of(table: Measurements) -> np.ndarray:
-    """The workload of each row, put together from its columns."""
-    parts = [table.columns[name] for name in PARTS if name in table.columns]
-    return np.array(["/".join(words) for words in zip(*parts, strict=True)] if parts else ["all"] * len(table))
-
-
-def asked_settings(
-    asked: Measurements, table: Measurements, workload: np.ndarray, is_profile: np.ndarray, *, by_limit: bool
-) -> tuple[Asked, ...]:
-    """Settings to be predicted, each with the row of its profile in the table of those that were measured.
-
-    **Raises:** `InputError` for a row whose device, workload and batch was not measured, or that has no limit or clock.
-    """
-
-    def settings(rows: Measurements, words: np.ndarray) -> list[tuple[str, str, float]]:
-        batch = rows.columns.get("batch", np.ones(len(rows)))
-        return list(zip(rows.text("gpu", "").tolist(), words.tolist(), batch.tolist(), strict=True))
-
-    rows = {setting: row for row, setting in enumerate(settings(table, workload)) if is_profile[row]}
-    predicted = []
-    for row, setting in enumerate(settings(asked, labels_of(asked))):
-        line, column = int(asked.lines[row]), "power_limit_w" if by_limit else "clock_hz"
-        if setting not in rows:
-            raise InputError(
-                f"{asked.path}, line {line}: {setting[1]}, batch {setting[2]:g}, was not measured. Give a row with its "
-                "time and power at the highest limit or clock."
-            )
-        speed = float(asked.columns[column][row])
-        if not np.isfinite(speed):
-            raise InputError(f'{asked.path}, line {line}, column "{column}": empty. Write what is to be predicted.')
-        profile = rows[setting]
-        predicted.append(Asked(line, profile, speed if by_limit else speed / float(table.columns[column][profile])))
-    return tuple(predicted)
-
-
-def check_limits(table: Measurements) -> None:
-    """Refuse powers far above their limit.
-
-    **Raises:** `InputError` that names the line.
-    """
-    if "power_limit_w" not in table.columns:
-        return
-    power, limit = table.columns["power_w"], table.columns["power_limit_w"]
-    for row in np.flatnonzero(np.isfinite(limit) & (power > MOST_ABOVE * limit)):
-        raise InputError(
-            f'{table.path}, line {table.lines[row]}, column "power_w": {power[row]:g} W at a limit of {limit[row]:g} W '
-            "cannot be. Write both in W for one device, not for a node."
-        )
-
-
-def averaged(table: Measurements) -> Averaged:
-    """Each setting once, at the first of its lines, with the mean time and power of its repeats."""
-    names = [name for name in SETTING if name in table.columns]
-    places: dict[tuple[str, ...], list[int]] = {}
-    for row in range(len(table)):
-        places.setdefault(tuple(str(table.columns[name][row]) for name in names), []).append(row)
-    groups = list(places.values())
+    repeats: dict[tuple[str, ...], list[int]] = {}
+    for row, setting in enumerate(_settings_by_row(table, SETTING)):
+        repeats.setdefault(setting, []).append(row)
+    groups = list(repeats.values())
     if len(groups) == len(table):
-        return Averaged(table)
+        return table.having({}, ()), 0.0
     energy = np.log(table.columns["time_s"] * table.columns["power_w"])
     squares = sum(float(np.sum((energy[rows] - np.mean(energy[rows])) ** 2)) for rows in groups)
     noise = float(np.sqrt(squares / (len(table) - len(groups))))
@@ -183,5 +99,98 @@ def averaged(table: Measurements) -> Averaged:
         f"{len(table)} rows are {len(groups)} settings, each the mean of its repeats, whose energies differ by "
         f"{100 * noise:.2g} % (standard deviation)."
     )
-    averages = Measurements(table.path, {**first.columns, **means}, first.lines, table.notes)
-    return Averaged(averages, noise, (note,))
+    return first.having(means, [note]), noise
+
+
+def split_asked(table: Measurements) -> tuple[Measurements, Measurements]:
+    """Rows that were measured, and rows without time and power, which are to be predicted.
+
+    **Raises:** `InputError` for a row with one of both, if no row was measured, and for powers far above their limit.
+    """
+    time, power = (np.isfinite(table.columns[column.name]) for column in (TIME, POWER))
+    for row in np.flatnonzero(time != power):
+        missing = POWER if time[row] else TIME
+        advice = f"Write {missing.meaning} in {missing.unit}, or leave time and power empty to have both predicted."
+        raise table.error(row, f"empty. {advice}", missing.name)
+    if not np.any(time):
+        raise InputError(
+            f"{table.path}: no row has {TIME.name} and {POWER.name}. Measure each workload and batch at the highest "
+            "limit."
+        )
+    if "power_limit_w" not in table.columns and "clock_hz" not in table.columns:
+        raise InputError(
+            f'{table.path}, line 1: column "power_limit_w" [W] or "clock_hz" [Hz] is missing: the limit or clock that '
+            "was set."
+        )
+    watt, limit = table.columns["power_w"], table.columns.get("power_limit_w", np.full(len(table), np.nan))
+    for row in np.flatnonzero(np.isfinite(limit) & (watt > MOST_ABOVE * limit)):
+        words = (
+            f"{watt[row]:g} W at a limit of {limit[row]:g} W cannot be. Write both in W for one device, not for a node."
+        )
+        raise table.error(row, words, "power_w")
+    return table.select(np.flatnonzero(time)), table.select(np.flatnonzero(~time))
+
+
+def settings_of(
+    table: Measurements, asked: Measurements, prior: Scenario | None, prior_idle: float | None, noise: float
+) -> Settings:
+    """Measured settings with their profiles, and those that were asked about.
+
+    **Arguments:**
+
+    - `prior`: names the device of rows that name none.
+    - `prior_idle`: of a single device without an idle power [W].
+
+    **Raises:** `InputError` where only some rows name their device, and for a setting that was asked about whose
+    device, workload and batch was not measured, or that has no limit or clock.
+    """
+    device, count = table.text("gpu", ""), len(table)
+    blank = device == ""
+    if np.any(blank) and not np.all(blank):
+        raise table.error(int(np.argmax(blank)), "empty. Name the device of every row, or of none.", "gpu")
+    names = (NO_NAME,) if np.any(blank) else tuple(dict.fromkeys(device.tolist()))
+    architectures = tuple(map(architecture_of, names))
+    if names == (NO_NAME,) and prior is not None:
+        earlier = prior.tables.get("calibration", {}).get("power", {}).get("gpu", "")
+        chip = prior.tables.get("system", {}).get("accelerator", "")
+        chip = chip.get("preset", "") if isinstance(chip, Mapping) else chip
+        architectures = (architecture_of(str(earlier)) or architecture_of(str(chip)),)
+    settings, batch = _works(table), table.columns.get("batch", np.ones(count))
+    workload = np.array([work for _, work, _ in settings])
+    idle = table.columns.get("idle_power_w", np.full(count, np.nan))
+    if prior_idle is not None and len(names) == 1 and np.all(np.isnan(idle)):
+        idle = np.full(count, prior_idle)
+    runs, is_profile = profiles(
+        workload,
+        batch,
+        table.columns.get("power_limit_w", np.full(count, np.inf)),
+        table.columns["time_s"],
+        table.columns["power_w"],
+        clock=table.columns.get("clock_hz"),
+        idle_power=idle,
+        device=device,
+        memory_activity=table.columns.get(ACTIVITY),
+    )
+    epochs = table.columns.get("epochs", np.ones(count))
+    epochs = np.where(np.isfinite(epochs), epochs, np.inf)
+    measured = {setting: row for row, setting in enumerate(settings) if is_profile[row]}
+    column = "power_limit_w" if runs.by_limit else "clock_hz"
+    predicted = []
+    for row, setting in enumerate(_works(asked)):
+        if setting not in measured:
+            words = f"{setting[1]}, batch {setting[2]:g}, was not measured"
+            raise asked.error(row, f"{words}. Give a row with its time and power at the highest limit or clock.")
+        profile, speed = measured[setting], float(asked.columns[column][row])
+        if not np.isfinite(speed):
+            raise asked.error(row, "empty. Write what is to be predicted.", column)
+        highest = 1.0 if runs.by_limit else float(table.columns[column][profile])
+        predicted.append((int(asked.lines[row]), profile, speed / highest))
+    return Settings(runs, is_profile, workload, batch, names, epochs, noise, predicted, architectures)
+
+
+def _works(table: Measurements) -> list[tuple[str, str, float]]:
+    """Device, workload (put together from its columns) and batch of each row."""
+    parts = [table.columns[name] for name in PARTS if name in table.columns]
+    workload = ["/".join(words) for words in zip(*parts, strict=True)] if parts else ["all"] * len(table)
+    batch = table.columns.get("batch", np.ones(len(table)))
+    return list(zip(table.text("gpu", "").tolist(), workload, batch.tolist(), strict=True))

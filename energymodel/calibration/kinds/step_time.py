@@ -17,12 +17,11 @@ from energymodel.calibration.calibration_case import BASE, CalibrationCase, Cand
 from energymodel.calibration.constant_priors import JointPrior, Rows, Values
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Measurements
-from energymodel.calibration.predicted_step import predict_row, with_constants
-from energymodel.calibration.step_slopes import prior_of
+from energymodel.calibration.step_prediction import predict_row, prior_of, with_constants
 from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
 from energymodel.readers.columns import TableChoices
+from energymodel.readers.table import Measurements
 from energymodel.scenarios.clusters import labels_of
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
@@ -51,13 +50,6 @@ def step_time_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows
     """Logarithmic errors of the step time."""
     system = with_constants(steps.system, values)
     predicted = jax.vmap(lambda row: predict_row(system, row).step_time.total)(steps.rows)
-    return jnp.log(predicted / steps.measured)[:, None]
-
-
-def memory_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows 1"]:
-    """Logarithmic errors of the memory of the fullest chip."""
-    system = with_constants(steps.system, values)
-    predicted = jax.vmap(lambda row: predict_row(system, row).memory)(steps.rows)
     return jnp.log(predicted / steps.measured)[:, None]
 
 
@@ -98,37 +90,27 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
     everything = len(measured)
     if everything > MOST_FITTED:
         measured = measured.select(np.unique(np.linspace(0, everything - 1, MOST_FITTED).round().astype(int)))
-    rows = _rows(measured)
-    system = (prior or load_scenario(BASE)).system
+    # What is left out is filled in; messages name the line in the file.
+    present = [name for name in SETTING if name in measured.columns]
+    words = [{name: str(measured.columns[name][row]) for name in present} for row in range(len(measured))]
+    filled = layouts([{**row, "cluster": THIS_CLUSTER} for row in words], measured.path, measured.lines).columns
+    rows = {column.name: filled[column.name] for column in INPUTS}
+    scenario = prior or load_scenario(BASE)
     notes = [] if prior is not None else [f"The cluster is that of {BASE}: name yours with --prior."]
     if everything > len(measured):
         notes.append(f"{len(measured)} of {everything} rows, evenly chosen, are fitted.")
-    steps = MeasuredSteps(system, rows, measured.columns["step_time_s"])
-    population = step_population()
-    before = population.of(labels_of((prior or load_scenario(BASE)).tables))
-    problem = step_time_problem(before, population.scatter, steps)
+    steps, population = MeasuredSteps(scenario.system, rows, measured.columns["step_time_s"]), step_population()
+    problem = step_time_problem(population.of(labels_of(scenario.tables)), population.scatter, steps)
+    numbers = {f"system.{path}": FittedNumber(path, 1.0, constant.unit) for path, constant in problem.constants.items()}
     return CalibrationCase(
         fit=problem,
         groups=_groups(measured, rows),
         outputs={"step time": (1.0,)},
         along=("accelerators", rows["chips"]),
-        candidates=_candidates(system, rows),
-        fitted_numbers={
-            f"system.{path}": FittedNumber(path, 1.0, each.unit) for path, each in problem.constants.items()
-        },
+        candidates=_candidates(scenario.system, rows),
+        fitted_numbers=numbers,
         notes=notes,
     )
-
-
-def _rows(measured: Measurements) -> dict[str, np.ndarray]:
-    """Columns of `predict`, with what is left out filled in; its messages name the line in the file."""
-    present = [name for name in SETTING if name in measured.columns]
-    words = [
-        {name: str(measured.columns[name][row]) for name in present} | {"cluster": THIS_CLUSTER}
-        for row in range(len(measured))
-    ]
-    columns = layouts(words, measured.path, measured.lines).columns
-    return {column.name: columns[column.name] for column in INPUTS}
 
 
 def step_time_problem(before: Coordinates, scatter: float, steps: MeasuredSteps) -> FitProblem:

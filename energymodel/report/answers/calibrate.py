@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from energymodel.calibration.best_setting import BestSetting, PredictedSetting
+from energymodel.calibration.best_setting import PowerSetting
 from energymodel.calibration.calibrate import Calibration
 from energymodel.calibration.power_population import architecture_of
 from energymodel.errors import InputError
@@ -202,7 +202,7 @@ def _setting_columns(fitted: Calibration, *, by_limit: bool) -> list[Column]:
     ]
 
 
-def _setting(setting: BestSetting | PredictedSetting) -> list[Cell]:
+def _setting(setting: PowerSetting) -> list[Cell]:
     speed = setting.limit if setting.clock is None else setting.clock
     return [setting.workload, setting.device, Quantity(setting.batch), None if speed is None else Quantity(speed)]
 
@@ -244,7 +244,7 @@ def asked_table(fitted: Calibration) -> Table:
     rows = [
         [
             *(*_setting(setting), Quantity(float(setting.line)), Quantity(setting.time, *setting.time_interval)),
-            *(Quantity(setting.power, *setting.power_interval), Quantity(setting.time * setting.power)),
+            *(Quantity(setting.power, *setting.power_interval), Quantity(setting.energy)),
         ]
         for setting in asked
     ]
@@ -259,14 +259,14 @@ def curves_table(fitted: Calibration) -> Table:
     columns = [Column("series", "", kind="words"), speed, Column("energy", "energy", kind="share")]
     rows: list[list[Cell]] = []
     for curve, best in list(zip(fitted.best.curves, fitted.best.settings, strict=True))[:DRAWN_CURVES]:
-        device = f"{curve.device}, " if fitted.case.devices else ""
+        device = f"{best.device}, " if fitted.case.devices else ""
         ends = zip(curve.low, curve.high, strict=True)
         points = list(zip(curve.speed, curve.energy, ends, strict=True))
         measured = sorted(zip(curve.measured_speed, curve.measured, strict=True))
         lines = {
-            f"{device}{curve.workload}, batch {curve.batch:g}": points,
-            f"measured, {device}{curve.workload}": [(x, y, None) for x, y in measured],
-            f"lowest, {device}{curve.workload}": [(best.speed, best.energy, None)],
+            f"{device}{best.workload}, batch {best.batch:g}": points,
+            f"measured, {device}{best.workload}": [(x, y, None) for x, y in measured],
+            f"lowest, {device}{best.workload}": [(best.speed, best.energy, None)],
         }
         rows += [
             [name, Quantity(float(x)), _quantity(float(energy), ends)]
@@ -353,7 +353,7 @@ def commands(fitted: Calibration) -> list[Sentence]:
     return lines
 
 
-def _command(device: str, best: BestSetting, highest_clock: float) -> str:
+def _command(device: str, best: PowerSetting, highest_clock: float) -> str:
     """What sets a limit [W], or a clock of which the highest is given [MHz]."""
     kind = architecture_of(device)
     if kind is not None and kind.lineage not in COMMANDS:
