@@ -26,13 +26,11 @@ from .scenarios.scenario import Scenario, load_scenario
 from .scenarios.training_file import scenario_of_training
 from .search.calendar import calendar
 from .search.compare import Comparison, compare, frontier
-from .search.fleet import Fleet, load_fleet
-from .search.fleet_search import FleetOptimum, optimize_fleet
-from .search.front import Front
+from .search.fleet import Fleet, FleetOptimum, load_fleet, optimize_fleet
 from .search.optimize import optimize
 from .search.pareto import pareto
 from .search.replan import MeasuredRun, Replan, replan
-from .search.result import Optimum, SearchResult
+from .search.result import Front, Optimum, SearchResult
 from .search.sensitivity import Sensitivity, sensitivity
 from .search.site import divide_site_power
 from .sweeps.axes import Axis

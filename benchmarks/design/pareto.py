@@ -16,7 +16,7 @@ from pymoo.core.problem import Problem
 from pymoo.optimize import minimize
 
 import energymodel as em
-from energymodel.search.front import hypervolume
+from energymodel.search.result import hypervolume
 
 POPULATION = 200
 OBJECTIVES = ("energy", "time")

@@ -134,9 +134,8 @@ def timeline(
             raise InputError(f"{name}: {value} belongs to a search of clocks. Add --clocks, or leave it out.")
     progress("loading JAX ...")
     from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer
-    from energymodel.search.pipeline import Per
+    from energymodel.search.pipeline import Per, step_timeline
     from energymodel.search.pipeline_clocks import stage_front
-    from energymodel.search.timeline import step_timeline
     from energymodel.system.outputs import parse_number
 
     if per is not None and per not in get_args(Per):

@@ -87,8 +87,8 @@ def design_chip(*, progress: Progress, question: Question, source: Source, show:
     scenario = source.read(("system.chip_design=scaled",))
     progress(f"loading the design search for {scenario.name} ...")
     from energymodel.report.answers.design_chip import design_chip_answer
-    from energymodel.search.chip_search import chip_question
-    from energymodel.search.chip_search import design_chip as design
+    from energymodel.search.compare import chip_question
+    from energymodel.search.compare import design_chip as design
     from energymodel.sweeps.first_order import saving_at_risk
 
     designed = design(chip_question(scenario, question.minimize, question.limit or (), question.vary or ()), progress)

@@ -17,9 +17,8 @@ from energymodel.report.fields import Field
 from energymodel.report.intervals import scale_of
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.validate import UNLIMITED_TOKENS
-from energymodel.search.chip_search import CHOICES as CHIP_CHOICES
+from energymodel.search.compare import CHIP_CHOICES, FARTHEST
 from energymodel.search.compare import CHOICES as FRONTIER_CHOICES
-from energymodel.search.compare import FARTHEST
 from energymodel.search.problem import BATCH_RANGE, COOLANT, TOKEN_RANGE
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import learning_of, parameters_in_loss

@@ -23,8 +23,7 @@ from energymodel.report.drawing import drawn
 from energymodel.report.html_page import table_html
 from energymodel.report.number import sentence
 from energymodel.report.painter import paint
-from energymodel.search.front import Front
-from energymodel.search.result import Optimum
+from energymodel.search.result import Front, Optimum
 from energymodel.search.sensitivity import Sensitivity
 from energymodel.system.outcome import TrainingOutcome
 

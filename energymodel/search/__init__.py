@@ -7,8 +7,7 @@ multipliers are the prices of the constraints.
 """
 
 from energymodel.search.architecture import optimize_architecture
-from energymodel.search.fleet import Fleet, load_fleet
-from energymodel.search.fleet_search import FleetOptimum, optimize_fleet
+from energymodel.search.fleet import Fleet, FleetOptimum, load_fleet, optimize_fleet
 from energymodel.search.pipeline import PipelineLoad, layers_per_stage, pipeline_load
 from energymodel.search.pipeline_clocks import StageClocks, stage_clocks
 from energymodel.search.site import (

@@ -1,6 +1,7 @@
-"""Groups of unlike devices that train one model together, read from a scenario and from texts."""
+"""Groups of unlike devices that train one model together, and their best clocks, batch and shares of the work."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,18 +9,26 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError, suggest
+from energymodel.numerics import Scalar
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.document import FLEET
 from energymodel.scenarios.layers import named_tables, with_bases
+from energymodel.scenarios.question import Limits, Minimize
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.system_checks import check_ports
+from energymodel.search.model_shape import around
+from energymodel.search.problem import Criteria, excess
+from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.fleet import FleetOutcome, Group, Groups, evaluate_fleet
-from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.outputs import parse_number
+from energymodel.system.outcome import Slack, TrainingOutcome
+from energymodel.system.outputs import OF_THE_PLAN, log_objective, output, parse_number, parse_objective
+from energymodel.system.plan import TargetLoss, TrainingPlan
+from energymodel.system.plan_rules import multiple_count
 
 MOST = 8  # groups
 PATHS = {
@@ -31,6 +40,10 @@ OF_OWN_DEVICES = ("plan.chips", "plan.clock", "plan.power_cap")
 FORM = 'a further group such as "a100-sxm4-80gb 1024"'
 
 _evaluate = Compiled(evaluate_fleet, once=True)
+BATCH_RANGE = 16.0  # of the batch of the plan, on either side
+MARGIN = 1e-6  # by which a plan may break a limit
+START = 0.9  # of the range of clocks
+SLACKS = [field.name for field in dataclasses.fields(Slack) if field.name != "information"]  # which no clock obeys
 
 
 class FleetGroup(NamedTuple):
@@ -180,3 +193,196 @@ def _loaded(
         raise InputError(f"fleet.{name}.chips: {table['chips']} is not a number of chips. Give for example 1024.")
     plan = eqx.tree_at(lambda leaf: leaf.chips, scenario.plan, np.asarray(chips))
     return FleetGroup(name, dataclasses.replace(scenario, plan=plan), table)
+
+
+class _Point(NamedTuple):
+    """What the search chooses: logarithms of clocks, of the batch of a chip and of the step time, without exchange.
+
+    Batches and time are those over the mean of the plan and over its own time.
+    """
+
+    clocks: Groups | np.ndarray
+    work: Groups | np.ndarray
+    time: Scalar | np.ndarray
+
+
+class FleetOptimum(NamedTuple):
+    """The best plan of a fleet, whole micro-batches for every replica, and what it is compared with.
+
+    - `fleet`, `found`: groups with the clocks and the batch of the optimum, and their outcome.
+    - `microbatches`: of a replica of each group in a step [1].
+    - `own`: outcome of the fleet with the clocks and the batch of its plans, at the same loss; `even` of the plan found
+      if every chip took the same share of a batch; `alone` that of the first group alone, with its own plan.
+    - `minimize`, `limits` in SI, and `prices`: by how many percent the objective falls if a limit rises by one percent.
+    - `success`: whether it is optimal and keeps its limits; else `message` says why not.
+    """
+
+    fleet: Fleet
+    found: FleetOutcome
+    microbatches: tuple[int, ...]
+    own: FleetOutcome
+    even: FleetOutcome
+    alone: TrainingOutcome
+    minimize: str
+    limits: Mapping[str, float]
+    prices: Mapping[str, float]
+    success: bool
+    message: str
+
+
+def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limits | None = None) -> FleetOptimum:
+    """Clocks of all groups, batch and division of the work with the least energy, time or money, within limits.
+
+    In the search the work is divided so that all groups end a step together. At its end every replica has whole
+    micro-batches, and batch and clocks are found anew for the numbers around. Unless limits are given, loss and time
+    are those of the fleet with its own plans. Limits of temperature, memory and so on hold for each group, those of the
+    building for all together.
+
+    **Arguments:**
+
+    - `minimize`, `limits`: as in `optimize`; by default what the scenario asks.
+
+    **Raises:** `InputError` for a limit that this search does not know, and for a loss that cannot be reached.
+    """
+    question = fleet.main.with_question(minimize, limits).optimize
+    if unknown := [name for name in question.limits if name in OF_THE_PLAN]:
+        raise InputError(f"limit {unknown[0]}: a fleet has it as given. Leave it out, or change the scenario.")
+    if others := [*question.vary, *question.fix, *["plan.batch@0..1"] * bool(question.knots)]:
+        raise InputError(
+            f"optimize {others[0]}: a fleet varies its clocks, batch and shares of the work. Leave it out."
+        )
+    powers = dict(parse_objective(question.minimize).factors)
+    if "loss" in powers:
+        raise InputError("minimize loss: a fleet is searched at a given loss. Minimize energy, time, money or carbon.")
+    with jax.enable_x64(True):
+        aim = question.limits.get("loss", float(fleet.evaluate().whole.loss))
+        goal = TargetLoss(np.asarray(aim))
+        fleet = _with_plans(fleet, [dataclasses.replace(plan, goal=goal) for _, plan in fleet.pairs])
+        # The fleet with its own clocks and a batch near its own: the fastest with whole micro-batches.
+        clocks = np.log([float(plan.clock) for _, plan in fleet.pairs])
+        tried = [
+            (_moved(fleet, _Point(clocks, np.log(work), np.asarray(0.0))), work, counts)
+            for counts, work in _whole_ways(fleet, np.asarray(fleet.evaluate().work) * fleet.microbatches).items()
+        ]
+        (_, own), own_work, own_counts = min(tried, key=lambda plan: float(plan[0][1].whole.time))
+        held = {} if "time" in powers else {"time": float(own.whole.time)}
+        held |= {name: value for name, value in question.limits.items() if name != "loss"}
+        asked = Criteria(powers, held)
+        point = _searched(fleet, asked, own)[0]
+        # The best of the whole micro-batches around those of the search, or of the plan, each with clocks of its own.
+        ends = []
+        for counts, work in (
+            _whole_ways(fleet, np.exp(point.work) * fleet.microbatches) | {own_counts: own_work}
+        ).items():
+            point, result, prices = _searched(fleet, asked, own, work)
+            moved, outcome = _moved(fleet, point)
+            broken = _broken(outcome, held)
+            ends.append((len(broken), float(log_objective(outcome.whole, powers)), moved, outcome, counts, result))
+            ends[-1] += (prices, broken)
+        _, _, best, outcome, microbatches, result, prices, broken = min(ends, key=lambda end: end[:2])
+        optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
+        message = f"It does not keep {', '.join(broken)}." if broken else "" if optimal else str(RESULTS[result])
+        return FleetOptimum(
+            fleet=best,
+            found=outcome,
+            microbatches=microbatches,
+            own=own,
+            even=best.evaluate(np.ones(len(fleet.groups))),
+            alone=fleet.evaluate_alone(),
+            minimize=question.minimize,
+            limits={"loss": aim, **held},
+            prices={} if broken else prices,
+            success=not broken and optimal,
+            message=message,
+        )
+
+
+def _with_plans(fleet: Fleet, plans: list[Any]) -> Fleet:
+    groups = zip(fleet.groups, plans, strict=True)
+    return Fleet(
+        tuple(group._replace(scenario=dataclasses.replace(group.scenario, plan=plan)) for group, plan in groups)
+    )
+
+
+def _moved(fleet: Fleet, point: _Point) -> tuple[Fleet, FleetOutcome]:
+    """The fleet with the clocks and the batch of a point, and its outcome."""
+    plans, work = _at(fleet.pairs, point)
+    moved = _with_plans(fleet, [jax.tree.map(np.asarray, plan) for plan in plans])
+    return moved, moved.evaluate(np.asarray(work))
+
+
+def _at(groups: tuple[Group, ...], point: _Point) -> tuple[list[TrainingPlan], Groups]:
+    """Plans with the clocks and the batch of a point, and the work of the groups."""
+    chips = jnp.stack([jnp.asarray(plan.chips) for _, plan in groups])
+    batches = jnp.exp(jnp.asarray(point.work))
+    mean = jnp.sum(chips * batches) / jnp.sum(chips)
+    plans = [
+        eqx.tree_at(lambda leaf: (leaf.clock, leaf.batch), plan, (clock, jnp.asarray(plan.batch) * mean))
+        for (_, plan), clock in zip(groups, jnp.exp(jnp.asarray(point.clocks)), strict=True)
+    ]
+    return plans, batches / mean
+
+
+def _values(point: _Point, groups: tuple[Group, ...], asked: Criteria, unit: Scalar) -> Values:
+    """Logarithms of the objective, of value over limit, and of the own time of each group over that of a step."""
+    plans, work = _at(groups, point)
+    moved = [(system, plan) for (system, _), plan in zip(groups, plans, strict=True)]
+    time = unit * jnp.exp(point.time)
+    outcome = evaluate_fleet(moved, work, time)
+    rows = [excess(name, output(outcome.whole, name), limit) for name, limit in sorted(asked.limits.items())]
+    rows += [-getattr(outcome.whole.slack, name) for name in SLACKS]
+    rows = jnp.append(jnp.stack(rows), jnp.log(outcome.work_time / time))
+    return Values(log_objective(outcome.whole, asked.powers), rows)
+
+
+def _best_point(
+    start: _Point, lower: _Point, upper: _Point, groups: tuple[Group, ...], asked: Criteria, unit: Scalar
+) -> tuple[_Point, Any, RESULTS]:
+    solution = minimize(
+        _values, start, args=(groups, asked, unit), bounds=(lower, upper), options=SolverOptions(hessian="differences")
+    )
+    return solution.x, solution.multipliers.inequalities, solution.result
+
+
+_solve = Compiled(_best_point, once=True)
+
+
+def _searched(
+    fleet: Fleet, asked: Criteria, own: FleetOutcome, work: np.ndarray | None = None
+) -> tuple[_Point, RESULTS, dict[str, float]]:
+    """Best clocks and batches, and elasticities of the limits; of given batches of a chip, best clocks alone.
+
+    A replica has at least the micro-batches that its schedule needs.
+    """
+    lowest = np.log([float(system.accelerator.minimum_clock) for system, _ in fleet.pairs])
+    range_, ones = math.log(BATCH_RANGE), np.ones(len(lowest))
+    fewest = math.ceil(float(fleet.main.plan.layout.fewest_microbatches)) / fleet.microbatches
+    low, high = (math.log(fewest) * ones, range_ * ones) if work is None else (np.log(work),) * 2
+    middle = np.clip(np.log(own.work), low, high) if work is None else low
+    point, multipliers, result = _solve(
+        _Point((1.0 - START) * lowest, middle, np.asarray(math.log(1.0 / START))),
+        _Point(lowest, low, np.asarray(-2.0 * range_)),
+        _Point(np.zeros_like(lowest), high, np.asarray(2.0 * range_)),
+        fleet.pairs,
+        asked,
+        np.max(own.work_time),
+    )
+    prices = {name: float(price) for name, price in zip(sorted(asked.limits), np.asarray(multipliers), strict=False)}
+    return jax.tree.map(np.asarray, point), result, prices
+
+
+def _whole_ways(fleet: Fleet, wanted: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
+    """Whole micro-batches of a replica around those wanted, and the batch of a chip over the mean of the plan."""
+    layout = fleet.main.plan.layout
+    multiple = multiple_count(fleet.main.system, layout)
+    fewest = multiple * math.ceil(float(layout.fewest_microbatches) / multiple)
+    ways = [sorted({max(fewest, count) for count in around(float(exact), multiple)}) for exact in wanted]
+    return {counts: np.array(counts) / fleet.microbatches for counts in itertools.product(*ways)}
+
+
+def _broken(outcome: FleetOutcome, limits: Mapping[str, float]) -> list[str]:
+    """Names of the limits that an outcome breaks."""
+    broken = [
+        name for name, limit in limits.items() if float(excess(name, output(outcome.whole, name), limit)) > MARGIN
+    ]
+    return broken + [name for name in SLACKS if float(getattr(outcome.whole.slack, name)) < -MARGIN]

@@ -14,9 +14,14 @@ from jaxtyping import Float
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.question import Limits, Ranges
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.front import (
+from energymodel.search.layout_search import search_layouts
+from energymodel.search.layouts import Lattice, fitting_layouts, take
+from energymodel.search.problem import DesignProblem, formulate
+from energymodel.search.relaxation import COARSE, LayoutSearch, Screening, screen, solve_relaxed
+from energymodel.search.result import (
     Front,
     FrontPoint,
+    SearchResult,
     efficient,
     front_message,
     knee,
@@ -24,11 +29,6 @@ from energymodel.search.front import (
     relative_hypervolume,
     simplex,
 )
-from energymodel.search.layout_search import search_layouts
-from energymodel.search.layouts import Lattice, fitting_layouts, take
-from energymodel.search.problem import DesignProblem, formulate
-from energymodel.search.relaxation import COARSE, LayoutSearch, Screening, screen, solve_relaxed
-from energymodel.search.result import SearchResult
 from energymodel.search.rounding import RoundedPlan, plans_at, round_points
 from energymodel.solver import Values
 from energymodel.system.evaluate import evaluate_once

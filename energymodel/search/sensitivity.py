@@ -14,7 +14,7 @@ from energymodel.scenarios.priors import distributions
 from energymodel.scenarios.question import Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.validate import COUNTS, check_plan
-from energymodel.search.envelope import NOT_CONVERGED, OptimalValue, differentiate
+from energymodel.search.envelope import NOT_CONVERGED, differentiate
 from energymodel.search.optimize import optimize
 from energymodel.search.problem import check_plain
 from energymodel.search.result import Optimum, SearchResult
@@ -139,27 +139,31 @@ class Sensitivity(Shown):
         """Whether the numbers can be trusted."""
         return self.result == SearchResult.successful
 
+    @property
+    def first(self) -> str:
+        """The output that is meant where none is named."""
+        return next(iter(self.values))
+
     def by_uncertainty(self, output: str | None = None) -> list[NumberEffects]:
         """Uncertain numbers, the one whose uncertainty moves the output most first."""
-        name = output or next(iter(self.values))
-        rows = [row for row in self.rows if row.is_uncertain]
-        return sorted(rows, key=lambda row: -row.size(name, self.values[name]))
+        sizes = self._sizes(output)
+        return sorted((row for row in self.rows if row.is_uncertain), key=lambda row: -sizes[row.path])
 
     def by_elasticity(self, output: str | None = None) -> list[NumberEffects]:
         """All numbers, the one with the largest elasticity of the output first; those without an elasticity last."""
-        name = output or next(iter(self.values))
+        name = output or self.first
         return sorted(self.rows, key=lambda row: math.inf if (e := row.effects[name].elasticity) is None else -abs(e))
 
     def by_step(self, output: str | None = None) -> list[NumberEffects]:
         """Decisions with another value to choose, the one whose next value improves the output most first."""
-        name = output or next(iter(self.values))
+        name = output or self.first
         sign = -1.0 if is_gain(name) else 1.0
         rows = [row for row in self.rows if row.action == CHANGE and (row.low, row.high) != (None, None)]
         return sorted(rows, key=lambda row: min(sign * change for change in row.changes(name, self.values[name])))
 
     def shares(self, output: str | None = None) -> dict[str, float]:
         """Share of each uncertain number in the variance of an output, all independent, to first order [1]."""
-        squares = self._squares(output)
+        squares = {path: size * size for path, size in self._sizes(output).items() if math.isfinite(size)}
         total = sum(squares.values())
         return {path: square / total if total else 0.0 for path, square in squares.items()}
 
@@ -172,13 +176,12 @@ class Sensitivity(Shown):
         """Relative change of an output that all uncertain numbers together reach in either direction, with the
         probability of the quantiles: the root of the sum of squares, for independent numbers to first order [1].
         """
-        return math.sqrt(sum(self._squares(output).values()))
+        return math.hypot(*filter(math.isfinite, self._sizes(output).values()))
 
-    def _squares(self, output: str | None) -> dict[str, float]:
-        """Square of the size of each uncertain number, where it is finite."""
-        name = output or next(iter(self.values))
-        sizes = {row.path: row.size(name, self.values[name]) for row in self.rows if row.is_uncertain}
-        return {path: size * size for path, size in sizes.items() if math.isfinite(size)}
+    def _sizes(self, output: str | None) -> dict[str, float]:
+        """Size of each uncertain number's effect."""
+        name = output or self.first
+        return {row.path: row.size(name, self.values[name]) for row in self.rows if row.is_uncertain}
 
 
 def sensitivity(
@@ -292,7 +295,14 @@ def _of_optimum(
         slope, distribution = around.derivatives[path], uncertain.get(path)
         elasticity = _elasticity(slope, value, around.value)
         ends = _quantiles(distribution, value) or (None, None)
-        moved = [None if end is None else _to_first_order(around.value, slope, elasticity, value, end) for end in ends]
+        moved = [
+            None
+            if end is None
+            else around.value + slope * (end - value)
+            if elasticity is None or end / value <= 0.0
+            else around.value * (end / value) ** elasticity  # to first order in logarithms
+            for end in ends
+        ]
         effects = {name: Effect(slope, elasticity, moved[0], moved[1], exact=False)}
         action = FREE if path in around.free else _action(path, scenario, distribution)
         origin, difference = scenario.provenance[path], path in differences
@@ -302,15 +312,9 @@ def _of_optimum(
         for limit, (asked, elasticity, derivative) in around.limits.items()
     )
     answer = Sensitivity(scenario, {name: around.value}, tuple(rows), best, limits, best.result, best.message)
-    return _resolved(answer, around, resolve, tell)
-
-
-def _resolved(answer: Sensitivity, around: OptimalValue, count: int, tell: Callable[[str], None]) -> Sensitivity:
-    """The same with the optimum searched again at the quantiles of the numbers with the largest effects."""
-    name = next(iter(answer.values))
+    # The optimum is searched again at the quantiles of the numbers with the largest effects.
     rows = {row.path: row for row in answer.rows}
-    chosen = [row for row in answer.by_uncertainty()[:count] if row.size(name, answer.values[name]) > 0.0]
-    for row in chosen:
+    for row in [row for row in answer.by_uncertainty()[:resolve] if row.size(name, around.value) > 0.0]:
         tell(f"searching again with {row.path} at both ends of its range")
         try:
             ends = [around.search(row.path, end) for end in (row.low, row.high) if end is not None]
@@ -332,13 +336,6 @@ def _quantiles(distribution: NumberDistribution | None, value: float) -> tuple[f
 
 def _elasticity(slope: float, number: float, output: float) -> float | None:
     return slope * number / output if number and output else None
-
-
-def _to_first_order(output: float, slope: float, elasticity: float | None, value: float, end: float) -> float:
-    """First order in logarithms where both are positive, else in the numbers themselves."""
-    if elasticity is None or end / value <= 0.0:
-        return output + slope * (end - value)
-    return output * (end / value) ** elasticity
 
 
 def _action(path: str, scenario: Scenario, distribution: NumberDistribution | None) -> str:
@@ -369,18 +366,16 @@ def next_values(scenario: Scenario, path: str) -> tuple[float | None, float | No
         lower, higher = max(lower, float(system.accelerator.minimum_clock)), min(higher, 1.0)
     elif scenario.provenance[path].unit == "K":
         lower, higher = value - TEMPERATURE_STEP, value + TEMPERATURE_STEP
-    lower, higher = (end if _can_run(run, path, end) else None for end in (lower, higher))
+
+    def can_run(end: float) -> bool:
+        if (end <= 0.0 and not path.startswith("plan.layout.")) or math.isclose(end, value, rel_tol=1e-9):
+            return False
+        changed = run.at(run.changed(path, end))
+        try:
+            check_plan(changed.system, changed.plan)
+        except InputError:
+            return False
+        return True
+
+    lower, higher = (end if can_run(end) else None for end in (lower, higher))
     return lower, higher
-
-
-def _can_run(run: TrainingRun, path: str, end: float) -> bool:
-    """Whether the plan can be run with another value of one number."""
-    in_layout = path.startswith("plan.layout.")
-    if (end <= 0.0 and not in_layout) or math.isclose(end, run.values[path], rel_tol=1e-9):
-        return False
-    changed = run.at(run.changed(path, end))
-    try:
-        check_plan(changed.system, changed.plan)
-    except InputError:
-        return False
-    return True

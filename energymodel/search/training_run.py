@@ -88,10 +88,9 @@ class TrainingRun(eqx.Module):
 
     def at(self, vector: Float[np.ndarray, " n"]) -> "TrainingRun":
         """The run that holds the numbers of a vector."""
-        leaves = jax.tree.leaves(self)
+        leaves, structure = jax.tree.flatten(self)
         parts = np.split(vector, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
-        shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
-        return jax.tree.unflatten(jax.tree.structure(self), shaped)
+        return jax.tree.unflatten(structure, map(np.reshape, parts, map(np.shape, leaves)))
 
     def moved(self, steps: Float[np.ndarray, "steps n"]) -> list[dict[int, np.ndarray]]:
         """The leaves that each step of the vector changes, by their index among all."""
@@ -118,12 +117,10 @@ def _leaf(node: Any, path: str) -> Any:
 
 
 def _differences(component: Any, path: str) -> list[str]:
-    paths = []
-    for field in dataclasses.fields(component):
-        name, part = f"{path}.{field.name}", getattr(component, field.name)
-        paths += _differences(part, name) if dataclasses.is_dataclass(part) else []
-        paths += [name] if field.metadata.get("difference") else []
-    return paths
+    fields = dataclasses.fields(component)
+    own = [f"{path}.{field.name}" for field in fields if field.metadata.get("difference")]
+    parts = [(f"{path}.{field.name}", getattr(component, field.name)) for field in fields]
+    return own + [each for name, part in parts if dataclasses.is_dataclass(part) for each in _differences(part, name)]
 
 
 def is_gain(name: str) -> bool:
@@ -241,18 +238,17 @@ class OutcomeChanges(NamedTuple):
 
     def relative(self, objective: str) -> Float[np.ndarray, " directions"]:
         """Change of the logarithm of an output, or of a product of powers of outputs; zero where one is zero [1]."""
-        factors = dict(parse_objective(objective).factors) if "*" in objective or "^" in objective else {objective: 1.0}
-        factors = {"energy": 1.0, "time": 1.0} if objective == "etp" else factors
-        return self.relative_product(factors)
+        composed = "*" in objective or "^" in objective or objective == "etp"
+        return self.relative_product(dict(parse_objective(objective).factors) if composed else {objective: 1.0})
 
     def relative_product(self, powers: Mapping[str, float]) -> Float[np.ndarray, " directions"]:
         """Change of the logarithm of a product of powers of outputs by name; zero where one is zero [1]."""
-        changes = [power * self._logarithm(name) for name, power in powers.items()]
-        return np.asarray(sum(changes[1:], start=changes[0]))
-
-    def _logarithm(self, name: str) -> Float[np.ndarray, " directions"]:
-        value, change = float(output(self.outcome, name)), self.change(name)
-        return change / value if value else np.zeros_like(change)
+        values = {name: float(output(self.outcome, name)) for name in powers}
+        changes = {name: self.change(name) for name in powers}
+        parts = [
+            power * (changes[n] / values[n] if values[n] else np.zeros_like(changes[n])) for n, power in powers.items()
+        ]
+        return np.sum(parts, axis=0)
 
 
 def changes_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> OutcomeChanges:

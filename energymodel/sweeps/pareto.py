@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.search import front
+from energymodel.search.result import efficient as undominated
 from energymodel.sweeps.best_points import Points
 from energymodel.sweeps.feasibility import Range, feasible_values
 from energymodel.sweeps.float32_functions import in_order, inverse_rough_log2, ordered_bits, rough_log2
@@ -386,7 +386,7 @@ def efficient(columns: Sequence[np.ndarray] | np.ndarray) -> list[int]:
     values = np.stack([np.asarray(column, np.float64) for column in columns])
     order = np.lexsort(values[::-1])
     if len(values) != 2:
-        return order[front.efficient(values[:, order].T)].tolist()
+        return order[undominated(values[:, order].T)].tolist()
     second = values[1][order]
     before = np.concatenate([[np.inf], np.minimum.accumulate(second)[:-1]])
     return order[second < before].tolist()

@@ -7,7 +7,7 @@ import pytest
 from cli.shell import SMALL, numbers, run, run_json
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.chip_search import cache_sizes, chip_question
+from energymodel.search.compare import cache_sizes, chip_question
 from energymodel.system.chip_design import ScaledChip
 from report.reference_optimum import optimum
 
@@ -22,7 +22,7 @@ def search(monkeypatch):
         found = {"system.chip_design.voltage": 0.8}
         return dataclasses.replace(optimum(), scenario=scenario, found=found)
 
-    monkeypatch.setattr("energymodel.search.chip_search.optimize", answer)
+    monkeypatch.setattr("energymodel.search.compare.optimize", answer)
     monkeypatch.setattr("energymodel.sweeps.first_order.saving_at_risk", lambda _: None)
     return asked
 

@@ -8,8 +8,7 @@ import pytest
 from cli.shell import numbers, run, run_json
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.fleet import load_fleet
-from energymodel.search.fleet_search import optimize_fleet
+from energymodel.search.fleet import load_fleet, optimize_fleet
 from energymodel.search.site import divide_site_power
 from energymodel.system.outputs import output
 

@@ -9,8 +9,7 @@ import pytest
 
 import energymodel as em
 from cli.shell import SMALL, numbers, run
-from energymodel.search.front import Front, FrontPoint
-from energymodel.search.result import SearchResult
+from energymodel.search.result import Front, FrontPoint, SearchResult
 from energymodel.system.evaluate import evaluate_once
 
 

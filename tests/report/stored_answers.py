@@ -42,17 +42,14 @@ from energymodel.report.answers.sensitivity import sensitivity_answer
 from energymodel.report.answers.sweep import sweep_answer
 from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer
 from energymodel.search.calendar import calendar
-from energymodel.search.chip_search import CacheSizes, DesignedOptimum
-from energymodel.search.compare import Candidate, Comparison, Frontier, FrontierStep
-from energymodel.search.fleet import load_fleet
-from energymodel.search.fleet_search import FleetOptimum
-from energymodel.search.front import Front, FrontPoint
+from energymodel.search.compare import CacheSizes, Candidate, Comparison, DesignedOptimum, Frontier, FrontierStep
+from energymodel.search.fleet import FleetOptimum, load_fleet
+from energymodel.search.pipeline import step_timeline
 from energymodel.search.pipeline_clocks import StageClocks, StageFront
 from energymodel.search.posterior import Update
 from energymodel.search.replan import Forecast, Replan, Rest
-from energymodel.search.result import SearchResult
+from energymodel.search.result import Front, FrontPoint, SearchResult
 from energymodel.search.site import DividedPower, SiteChoice, SitePower, SiteSplit
-from energymodel.search.timeline import step_timeline
 from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
 from energymodel.sweeps.best_points import Top
 from energymodel.sweeps.first_order import saving_at_risk

@@ -11,7 +11,7 @@ import pytest
 
 import energymodel as em
 from energymodel.errors import InputError
-from energymodel.search.front import Front
+from energymodel.search.result import Front
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from report.reference_optimum import optimum

@@ -151,17 +151,6 @@ def test_not_beaten_by_random_shapes(scenario, answer):
     assert np.exp(np.asarray(values.objective)[feasible].min()) >= answer.relaxed_value * (1 - 1e-6)
 
 
-@pytest.mark.slow
-def test_mixture_of_experts():
-    scenario = em.load_scenario("deepseek-v3-h800")
-    answer = optimize_architecture(scenario)
-    workload = answer.system.workload
-    assert answer.success, answer.message
-    assert float(workload.experts) % float(answer.plan.layout.expert) == 0
-    assert 1 <= float(workload.active_experts) <= float(workload.experts)
-    assert answer.value < answer.own_value
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

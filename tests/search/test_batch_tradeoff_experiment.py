@@ -1,31 +1,27 @@
-"""The experiment on batch sizes: stated numbers, and its answers by other ways."""
+"""Experiment 08: stated numbers, closed forms of batches, and schedules beside them [docs/physics.md A0.12]."""
 
-from typing import Any
-
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from energymodel.learning.loss_law import chinchilla_loss
+import energymodel as em
+from energymodel.errors import InputError
 from experiment import Experiment
+from gradients import check_grads
 
 EXPERIMENT = Experiment("08_batch_tradeoff")
-QUICK = "test-1b-h100"
-OBJECTIVES = ("energy", "money", "time")
+SEARCH, FORMS = EXPERIMENT.modules("adaptive_batch", "closed_forms")
+QUICK, OBJECTIVES, KNOTS = "test-1b-h100", ("energy", "money", "time"), 8
+few = settings(max_examples=20, deadline=None)
+batches = st.floats(1e4, 1e9)
 
 
 @pytest.fixture(scope="module")
 def published():
     return EXPERIMENT.stated()
-
-
-@pytest.fixture(scope="module")
-def run():
-    return EXPERIMENT.module("batch_curves").Run(QUICK)
-
-
-def row_of(rows, name):
-    return next(row for row in rows if row["scenario"] == name)
 
 
 def test_closed_form_gives_the_best_batches(published):
@@ -36,18 +32,6 @@ def test_closed_form_gives_the_best_batches(published):
             np.testing.assert_allclose(row[f"{objective}_token"], expected, rtol=2e-3, err_msg=row["scenario"])
         assert row["energy_token"] <= row["money_token"] * (1 + 1e-6) <= row["time_token"] * (1 + 2e-6)
         assert all(row[f"{objective}_of_own"] > -1e-9 for objective in OBJECTIVES)
-
-
-def test_literal_formula_is_lost_in_its_unit_and_singular_at_the_optimum(published):
-    for row, optimum in zip(published["literal"], published["batches"], strict=True):
-        off = abs(np.log10(row["stated_token_in_w"] / row["best_token"]))
-        assert off > 1.5, row["scenario"]
-        np.testing.assert_allclose(
-            np.log10(row["stated_token_in_w"] / row["stated_token_in_kw"]), 3.0 * row["exponent"], rtol=1e-9
-        )
-        if not optimum["at_least_batch"]:
-            # The optimum is where both elasticities are equal, and the exponent 1/(gamma - beta) has no value.
-            np.testing.assert_allclose(row["gamma_at_time_optimum"], row["beta_at_time_optimum"], rtol=1e-4)
 
 
 def test_break_even_conditions_agree_with_whole_runs(published):
@@ -76,15 +60,6 @@ def test_schedules_save_what_the_closed_form_allows(published):
     assert unsolved <= {"llama-3.1-405b-h100", "deepseek-v3-h800"}
 
 
-def test_mirror_image_of_a_batch_takes_the_same_time(run):
-    curves = EXPERIMENT.module("batch_curves")
-    row = {"energy_token": 1.5e5, "time_token": 2.1e5}
-    for pair in curves.pairs(QUICK, run, row):
-        totals = run.totals([pair["first_token"], pair["same_time_token"], pair["same_energy_token"]])
-        np.testing.assert_allclose(totals.time[1], totals.time[0], rtol=1e-4)
-        np.testing.assert_allclose(totals.energy[2], totals.energy[0], rtol=1e-3)
-
-
 def test_ladder_of_bounds(published):
     """Exponents by hand from the law's 0.3478 and 0.3658: N ~ D^(b/a), F ~ D^(1+b/a), steps ~ D^(1-0.462)."""
     ladder = EXPERIMENT.module("dataset_ladder")
@@ -100,35 +75,6 @@ def test_ladder_of_bounds(published):
             np.testing.assert_allclose(value, row[key], rtol=1e-9, err_msg=key)
 
 
-def test_model_is_compute_optimal_for_its_tokens():
-    ladder = EXPERIMENT.module("dataset_ladder")
-    law = ladder.em.load_scenario(ladder.BASE).system.learning.loss_law
-    for tokens in (1e9, 1.329e12, 1e15):
-        parameters = ladder.compute_optimal_parameters(tokens, law)
-        best: Any = minimize_scalar(
-            lambda shift, n=parameters, d=tokens: chinchilla_loss(n * np.exp(shift), d * np.exp(-shift), law),
-            bounds=(-1.0, 1.0),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
-        np.testing.assert_allclose(best.x, 0.0, atol=1e-5)
-    # docs/physics.md B1: N* = 7.225e10 at D* = 1.329e12
-    np.testing.assert_allclose(ladder.compute_optimal_parameters(1.329e12, law), 7.225e10, rtol=2e-3)
-
-
-def test_runs_of_today_stand_above_every_bound(published):
-    bounds = {row["tokens_effective"]: row for row in published["ladder"]}
-    for row in published["runs"]:
-        assert row["result"] == "successful"
-        below = bounds[row["tokens_effective"]]
-        assert row["energy_j"] > 1e3 * max(value for key, value in below.items() if key.endswith("_j"))
-        np.testing.assert_allclose(row["parameters"], below["parameters"], rtol=0.08)
-        assert row["within_100_days"] == (row["time_day"] <= 100.0 * (1 + 1e-6))
-    for name in ("h100", "b200"):
-        line = next(row for row in published["exponents"] if row["line"] == name)
-        assert 1.9 < line["exponent"] < 2.15
-
-
 @pytest.mark.slow
 def test_the_experiment_gives_what_it_states(published):
     recomputed = EXPERIMENT.module("batch_curves").compute()[0] | EXPERIMENT.module("dataset_ladder").compute()
@@ -139,3 +85,106 @@ def test_the_experiment_gives_what_it_states(published):
                     # The search screens layouts: what it finds may change a little with it.
                     tolerance = 1e-2 if name == "runs" else 1e-4
                     np.testing.assert_allclose(again[key], value, rtol=tolerance, atol=1e-6, err_msg=f"{name} {key}")
+
+
+@few
+@given(critical=batches, fixed=batches, ratio=st.floats(0.1, 1.0))
+def test_adaptive_batch_is_the_pointwise_minimum(critical, fixed, ratio):
+    def cost(log_batch):
+        batch = jnp.exp(log_batch)
+        return (1.0 + batch / critical) * (1.0 + ratio * fixed / batch)
+
+    best = jnp.log(FORMS.adaptive_batch(critical, fixed, ratio))
+    np.testing.assert_allclose(jax.grad(cost)(best) / cost(best), 0.0, atol=1e-12)
+    np.testing.assert_allclose(cost(best), FORMS.constant_batch_cost(critical, ratio * fixed), rtol=1e-12)
+
+
+def test_nothing_to_gain_when_the_critical_batch_stands_still():
+    np.testing.assert_allclose(
+        FORMS.adaptive_batch_cost(4e7, 1e6, 0.0), FORMS.constant_batch_cost(4e7, 1e6), rtol=1e-14
+    )
+    assert FORMS.constant_batch(4e7, 1e6, 0.3) == FORMS.adaptive_batch(4e7, 1e6, 0.3)
+
+
+def test_adaptive_cost_is_the_mean_over_the_run():
+    # <(1 + sqrt(B_h/B_n))^2> over x in (0, 1), B_n = c x^xi with run level c (1 - xi), in x = u^4.
+    critical, fixed, xi = 3.94e7, 1e6, 0.462
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    u, w = 0.5 * (1 + nodes), 0.5 * weights
+    local = critical / (1 - xi) * (u**4) ** xi
+    mean = np.sum(w * 4 * u**3 * (1 + np.sqrt(fixed / local)) ** 2)
+    np.testing.assert_allclose(FORMS.adaptive_batch_cost(critical, fixed, xi), mean, rtol=1e-6)
+
+
+def test_gradients():
+    check_grads(FORMS.adaptive_batch_cost, (4.0, 2.0, 0.46), order=1)
+    check_grads(FORMS.constant_batch_cost, (4.0, 2.0), order=1)
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    # The closed form holds for a hyperbola, the sharpness of this law.
+    return em.load_scenario("llama-3.1-70b-b200", {"system.learning.critical_batch": "bergsma-2025"})
+
+
+@pytest.fixture(scope="module")
+def fastest(scenario):
+    return SEARCH.adaptive_batch(scenario, KNOTS, minimize="time")
+
+
+@pytest.fixture(scope="module")
+def thriftiest(scenario):
+    return SEARCH.adaptive_batch(scenario, KNOTS)
+
+
+@pytest.mark.slow
+def test_schedule_follows_the_closed_form(fastest):
+    """Linear pieces cannot follow the infinite slope at the start; from the third knot on they are within 2 %."""
+    assert fastest.schedule.success, fastest.schedule.message
+    ratio = fastest.schedule.plan.batch[1:] / fastest.schedule.rule.batch[1:]
+    np.testing.assert_allclose(ratio[0], 1.0, atol=0.11)
+    np.testing.assert_allclose(ratio[1:], 1.0, atol=0.02)
+    np.testing.assert_allclose(ratio[3:], 1.0, atol=2e-3)
+
+
+@pytest.mark.slow
+def test_constant_batch_is_the_closed_form(fastest, thriftiest):
+    for search in (fastest, thriftiest):
+        assert search.constant.success
+        np.testing.assert_allclose(search.constant.plan.batch.item(), search.constant.rule.constant, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_energy_wants_smaller_batches_than_time(fastest, thriftiest):
+    """`B_E <= B_T` always: docs/physics.md A0.9."""
+    assert thriftiest.schedule.success, thriftiest.schedule.message
+    assert np.all(thriftiest.schedule.plan.batch < fastest.schedule.plan.batch)
+    assert thriftiest.schedule.rule.fixed_cost_batch < fastest.schedule.rule.fixed_cost_batch
+    assert thriftiest.schedule.value < float(fastest.schedule.outcome.energy.total)
+    assert 0.0 < thriftiest.gain < 0.05
+
+
+@pytest.mark.slow
+def test_schedule_keeps_a_time_that_no_constant_batch_keeps(scenario, fastest, thriftiest):
+    limit = 0.5 * (fastest.schedule.value + fastest.constant.value)
+    hurried = SEARCH.adaptive_batch(scenario, KNOTS, limits={"time": limit})
+    assert hurried.schedule.success, hurried.schedule.message
+    rule = hurried.schedule.rule
+    assert rule is not None
+    assert not hurried.constant.success
+    assert np.isnan(hurried.gain)
+    np.testing.assert_allclose(float(hurried.schedule.outcome.time), limit, rtol=1e-6)
+    assert hurried.schedule.prices["time"] > 0
+    assert hurried.schedule.value > thriftiest.schedule.value
+    # The price of time turns the rule for energy into one between the two.
+    assert thriftiest.schedule.rule.fixed_cost_batch < rule.fixed_cost_batch < fastest.schedule.rule.fixed_cost_batch
+    np.testing.assert_allclose(hurried.schedule.plan.batch[4:], rule.batch[4:], rtol=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"knots": 1}, "1 knots"), ({"minimize": "loss"}, "loss is held"), ({"minimize": "joy"}, "joy")],
+)
+def test_bad_input_is_named(scenario, arguments, message):
+    with pytest.raises(InputError, match=message):
+        SEARCH.adaptive_batch(scenario, **arguments)

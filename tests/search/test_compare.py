@@ -11,7 +11,7 @@ from energymodel.report.answers.compare import combinations_table
 from energymodel.report.answers.frontier import frontier_answer
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.scenarios.topology_choice import topology_changes
-from energymodel.search.compare import CHOICES, Candidate, Comparison, compare, frontier
+from energymodel.search.compare import CHOICES, compare, frontier
 from energymodel.search.optimize import optimize
 
 SMALL, LARGE = "test-1b-h100", "llama-3.1-405b-h100"
@@ -99,13 +99,6 @@ def test_topologies_are_of_the_switches_of_the_network(name):
 def test_a_torus_has_no_switches():
     own = load_scenario(LARGE).system.network.topology
     assert topology_changes("torus", own, []) == [f"{PATH}=torus"]
-
-
-def test_rows_name_network_and_topology():
-    candidate = Candidate(None, None, "infiniband-400g", "rail-only", 64, None, "none")
-    assert candidate.name == "infiniband-400g, rail-only, 64 chips"
-    table = combinations_table(Comparison("energy", "J", {}, (candidate,)))
-    assert table.column("topology")[1] == ["rail-only"]
 
 
 @pytest.mark.parametrize(

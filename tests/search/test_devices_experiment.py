@@ -67,16 +67,6 @@ def test_devices_with_the_cube_law_share_a_power_like_the_closed_form():
     np.testing.assert_allclose(split.price, slope, rtol=1e-6)
 
 
-def test_a_device_at_its_lowest_clock_leaves_the_rest_to_the_others():
-    # The lowest clock 0.5 of the first device draws 10 + 64 / 8 = 18 W, more than its 15.07 W at the free optimum.
-    k, s = np.asarray([1.0, 2.0, 4.0]), np.full(3, 10.0)
-    groups = cubic_groups(4.0 * k, s, np.full(3, 64.0), minimum=[0.5, 0.05, 0.05])
-    split = least_time(groups, 100.0, 90.0, 1.0)
-    assert ended(split)
-    np.testing.assert_allclose(split.clock[0], 0.5, rtol=1e-6)
-    np.testing.assert_allclose(split.device_power[1:], cube_root_power_split(72.0, k[1:], s[1:]), rtol=1e-6)
-
-
 def test_groups_are_full_partly_on_and_off_by_their_energy_per_token():
     # P = 16 + 64 phi^3 is cheapest per token at phi = (16 / 128)^(1/3) = 0.5, 48 / k joules per token [T1].
     # Rates k = 8, 4, 2: the second group sets the price 48 / 4 = 12 J/token, the first works where its marginal
@@ -120,15 +110,6 @@ def test_a100_beside_h100(mixed):
     one = jnp.ones_like(full)
     power, rate = (jax.jvp(f, (split.clock,), (one,))[1] for f in (mixed.busy_power, mixed.rate))
     np.testing.assert_allclose(power[0] / rate[0], power[1] / rate[1], rtol=1e-6)
-    # Less than one clock for all that meets the same time: both rates grow with it, so bisection finds it.
-    rates = jax.jit(lambda clock: mixed.rate(clock))  # a bound method of arrays cannot be hashed
-    low, high = 0.2, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        slow = float(jnp.sum(mixed.count * rates(middle * full))) < tokens / time
-        low, high = (middle, high) if slow else (low, middle)
-    uniform = float(jnp.sum(mixed.count * mixed.busy_power(high * full))) * time
-    assert split.energy < uniform
     # The other problem at this power gives the same split, and its price is the same exchange rate turned over.
     again = least_time(mixed, tokens, split.power)
     assert ended(again)

@@ -84,16 +84,6 @@ def test_stated_parts_add_up_and_nothing_gets_worse(published):
         assert rows[0]["energy_j"] * rows[0]["time_s"] < published["today"]["energy_j"] * published["today"]["time_s"]
 
 
-def test_the_best_cache_is_about_that_of_the_closed_form(published):
-    # 2 e_D sqrt(S_0) / (c e_0) = 2 x 62.4 pJ x sqrt(4096) x 64 / 0.25 pJ = 2.045e6 elements of 2 B (docs/physics.md B4)
-    np.testing.assert_allclose(published["closed_form_cache_mb"], 4.089, rtol=1e-3)
-    for row in published["steps"]:
-        if row["aim"] == "etp" and (row["world"] == "all" or row["multiple"] > 6e8):
-            assert (
-                3.5 < row["cache_mb"] < 6.5
-            )  # the whole model adds waiting for memory, and what cache takes of the units
-
-
 def test_stated_points_give_the_stated_outcomes(experiment, published):
     search, asked = experiment.search, experiment.asked
     lattice = layouts(published["steps"])

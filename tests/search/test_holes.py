@@ -13,13 +13,10 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.search.layouts import candidates
 from energymodel.search.problem import formulate
 from energymodel.search.rounding import nearby_counts
-from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.outputs import LIMIT_OF_SLACK
-from energymodel.system.plan_rules import OF_STAGES, stage_fault, torus_chips, torus_fault, torus_sides
+from energymodel.system.plan_rules import torus_chips, torus_fault, torus_sides
 
 LARGE, SMALL, BLACKWELL, TPU = "llama-3.1-405b-h100", "test-1b-h100", "llama-3.1-70b-b200", "chinchilla-70b-tpu-v4"
 
@@ -113,14 +110,6 @@ def test_ranges_that_end_well_alone_end_well_together():
         scenario.with_question(vary=power)
 
 
-def test_pipelines_that_cannot_run_are_never_offered():
-    for name in (LARGE, BLACKWELL):
-        scenario = em.load_scenario(name)
-        lattice = candidates(TrainingRun(scenario.system, scenario.plan), 512.0)
-        rows = np.unique(np.stack([getattr(lattice, field) for field in OF_STAGES], axis=1), axis=0)
-        assert not [row for row in rows if stage_fault(scenario.system, dict(zip(OF_STAGES, row, strict=True)))]
-
-
 def test_fewer_micro_batches_than_ranks_wait():
     # Five of sixteen ranks work: (p - 1) / m of the work is added [Narayanan et al. 2021, sec. 2.2].
     step = outcome(LARGE, plan__layout__virtual_stages=1, plan__batch="5242880 tokens").step_time
@@ -174,16 +163,6 @@ def test_coolant_stays_within_the_class_of_the_equipment():
         em.optimize(em.load_scenario(LARGE), vary={"plan.coolant_temperature": ("10 °C", "60 °C")})
 
 
-def test_every_limit_of_evaluate_binds_the_search():
-    scenario = em.load_scenario(LARGE, {"system.facility.ramp_limit": "1 K/s"})
-    own = outcome(LARGE, system__facility__ramp_limit="1 K/s")
-    assert float(own.slack.ramp) < 0.0
-    problem = formulate(scenario, own)
-    assert problem.limits["ramp"] == pytest.approx(1.0)
-    assert set(LIMIT_OF_SLACK.values()) <= set(problem.limits)
-    assert set(LIMIT_OF_SLACK.values()) <= set(problem.formulation.rows)
-
-
 def test_a_continued_run_starts_with_the_tokens_it_has_seen():
     fresh, seen = outcome(SMALL), outcome(SMALL, system__tokens_seen="100 G tokens")
     assert float(seen.loss) < float(fresh.loss)
@@ -201,11 +180,6 @@ def test_lanes_cost_energy_and_money():
 def test_no_part_of_the_energy_is_negative():
     for name in (LARGE, SMALL, TPU):
         assert min(float(part) for part in jax.tree.leaves(outcome(name).energy)) >= 0.0
-
-
-def test_more_chips_may_be_varied_than_the_scenario_has():
-    scenario = em.load_scenario(LARGE).with_question(vary={"plan.chips": (4096, 32768)})
-    assert formulate(scenario, outcome(LARGE)).most_chips == 32768.0
 
 
 def test_a_chip_stays_above_landauers_bound():

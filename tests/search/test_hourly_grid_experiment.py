@@ -85,13 +85,6 @@ def test_a_dear_hour_is_paused_unless_a_restart_takes_long(modules, stop, paused
     assert best.value <= rule.value * (1 + 1e-9)
 
 
-def test_tokens_worth_nothing_are_made_as_late_as_the_deadline_allows(modules):
-    _, foresight, program = modules
-    rule = foresight.followed(hourly_case(program, np.ones(30), 40.0), 0.0)
-    np.testing.assert_allclose(rule.paused.sum(), 10.0)  # 40 tokens at 2 an hour take the last 20 of 30 hours
-    assert foresight.followed(hourly_case(program, np.ones(30), 61.0), 0.0) is None
-
-
 def test_what_is_stated_keeps_to_its_bounds():
     stated = EXPERIMENT.stated()
     assert {row["judged_on"] for row in stated["unseen"]} == {"odd weeks", "even weeks"}

@@ -11,8 +11,8 @@ import energymodel as em
 from energymodel.report.answers.search_tables import near_tie_sentence
 from energymodel.report.number import sentence
 from energymodel.runtime.compilation import compiler_options
-from energymodel.search.near_ties import saved_beside, tolerance_of
 from energymodel.search.problem import formulate, row_of_objective
+from energymodel.search.refinement import saved_beside, tolerance_of
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import objective_value
 

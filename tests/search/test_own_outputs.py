@@ -8,7 +8,6 @@ import energymodel
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.optimize import optimize
-from energymodel.search.pareto import pareto
 from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.system.outputs import own_output
 
@@ -56,13 +55,6 @@ def test_a_limit_on_a_function_binds():
     assert own.success, own.message
     assert float(own.outcome.money / own.outcome.tokens) <= 6.62e-9 * (1 + 1e-6)
     assert own.limits["price_of_token"] == 6.62e-9
-
-
-@pytest.mark.slow
-def test_a_front_between_a_function_and_an_output():
-    front = pareto(load_scenario(SMALL), ["time", own_output(price_of_token, "USD/token")], points=3)
-    assert front.units["price_of_token"] in ("1", "USD/token")
-    assert len(front.points) >= 2
 
 
 def test_the_same_function_has_the_same_name():

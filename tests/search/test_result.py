@@ -10,9 +10,8 @@ import energymodel as em
 from energymodel.search import optimize as optimizing
 from energymodel.search import pareto as trading
 from energymodel.search import replan as replanning
-from energymodel.search.front import NOT_CONVERGED, Front
 from energymodel.search.posterior import Posterior
-from energymodel.search.result import SearchResult
+from energymodel.search.result import NOT_CONVERGED, Front, SearchResult
 from report.reference_optimum import infeasible, optimum
 
 MESSAGE = "No plan obeys these limits together."

@@ -8,8 +8,8 @@ import pytest
 
 import energymodel as em
 from energymodel.report.answers.search_tables import saving_table
+from energymodel.search.optimize import _shapley, saving_by_cause
 from energymodel.search.problem import formulate
-from energymodel.search.saving import _shapley, saving_by_cause
 from energymodel.system.evaluate import evaluate_once
 from report.reference_optimum import optimum
 

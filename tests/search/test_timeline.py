@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.timeline import stage_layers, step_timeline
+from energymodel.search.pipeline import stage_layers, step_timeline
 from energymodel.system.evaluate import evaluate_once
 
 NAME = "llama-3.1-405b-h100"

@@ -8,7 +8,7 @@ import pytest
 from compiled_once import derivative_once
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.timeline import step_timeline
+from energymodel.search.pipeline import step_timeline
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.plan import EvenPower, StagePower
 from energymodel.system.step import training_step

@@ -4,7 +4,7 @@ import dataclasses
 
 from energymodel.report.answer import CHANGE, DATA, Answer, Cell, Column, Quantity, Sentence, Table
 from energymodel.report.answers.optimize import optimize_answer
-from energymodel.search.chip_search import DesignedOptimum
+from energymodel.search.compare import DesignedOptimum
 from energymodel.sweeps.first_order import SavingAtRisk
 
 _COLUMNS = (

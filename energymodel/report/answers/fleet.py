@@ -9,8 +9,7 @@ from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sen
 from energymodel.report.answers.run_tables import Run, outcome_table
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.fleet import Fleet
-from energymodel.search.fleet_search import FleetOptimum
+from energymodel.search.fleet import Fleet, FleetOptimum
 from energymodel.search.site import DividedPower
 from energymodel.system.fleet import FleetOutcome
 

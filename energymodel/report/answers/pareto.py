@@ -9,8 +9,8 @@ from energymodel.report.answers.run_tables import Run, kind_of, outcome_table, p
 from energymodel.report.answers.spending import parts_chart
 from energymodel.report.command_text import command_of
 from energymodel.report.fields import plan_fields
-from energymodel.search.front import Front
 from energymodel.search.layouts import layout_label
+from energymodel.search.result import Front
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
 
 KNEE = "plan at the knee"

@@ -7,7 +7,7 @@ from energymodel.performance.pipeline_simulator import SimulatedPass
 from energymodel.report.answer import DATA, Chart, Column, Quantity, Sentence, Table
 from energymodel.report.answers.run_tables import Run
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.timeline import Timeline, step_timeline
+from energymodel.search.pipeline import Timeline, step_timeline
 
 NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
 SHARE = Column("", "", kind="share")

@@ -7,8 +7,8 @@ import numpy as np
 from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table
 from energymodel.report.answers.step import passes_table, step_sentence, timeline_chart
 from energymodel.scenarios.scenario import Scenario
+from energymodel.search.pipeline import Timeline
 from energymodel.search.pipeline_clocks import StageFront
-from energymodel.search.timeline import Timeline
 from energymodel.solver import RESULTS, result_is
 
 DIRECTIONS = ("forward", "backward")
