@@ -40,6 +40,11 @@ WEATHER = (
     Column(DRY, "K", "dry-bulb temperature outside", lowest=183.15, highest=338.15),
     Column(WET, "K", "wet-bulb temperature outside", lowest=183.15, highest=338.15),
 )
+ADVICE = {
+    "price": "Fill it, or ask what does without price: --minimize carbon_operational.",
+    "carbon": "Fill it, or ask what does without carbon: --minimize money.",
+    "weather": "Fill it, or take the scenario's weather: --weather scenario.",
+}
 
 
 class GridHours(NamedTuple):
@@ -73,7 +78,8 @@ class GridHours(NamedTuple):
         index = np.arange(start, start + hours)
         index = index % self.hours if self.repeats else index[index < self.hours]
         price, carbon, dry, wet = (
-            None if one is None else one[index] for one in (self.price, self.carbon, self.dry_bulb, self.wet_bulb)
+            None if series is None else series[index]
+            for series in (self.price, self.carbon, self.dry_bulb, self.wet_bulb)
         )
         turns = np.concatenate([[0], np.cumsum(np.diff(self.month[index]) != 0)])  # a second January is another month
         return GridHours(self.name, price, carbon, dry, wet, self.spread, turns, False, self.first + start)
@@ -169,8 +175,7 @@ def read_grid(
     """
     path = Path(path)
     csv = _of_zone(read_csv(path, most_rows=MOST_ROWS), zone)
-    columns = (*WHEN, *PRICES, *INTENSITIES, *(WEATHER if weather else ()))
-    table = read_table(csv, columns, fewest=FEWEST_HOURS)
+    table = read_table(csv, (*WHEN, *PRICES, *INTENSITIES, *(WEATHER if weather else ())), fewest=FEWEST_HOURS)
     name = f"{path.name}, {zone}" if zone else path.name
     if "hour" in table.columns:
         number = _full(table, "hour", "Write a number.")
@@ -186,28 +191,30 @@ def read_grid(
         repeats, first = True, 0
     else:
         raise InputError(f"{path}: no column hour, nor month and utc_hour. Its columns are {', '.join(csv.header)}.")
-    carbon = next((column for column in CARBON if column in table.columns), CARBON[0])
     notes = list(table.notes)
-    series: dict[str, np.ndarray | None] = {}
-    for kind, names in (("price", (PRICE,)), ("carbon", (carbon,)), ("weather", (DRY, WET))):
+
+    def series(kind: str, *names: str) -> list[np.ndarray | None]:
+        """Values in every hour, or None where nobody needs them and they are not in every row."""
         values = [table.columns.get(column, np.full(len(table), np.nan)) for column in names]
-        empty = [bool(np.all(np.isnan(one))) for one in values]
-        if kind in needs or (kind == "weather" and not all(empty) and all(column in table.columns for column in names)):
-            for column in names:
-                series[column] = _full(table, column, _advice(kind))[order]
-        elif any(np.any(np.isnan(one)) for one in values):
-            series |= dict.fromkeys(names)
-            if kind != "weather" and not all(empty):
-                notes.append(f"{name}: {names[0]} has empty rows, so that {kind} is not used.")
-        else:
-            series |= {column: one[order] for column, one in zip(names, values, strict=True)}
-    price, intensity, dry, wet = (series[column] for column in (PRICE, carbon, DRY, WET))
+        stated = not all(np.all(np.isnan(column)) for column in values)
+        if kind in needs or (kind == "weather" and stated and all(column in table.columns for column in names)):
+            return [_full(table, column, ADVICE[kind])[order] for column in names]
+        if not any(np.any(np.isnan(column)) for column in values):
+            return [column[order] for column in values]
+        if stated and kind != "weather":
+            notes.append(f"{name}: {names[0]} has empty rows, so that {kind} is not used.")
+        return [None] * len(names)
+
+    (price,) = series("price", PRICE)
+    measured = next((column for column in CARBON if column in table.columns), CARBON[0])
+    (intensity,) = series("carbon", measured)
+    dry, wet = series("weather", DRY, WET)
     if dry is not None and wet is not None and np.max(wet - dry) > ROUNDING:
         raise InputError(
             f"{path}: wet-bulb temperature is {np.max(wet - dry):g} K above the dry bulb somewhere. Are the columns "
             "swapped?"
         )
-    if intensity is not None and carbon == CARBON[0] and CARBON[1] in table.columns:
+    if intensity is not None and measured == CARBON[0] and CARBON[1] in table.columns:
         notes.append(f"{name}: carbon is {CARBON[0]}, without what building and fueling the plants emits.")
     return GridHours(
         name,
@@ -235,26 +242,18 @@ def _of_zone(csv: CsvTable, zone: str | None) -> CsvTable:
         raise InputError(f"{csv.path}: {len(zones)} zones. Choose one with --zone: {', '.join(zones)}.")
     if zone is not None and zone not in zones:
         raise InputError(f'{csv.path}: no zone "{zone}". It has {", ".join(zones)}.')
-    chosen = [(row, line) for row, line in zip(csv.rows, csv.lines, strict=True) if zone in (None, row[index])]
-    rows, lines = zip(*chosen, strict=True) if chosen else ((), ())
-    return csv._replace(rows=rows, lines=lines)
+    chosen = [number for number, row in enumerate(csv.rows) if zone in (None, row[index])]
+    return csv._replace(rows=tuple(csv.rows[row] for row in chosen), lines=tuple(csv.lines[row] for row in chosen))
 
 
 def _full(table: Measurements, name: str, advice: str) -> np.ndarray:
     """A column that must have a number in every row."""
-    shown = name.replace("_k", "_c") if name in (DRY, WET) else name
+    heading = name.replace("_k", "_c") if name in (DRY, WET) else name
     if name not in table.columns:
-        raise InputError(f"{table.path}: no column {shown}, which is needed. {advice}")
+        raise InputError(f"{table.path}: no column {heading}, which is needed. {advice}")
     for row in np.flatnonzero(np.isnan(table.columns[name])):
-        raise InputError(f"{table.path}, line {table.lines[row]}: {shown} is empty. {advice}")
+        raise InputError(f"{table.path}, line {table.lines[row]}: {heading} is empty. {advice}")
     return table.columns[name]
-
-
-def _advice(kind: str) -> str:
-    if kind == "weather":
-        return "Fill it, or take the scenario's weather: --weather scenario."
-    other = "carbon_operational" if kind == "price" else "money"
-    return f"Fill it, or ask what does without {kind}: --minimize {other}."
 
 
 def _months(first: int, hours: int) -> np.ndarray:
@@ -270,16 +269,15 @@ def _months(first: int, hours: int) -> np.ndarray:
 def _mean_year(table: Measurements) -> tuple[np.ndarray, np.ndarray]:
     """Which row holds for each hour of a year of 365 days, and the month of each."""
     rows: dict[tuple[float, float], int] = {}
-    for row, key in enumerate(
-        zip(*(_full(table, name, "Write a number.") for name in ("month", "utc_hour")), strict=True)
-    ):
-        if key in rows:
+    pairs = zip(*(_full(table, name, "Write a number.") for name in ("month", "utc_hour")), strict=True)
+    for row, (month, hour) in enumerate(pairs):
+        if (month, hour) in rows:
             raise InputError(
-                f"{table.path}, line {table.lines[row]}: month {key[0]:g}, hour {key[1]:g} appears twice. Keep one."
+                f"{table.path}, line {table.lines[row]}: month {month:g}, hour {hour:g} appears twice. Keep one."
             )
-        rows[key] = row
+        rows[month, hour] = row
     hours = [(month + 1, hour) for month, days in enumerate(DAYS) for _ in range(days) for hour in range(24)]
     for month, hour in hours:
         if (month, hour) not in rows:
             raise InputError(f"{table.path}: no row for month {month}, hour {hour}. Give all 12 x 24.")
-    return np.array([rows[key] for key in hours]), np.array([month - 1 for month, _ in hours])
+    return np.array([rows[hour] for hour in hours]), np.array([month - 1 for month, _ in hours])

@@ -5,12 +5,14 @@ recomputation and pipeline schedules have short words, another accelerator bring
 title that names the old model, accelerator or number of chips goes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, one_line, suggest
+from energymodel.performance.switch_topologies import AbstractSwitchTree
+from energymodel.performance.topology import AbstractTopology
 from energymodel.scenarios.components import quantity
 from energymodel.scenarios.document import parse_document
 from energymodel.scenarios.files import companions, merge, names, read_preset, read_toml
@@ -28,6 +30,9 @@ SCHEDULE_WORDS = {
     "dualpipe": "dual_pipe",
 }
 MOST_BASES = 32
+TOPOLOGY = "system.network.topology"
+SWITCH = ("radix", "pod", "port_lanes", "switch_lanes")
+"""Numbers of the switches, which a topology takes over."""
 
 Tables = dict[str, Any]
 
@@ -146,3 +151,34 @@ def title_of(tables: Tables, name: str) -> str:
     if model is None or accelerator is None or chips is None:
         return name
     return f"{model} on {chips:,.12g} {accelerator.partition(',')[0]}"
+
+
+def topology_changes(name: str, own: AbstractTopology, changes: Sequence[str]) -> list[str]:
+    """Changes of a scenario that give its network a topology by name, of the switches that its own has.
+
+    Pods are of full two tiers, `k^2 / 4`; a dragonfly is balanced, `a = 2 p = 2 h` routers of `4 p - 1` ports
+    [Kim et al. 2008, sec. 3.1]. Other changes of the topology, such as oversubscription, hold for the new one, too.
+
+    **Arguments:**
+
+    - `own`: topology of the scenario.
+    - `changes`: of the scenario, as texts "PATH=VALUE".
+
+    **Raises:** `InputError` that suggests the nearest name if there is none.
+    """
+    if name not in (presets := names("topologies")):
+        raise InputError(f'topology: unknown "{name}". {suggest(name, presets)}')
+    switches: dict[str, float] = {}
+    if isinstance(own, AbstractSwitchTree):
+        radix, hosts = float(own.radix), float((float(own.radix) + 1.0) // 4.0)
+        tree = {"radix": radix, "pod": radix**2 / 4.0}
+        dragonfly = {"hosts_per_router": hosts, "global_links": hosts, "routers_per_group": 2.0 * hosts}
+        kinds = {"FatTree": tree, "RailOnly": tree, "Dragonfly": dragonfly}
+        if kind := kinds.get(read_preset("topologies", name)["component"]):
+            switches = {**kind, "port_lanes": float(own.port_lanes), "switch_lanes": float(own.switch_lanes)}
+    own_changes = {text: text.partition("=")[0].strip() for text in changes if text.startswith(f"{TOPOLOGY}.")}
+    return [
+        f"{TOPOLOGY}={name}",
+        *(f"{TOPOLOGY}.{field}={value!r}" for field, value in switches.items()),
+        *(text for text, path in own_changes.items() if path.removeprefix(f"{TOPOLOGY}.") not in SWITCH),
+    ]

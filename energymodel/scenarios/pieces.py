@@ -1,13 +1,13 @@
-"""How do a model, an accelerator, a number of chips and of tokens become a scenario?"""
+"""Scenarios of a model, an accelerator, a number of chips and of tokens, with stated defaults for the rest."""
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
@@ -22,8 +22,9 @@ from energymodel.system.training_system import TrainingSystem
 
 LIQUID = 900.0  # W: chips of more power are cooled by liquid in their vendors' systems
 BUILDING = 3.0  # power of the building over that of the chips: more than any plan draws
-ROOM = 1.05  # of the memory, left free
-MOST_TENSOR, MOST_PIPELINE, MOST_EXPERT = 8, 64, 64
+FREE = 1.05  # memory over what the plan needs: a twentieth stays free
+DEGREES = (1, 2, 4, 8), range(1, 65), (1, 2, 4, 8, 16, 32, 64)
+"""Tensor, pipeline and expert parallelism that are tried."""
 BATCH_COEFFICIENT, BATCH_EXPONENT = 0.2920, 0.3271
 """Of the best batch [token] by the operations of a run, `0.2920 C^0.3271` [DeepSeek-AI 2024, arXiv 2401.02954]."""
 MOST_BATCH = 2.0**24  # token, as large runs have taken
@@ -43,10 +44,6 @@ class _Layout(NamedTuple):
     pipeline: int
     expert: int
     recomputation: str
-
-    @property
-    def group(self) -> int:
-        return self.tensor * self.pipeline
 
 
 def scenario_of_pieces(
@@ -78,30 +75,31 @@ def scenario_of_pieces(
     **Raises:** `InputError` for a name or a number that cannot be, and where no layout fits.
     """
     model = model_source(model)
-    count = parse_number(chips, "1", "chips")
-    amount = tokens_of(tokens, "tokens")
-    if not (count >= 1.0 and count == int(count)):
-        raise InputError(f"chips: {chips} is not a whole number of chips. Give for example 64.")
-    tables = common_tables(accelerator, count, f"{title_of_model(model)} on {count:,.0f} {accelerator}", name)
-    length = {} if sequence is None else {"sequence": _quantity(sequence, "sequence")}
+    count, amount = whole_number_of("chips", chips), tokens_of(tokens, "tokens")
+    tables = common_tables(accelerator, float(count), f"{title_of_model(model)} on {count:,} {accelerator}", name)
+    length = {} if sequence is None else {"sequence": _tokens(tokens_of(sequence, "sequence"), "given", "given")}
     tables["system"]["workload"] = {"preset": model, **length}
-    tables["plan"] = {"chips": count, "goal": {"tokens": _quantity(tokens, "tokens")}}
+    tables["plan"] = {"chips": float(count), "goal": {"tokens": _tokens(amount, "given", "given")}}
     facility = tables["system"]["facility"]
-    assumed = [f"The building is {facility['preset']}, and may draw {facility['power_limit']}."]
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found, layout, tokens_of_batch = _first_fitting(tables, count, amount, batch, (tuple(changes), cluster))
-    assumed += told_of(told, says_sequence=sequence is not None)
-    system = found.tables["system"]
+        scenario, layout, size = _first_fitting(
+            tables, count, amount, batch, lambda made: load_scenario(made, tuple(changes), cluster)
+        )
     parts = ("node", "network", "software", "market", "reliability", "learning", "recipe")
-    assumed += [f"{part}: {system[part].get('title', '')}" for part in parts if system[part].get("title")]
+    titles = {part: scenario.tables["system"][part].get("title", "") for part in parts}
+    assumed = [
+        f"The building is {facility['preset']}, and may draw {facility['power_limit']}.",
+        *notes_of(caught, says_sequence=sequence is not None),
+        *(f"{part}: {title}" for part, title in titles.items() if title),
+    ]
     if batch is None:
-        assumed.append(f"The batch of {tokens_of_batch:,.0f} tokens follows from the operations of the run (a prior).")
+        assumed.append(f"The batch of {size:,.0f} tokens follows from the operations of the run (a prior).")
     assumed.append(
         f"The layout is the first that fits: tensor {layout.tensor}, pipeline {layout.pipeline}, expert "
         f"{layout.expert}, {layout.recomputation} recomputation, ZeRO 1. `energymodel optimize` finds a better one."
     )
-    return Pieces(found, tuple(assumed))
+    return Pieces(scenario, tuple(assumed))
 
 
 def common_tables(accelerator: str, chips: float, title: str, name: str) -> dict[str, Any]:
@@ -143,100 +141,91 @@ def accelerator_of(cluster: str | Path) -> str:
     return name
 
 
-def told_of(warned: Sequence[warnings.WarningMessage], *, says_sequence: bool) -> list[str]:
-    """What was warned of while a scenario was made, once each; not the usual sequence where another one is given."""
-    sentences = dict.fromkeys(str(one.message) for one in warned)
-    return [one for one in sentences if not (says_sequence and SEQUENCE_NOTE in one)]
+def notes_of(caught: Sequence[warnings.WarningMessage], *, says_sequence: bool) -> list[str]:
+    """Warnings given while a scenario was made, once each; not of the usual sequence where another one is given."""
+    notes = dict.fromkeys(str(warning.message) for warning in caught)
+    return [note for note in notes if not (says_sequence and SEQUENCE_NOTE in note)]
 
 
-def tokens_of(given: int | float | str, what: str) -> float:
+def whole_number_of(things: str, value: int | float | str, name: str | None = None) -> int:
+    """A count of things, as a number or a text.
+
+    **Raises:** `InputError` for what is no whole number of at least 1.
+    """
+    count = parse_number(value, "1", name or things)
+    if not (1.0 <= count <= 1e9 and count == int(count)):
+        raise InputError(f"{name or things}: {value} is not a whole number of {things}. Give for example 64.")
+    return int(count)
+
+
+def tokens_of(tokens: int | float | str, what: str) -> float:
     """Tokens as a number; "15 T" means 15 T tokens.
 
     **Raises:** `InputError` for what is no positive number of tokens.
     """
-    text = f"{given} token" if isinstance(given, str) and "tok" not in given.lower() else given
+    text = f"{tokens} token" if isinstance(tokens, str) and "tok" not in tokens.lower() else tokens
     amount = parse_number(text, "token", what)
     if not (math.isfinite(amount) and amount > 0.0):
-        raise InputError(f'{what}: {given} is not a number of tokens. Give for example "15 T".')
+        raise InputError(f'{what}: {tokens} is not a number of tokens. Give for example "15 T".')
     return amount
 
 
-def _quantity(given: int | float | str, what: str) -> dict[str, Any]:
-    return {"value": tokens_of(given, what), "unit": "token", "kind": "given", "source": "given"}
+def _tokens(value: float, kind: str, source: str) -> dict[str, Any]:
+    return {"value": value, "unit": "token", "kind": kind, "source": source}
 
 
 def _first_fitting(
     tables: Mapping[str, Any],
-    chips: float,
+    chips: int,
     tokens: float,
     batch: int | float | str | None,
-    laid_over: tuple[Sequence[str], str | Path | None],
+    load: Callable[[dict[str, Any]], Scenario],
 ) -> tuple[Scenario, _Layout, float]:
-    """The scenario in the layout of fewest chips a replica that fits, the layout, and its batch [token].
+    """The scenario in the layout of fewest chips a replica that fits, the layout, and its batch [token]."""
 
-    Changes and a cluster are laid over each.
-    """
-    plain = _with_layout(tables, _Layout(1, 1, 1, RECOMPUTATIONS[0]), None, None)
-    workload = load_scenario(plain, *laid_over).system.workload
-    experts, layers, heads = (float(one) for one in (workload.experts, workload.layers, workload.heads))
+    def loaded(layout: _Layout, size: float, source: str) -> Scenario:
+        plan = {**tables["plan"], "batch": _tokens(size, "prior", source)}
+        plan["layout"] = {**layout._asdict(), "microbatch": 1, "zero": 1}
+        return load({**tables, "plan": plan})
+
+    workload = loaded(_Layout(1, 1, 1, RECOMPUTATIONS[0]), 2.0**30, "given").system.workload
+    experts, layers, heads = (float(count) for count in (workload.experts, workload.layers, workload.heads))
     asked = None if batch is None else tokens_of(batch, "batch")
     flops = 6.0 * float(workload.active_parameters) * tokens
     wanted = min(BATCH_COEFFICIENT * flops**BATCH_EXPONENT, MOST_BATCH) if asked is None else asked
+    layouts = [
+        _Layout(tensor, pipeline, expert, recomputation)
+        for tensor, pipeline, expert, recomputation in product(*DEGREES, RECOMPUTATIONS)
+        if heads % tensor == layers % pipeline == experts % expert == chips % (tensor * pipeline) == 0.0
+        and (chips / pipeline) % expert == 0.0
+    ]
     refused = ""
-    for layout in _layouts(chips, experts, layers, heads):
-        data = chips / layout.group
-        each = data * float(workload.sequence)
-        size = asked if asked is not None else max(1.0, round(wanted / each)) * each
+    for layout in sorted(layouts, key=lambda one: (one.tensor * one.pipeline, one.expert, one[3] == "full", one[1])):
+        sequences = chips / (layout.tensor * layout.pipeline) * float(workload.sequence)
+        size = max(1.0, round(wanted / sequences)) * sequences if asked is None else asked
+        source = "given" if size == wanted else "0.2920 C^0.3271 (DeepSeek-AI 2024), whole sequences"
         try:
-            scenario = load_scenario(_with_layout(tables, layout, size, wanted), *laid_over)
+            scenario = loaded(layout, size, source)
         except InputError as error:
-            refused = str(error)
+            refused = f" The last one was refused: {error}"
             continue
-        if _room(scenario) >= 0.0:
+        if _fits(scenario):
             return scenario, layout, size
-    reason = f" The last one was refused: {refused}" if refused else ""
     raise InputError(
         f"chips: in no layout of {chips:g} chips does the model fit into the memory. Give more chips, or state a "
-        f"layout in a scenario of your own.{reason}"
+        f"layout in a scenario of your own.{refused}"
     )
 
 
-def _layouts(chips: float, experts: float, layers: float, heads: float) -> Iterator[_Layout]:
-    """Layouts of few chips a replica first; selective recomputation before full."""
-    tensors = [2**power for power in range(4) if 2**power <= MOST_TENSOR and heads % 2**power == 0.0]
-    pipelines = [one for one in range(1, MOST_PIPELINE + 1) if layers % one == 0.0]
-    spread = [2**power for power in range(7) if 2**power <= min(experts, MOST_EXPERT) and experts % 2**power == 0.0]
-    found = [
-        _Layout(tensor, pipeline, expert, recomputation)
-        for tensor in tensors
-        for pipeline in pipelines
-        for expert in (spread if experts > 1.0 else [1])
-        for recomputation in RECOMPUTATIONS
-        if chips % (tensor * pipeline) == 0.0 and (chips / pipeline) % expert == 0.0
-    ]
-    order = {name: place for place, name in enumerate(RECOMPUTATIONS)}
-    return iter(sorted(found, key=lambda one: (one.group, one.expert, order[one.recomputation], one.pipeline)))
-
-
-def _with_layout(
-    tables: Mapping[str, Any], layout: _Layout, batch: float | None, wanted: float | None
-) -> dict[str, Any]:
-    """The tables with a layout, and a batch that is given or follows from the law."""
-    degrees = {"tensor": layout.tensor, "pipeline": layout.pipeline, "expert": layout.expert, "microbatch": 1}
-    source = "given" if wanted is None or batch == wanted else "0.2920 C^0.3271 (DeepSeek-AI 2024), whole sequences"
-    size = {"value": 2.0**30 if batch is None else batch, "unit": "token", "kind": "prior", "source": source}
-    plan = {**tables["plan"], "batch": size}
-    plan["layout"] = {**degrees, "zero": 1, "recomputation": layout.recomputation}
-    return {**tables, "plan": plan}
-
-
-def _room(scenario: Scenario) -> float:
-    """Logarithm of the memory of a chip over what the plan needs, with some left free."""
+def _fits(scenario: Scenario) -> bool:
+    """Whether a plan leaves some of the memory of a chip free."""
     with jax.enable_x64(True):
-        batch = float(np.max(np.asarray(scenario.plan.batch)))
-        return float(_memory_room(scenario.system, scenario.plan, jnp.asarray(batch))) - math.log(ROOM)
+        batch = np.asarray(float(np.max(np.asarray(scenario.plan.batch))))
+        return float(_needed_memory(scenario.system, scenario.plan, batch)) * FREE <= float(
+            scenario.system.accelerator.memory_capacity
+        )
 
 
 @jax.jit
-def _memory_room(system: TrainingSystem, plan: TrainingPlan, batch: jax.Array) -> jax.Array:
-    return jnp.log(system.accelerator.memory_capacity / step_work(system, plan, batch).memory.total)
+def _needed_memory(system: TrainingSystem, plan: TrainingPlan, batch: jax.Array) -> jax.Array:
+    return step_work(system, plan, batch).memory.total

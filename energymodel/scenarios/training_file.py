@@ -11,7 +11,7 @@ from energymodel.performance.workload import Transformer
 from energymodel.readers.training.interpreter import framework, preset_of
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.scenarios.files import model_source, read_preset
-from energymodel.scenarios.pieces import Pieces, common_tables, tokens_of, told_of
+from energymodel.scenarios.pieces import Pieces, common_tables, notes_of, tokens_of, whole_number_of
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.outputs import parse_number
 
@@ -70,56 +70,58 @@ def scenario_of_training(
 
     **Raises:** `InputError` that names what the file does not say and how to give it, and as `load_scenario`.
     """
-    length = tokens_of(sequence, "sequence") if sequence is not None else None
-    micro = _whole(microbatch, "microbatch", "sequences") if microbatch is not None else None
-    size = tokens_of(batch, "batch") if batch is not None else None
-    model = model_source(model) if model is not None else None
+    length, size, amount = (
+        None if value is None else tokens_of(value, name)
+        for name, value in (("sequence", sequence), ("batch", batch), ("tokens", tokens))
+    )
+    micro = None if microbatch is None else whole_number_of("sequences", microbatch, "microbatch")
+    model = None if model is None else model_source(model)
     config = read_training_config(path, automatic=_automatic(size, length, micro))
     if micro is not None and config.micro_batch != micro:
         config = dataclasses.replace(config, micro_batch=micro, accumulation=None)
     if chips is not None:
-        config = config.on(_whole(chips, "chips", "chips"))
+        config = config.on(whole_number_of("chips", chips))
     answers = {"model": model, "vocabulary": vocabulary or model, "chips": chips, "batch": batch, "sequence": sequence}
     length = config.sequence if length is None else length
     sequences = config.batch_schedule[-1][1] if config.batch_schedule else config.batch_sequences
     if size is None and sequences is not None and length is not None:
         size = float(sequences) * float(length)
-    amount = tokens_of(tokens, "tokens") if tokens is not None else config.tokens
-    if tokens is None and config.steps and size is not None and (amount is None or batch is not None):
-        amount = config.steps * size
+    if amount is None:
+        of_steps = config.steps and size is not None and (config.tokens is None or batch is not None)
+        amount = config.steps * size if of_steps else config.tokens
     says_tokens = amount is not None
     if amount is None and tokens_otherwise is not None:
         amount = tokens_of(tokens_otherwise, "tokens")
     missing = [item for item in config.missing() if item in ASK and answers[item] is None]
     missing += ["tokens"] if amount is None else []
     if missing or config.chips is None or length is None or size is None or amount is None:
-        asked = ", ".join(ASK[item] for item in missing or ["chips"])
-        hint = _hint(config, Path(path).stem) if "model" in missing else ""
-        raise InputError(f"{path}: the file does not say {', '.join(missing or ['chips'])}. Give {asked}.{hint}")
+        missing = missing or ["chips"]
+        asked, hint = ", ".join(ASK[item] for item in missing), ""
+        if "model" in missing:
+            hint = _hint(config, Path(path).stem)
+        raise InputError(f"{path}: the file does not say {', '.join(missing)}. Give {asked}.{hint}")
+
+    def stated(value: float, unit: str) -> dict[str, Any]:
+        source = f"{Path(path).name}: {config.kind}"
+        return {"value": float(value), "unit": unit, "kind": "specification", "source": source}
+
+    tables = common_tables(
+        accelerator, float(config.chips), f"{Path(path).stem} on {config.chips:,} {accelerator}", name
+    )
     workload = _workload(config, model, vocabulary, str(path))
-    title = f"{Path(path).stem} on {config.chips:,} {accelerator}"
-    tables = common_tables(accelerator, float(config.chips), title, name)
-    origin = {"kind": "specification", "source": f"{Path(path).name}: {config.kind}"}
-    tables["system"]["workload"] = {**workload, "sequence": {"value": float(length), "unit": "token", **origin}}
+    tables["system"]["workload"] = {**workload, "sequence": stated(length, "token")}
     if cluster is None:
         tables["system"]["software"] = framework(config.kind)["software"]
     tables["plan"] |= {
-        "chips": {"value": float(config.chips), "unit": "1", **origin},
-        "batch": {"value": size, "unit": "token", **origin},
-        "goal": {"tokens": {"value": float(amount), "unit": "token", **origin}},
+        "chips": stated(config.chips, "1"),
+        "batch": stated(size, "token"),
+        "goal": {"tokens": stated(amount, "token")},
         "layout": _layout(config),
     }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scenario = load_scenario(tables, changes, cluster)
-    return Pieces(scenario, (*_assumed(config), *told_of(caught, says_sequence=True)), says_tokens)
-
-
-def _whole(value: int | float | str, name: str, things: str) -> int:
-    count = parse_number(value, "1", name)
-    if not (1.0 <= count <= 1e9 and count == int(count)):
-        raise InputError(f"{name}: {value} is not a whole number of {things}. Give for example 64.")
-    return int(count)
+    return Pieces(scenario, (*_assumed(config), *notes_of(caught, says_sequence=True)), says_tokens)
 
 
 def _automatic(batch: float | None, sequence: float | None, micro: int | None) -> dict[str, int | None] | None:
@@ -165,9 +167,9 @@ def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: 
         numbers |= {"router": 1, "shared_experts": shared / float(words["feed_forward"])}
         numbers["expert_vectors"] = _inner(words) * float(words.get("linear_bias", 0) or 0)
     numbers["vector_parameters"] = vector_parameters(words)
-    origin = {"kind": "specification", "source": Path(path).name}
+    stated = {"kind": "specification", "source": Path(path).name}
     quantities = {
-        name: {"value": float(value), "unit": fields[name].metadata["unit"], **origin}
+        name: {"value": float(value), "unit": fields[name].metadata["unit"], **stated}
         for name, value in numbers.items()
         if value is not None
     }
@@ -219,25 +221,20 @@ def _layout(config: TrainingConfig) -> dict[str, Any]:
 
 
 def _assumed(config: TrainingConfig) -> list[str]:
-    """What the reader of the numbers should know."""
-    sentences = [
+    """Sentences on what was read, and what was not."""
+    silent = {"recomputation": "none", "sharding": "ZeRO stage 0", "precision": "bf16"}
+    usual = [f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None]
+    sentences = {
+        f"Not in the file and taken as usual: {', '.join(usual)}.": usual,
+        "The batch grows during the run; its last value is taken.": config.batch_schedule,
+        f"All products with weights are in {config.precision}.": config.precision in NARROW,
+        f"The file trains adapters ({config.adapters}), not the whole model. Time, energy and memory are those of "
+        "training all parameters; set plan.trained_share to the share that is trained.": config.adapters,
+        f"In host memory and not counted here: {', '.join(config.offload)}.": config.offload,
+        f"Keys that may change the run and were not read: {', '.join(config.ignored)}.": config.ignored,
+    }
+    return [
         f"Read as {config.kind}; the software is the preset of its framework.",
         *(f"{note}." for note in config.notes),
+        *(sentence for sentence, applies in sentences.items() if applies),
     ]
-    silent = {"recomputation": "none", "sharding": "ZeRO stage 0", "precision": "bf16"}
-    if usual := [f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None]:
-        sentences.append(f"Not in the file and taken as usual: {', '.join(usual)}.")
-    if config.batch_schedule:
-        sentences.append("The batch grows during the run; its last value is taken.")
-    if config.precision in NARROW:
-        sentences.append(f"All products with weights are in {config.precision}.")
-    if config.adapters:
-        sentences.append(
-            f"The file trains adapters ({config.adapters}), not the whole model. Time, energy and memory are those of "
-            "training all parameters; set plan.trained_share to the share that is trained."
-        )
-    if config.offload:
-        sentences.append(f"In host memory and not counted here: {', '.join(config.offload)}.")
-    if config.ignored:
-        sentences.append(f"Keys that may change the run and were not read: {', '.join(config.ignored)}.")
-    return sentences

@@ -13,9 +13,9 @@ from energymodel.errors import InputError, suggest
 from energymodel.performance.hierarchy import balance_cache_size
 from energymodel.performance.sram import optimal_cache_size
 from energymodel.physics.limits import landauer_energy
+from energymodel.scenarios.layers import topology_changes
 from energymodel.scenarios.question import Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.scenarios.topology_choice import topology_changes
 from energymodel.search.optimize import optimize
 from energymodel.search.result import Optimum
 from energymodel.search.training_run import replace_leaf

@@ -9,8 +9,8 @@ from energymodel.performance.switch_topologies import Dragonfly, FatTree, RailOn
 from energymodel.report.answer import Quantity
 from energymodel.report.answers.compare import combinations_table
 from energymodel.report.answers.frontier import frontier_answer
+from energymodel.scenarios.layers import topology_changes
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.scenarios.topology_choice import topology_changes
 from energymodel.search.compare import CHOICES, compare, frontier
 from energymodel.search.optimize import optimize
 
