@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtr
-from scipy.stats import qmc
 
 from energymodel.errors import InputError
 from energymodel.scenarios.distributions import FAMILIES, NumberDistribution, parse_distribution, read_joint
@@ -197,6 +196,8 @@ def _middle(words: Sequence[str]) -> float:
 
 def sobol_points(count: int, dimensions: int, seed: int) -> np.ndarray:
     """Scrambled Sobol points as integers of 32 bits, which the random bits of each replicate shift."""
+    from scipy.stats import qmc  # takes longer to import than a scenario to evaluate, which draws nothing
+
     points = qmc.Sobol(dimensions, scramble=True, rng=seed).random(count)
     return np.minimum(np.floor(points * 2.0**32), 2.0**32 - 1.0).astype(np.uint32)
 

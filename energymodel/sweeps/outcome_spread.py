@@ -112,12 +112,13 @@ def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
         path: UncertainNumber(path, values[path], origins[path].unit, distribution)
         for path, distribution in distributions(dataclasses.replace(scenario, uncertainty=uncertain), values).items()
     }
+    size = run.vector.size
     names: list[str] = []
     steps: list[np.ndarray] = []
     is_prior: dict[str, bool] = {}
 
     def add(name: str, changes: Mapping[str, float], prior: bool) -> None:
-        step = np.zeros(run.vector.size)
+        step = np.zeros(size)
         for path, change in changes.items():
             step[columns[path]] = change
         names.append(name)
