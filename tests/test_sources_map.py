@@ -1,4 +1,4 @@
-"""Does docs/sources.md cover both source documents, and name only what exists?"""
+"""The page docs/sources.md: it covers both source documents, and names only what exists."""
 
 import ast
 import re
@@ -110,8 +110,8 @@ def test_every_link_of_a_document_is_in_its_part_of_the_page(document):
 
 
 def test_every_test_on_the_page_exists():
-    text = (ROOT / "tests" / "test_sources.py").read_text(encoding="utf-8")
-    defined = set(re.findall(r"^def (test_\w+)", text, flags=re.MULTILINE))
+    texts = [file.read_text(encoding="utf-8") for file in (ROOT / "tests" / "sources").glob("test_*.py")]
+    defined = set(re.findall(r"^def (test_\w+)", "".join(texts), flags=re.MULTILINE))
     assert not set(TESTS) - defined
 
 

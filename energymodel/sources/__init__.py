@@ -3,54 +3,9 @@
 Each formula of "Training Dynamics: Energy-Information Tradeoffs in Large Language Models" and of "Engineering
 Optimization of Training Infrastructure Energy-Performance Tradeoff" is kept here exactly as written, with a verdict.
 The model uses none of them: the corrected forms are in `physics`, `performance`, `learning`, `economics` and `system`.
-`docs/sources.md` maps one to the other; `tests/test_sources.py` shows where each pair agrees.
+`docs/sources.md` maps one to the other; the tests of `tests/sources` show where each pair agrees.
 """
 
-from energymodel.sources.engineering_optimization import stated_batch_efficiency as stated_batch_efficiency
-from energymodel.sources.engineering_optimization import stated_compute_power as stated_compute_power
-from energymodel.sources.engineering_optimization import (
-    stated_design_constraints_hold as stated_design_constraints_hold,
-)
-from energymodel.sources.engineering_optimization import (
-    stated_energy_efficiency_index as stated_energy_efficiency_index,
-)
-from energymodel.sources.engineering_optimization import stated_energy_time_product as stated_energy_time_product
-from energymodel.sources.engineering_optimization import (
-    stated_energy_utilization_factor as stated_energy_utilization_factor,
-)
-from energymodel.sources.engineering_optimization import stated_hardware_efficiency as stated_hardware_efficiency
-from energymodel.sources.engineering_optimization import stated_instantaneous_power as stated_instantaneous_power
-from energymodel.sources.engineering_optimization import stated_memory_power as stated_memory_power
-from energymodel.sources.engineering_optimization import stated_objective as stated_objective
-from energymodel.sources.engineering_optimization import stated_optimal_frequency as stated_optimal_frequency
-from energymodel.sources.engineering_optimization import (
-    stated_optimal_frequency_as_fraction as stated_optimal_frequency_as_fraction,
-)
-from energymodel.sources.engineering_optimization import stated_performance_per_watt as stated_performance_per_watt
-from energymodel.sources.engineering_optimization import stated_power_throughput as stated_power_throughput
-from energymodel.sources.engineering_optimization import stated_temperature_rate as stated_temperature_rate
-from energymodel.sources.engineering_optimization import (
-    stated_thermal_constraints_hold as stated_thermal_constraints_hold,
-)
-from energymodel.sources.engineering_optimization import stated_total_power as stated_total_power
-from energymodel.sources.performance_models import stated_communication_throughput as stated_communication_throughput
-from energymodel.sources.performance_models import stated_compute_throughput as stated_compute_throughput
-from energymodel.sources.performance_models import stated_cooling_energy as stated_cooling_energy
-from energymodel.sources.performance_models import stated_dynamic_energy as stated_dynamic_energy
-from energymodel.sources.performance_models import stated_energy_estimate as stated_energy_estimate
-from energymodel.sources.performance_models import stated_memory_throughput as stated_memory_throughput
-from energymodel.sources.performance_models import stated_static_energy as stated_static_energy
-from energymodel.sources.performance_models import stated_throughput_estimate as stated_throughput_estimate
-from energymodel.sources.performance_models import stated_workload_share as stated_workload_share
-from energymodel.sources.training_dynamics import stated_batch_throughput as stated_batch_throughput
-from energymodel.sources.training_dynamics import stated_energy_slope as stated_energy_slope
-from energymodel.sources.training_dynamics import stated_information_rate as stated_information_rate
-from energymodel.sources.training_dynamics import stated_loss_rate as stated_loss_rate
-from energymodel.sources.training_dynamics import stated_minimum_energy as stated_minimum_energy
-from energymodel.sources.training_dynamics import stated_optimal_batch as stated_optimal_batch
-from energymodel.sources.training_dynamics import stated_per_sample_efficiency as stated_per_sample_efficiency
-from energymodel.sources.training_dynamics import stated_practical_energy as stated_practical_energy
-from energymodel.sources.training_dynamics import stated_total_energy as stated_total_energy
-from energymodel.sources.training_dynamics import stated_training_constraints_hold as stated_training_constraints_hold
-from energymodel.sources.training_dynamics import stated_training_time as stated_training_time
-from energymodel.sources.training_dynamics import stated_training_time_as_fraction as stated_training_time_as_fraction
+from energymodel.sources.engineering_optimization import *  # noqa: F403
+from energymodel.sources.performance_models import *  # noqa: F403
+from energymodel.sources.training_dynamics import *  # noqa: F403
