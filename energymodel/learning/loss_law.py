@@ -35,23 +35,11 @@ def information_absorbed(
     return beta * data_coefficient / (1.0 - beta) * jnp.power(jnp.asarray(effective_tokens), 1.0 - beta) / math.log(2.0)
 
 
-def information_per_token(
-    effective_tokens: Numeric, data_coefficient: Numeric, data_exponent: Numeric
-) -> Float[Array, "..."]:
-    """Information absorbed from the next token, `dI/dD = b beta D^-beta / ln 2`.
-
-    [derivation: derivative of `information_absorbed`].
-
-    **Returns:** information per effective token [bit/token]. Falls as the model learns.
-    """
-    beta = jnp.asarray(data_exponent)
-    return beta * data_coefficient * jnp.power(jnp.asarray(effective_tokens), -beta) / math.log(2.0)
-
-
 def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: Numeric) -> Float[Array, "..."]:
     """Information absorbed per second, `dI/dt = (dI/dD) R e(B)/e_0` [derivation: chain rule through effective tokens].
 
-    The sources' processing rate I = E T, with the efficiency e made explicit.
+    The sources' processing rate I = E T, with the efficiency e made explicit; `trajectory` differentiates the
+    information along the run instead.
 
     **Arguments:**
 
@@ -77,10 +65,6 @@ class AbstractLossLaw(eqx.Module):
     @abc.abstractmethod
     def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
         """Information absorbed [bit] after `effective_tokens` [token]."""
-
-    @abc.abstractmethod
-    def information_rate(self, effective_tokens: Numeric) -> Float[Array, "..."]:
-        """Information absorbed per effective token [bit/token]."""
 
 
 class ChinchillaLaw(AbstractLossLaw):
@@ -115,10 +99,6 @@ class ChinchillaLaw(AbstractLossLaw):
     def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `information_absorbed`."""
         return information_absorbed(effective_tokens, self.data_coefficient, self.data_exponent)
-
-    def information_rate(self, effective_tokens: Numeric) -> Float[Array, "..."]:
-        """See `information_per_token`."""
-        return information_per_token(effective_tokens, self.data_coefficient, self.data_exponent)
 
 
 def chinchilla_loss(parameters: Numeric, tokens: Numeric, law: ChinchillaLaw) -> Float[Array, "..."]:

@@ -11,7 +11,6 @@ from energymodel.learning.loss_law import (
     chinchilla_tokens,
     effective_parameters,
     information_absorbed,
-    information_per_token,
     tokens_for_gap,
     unique_equivalent_tokens,
 )
@@ -89,15 +88,6 @@ def test_single_precision():
 
 
 B, BETA = 2085.43, 0.3658  # Besiroglu et al. 2024, docs/physics.md B1
-
-
-@settings(max_examples=20, deadline=None)
-@given(log_tokens=st.floats(20.0, 33.0))
-def test_rate_is_the_derivative(log_tokens):
-    tokens = jnp.exp(log_tokens)
-    np.testing.assert_allclose(
-        jax.grad(information_absorbed)(tokens, B, BETA), information_per_token(tokens, B, BETA), rtol=1e-10
-    )
 
 
 def test_absorbed_information_is_the_excess_code_length():
