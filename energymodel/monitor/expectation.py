@@ -19,8 +19,7 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
-COURSE = 200
-"""Tokens at which the loss of the plan is known beforehand."""
+COURSE = 200  # tokens at which the loss of the plan is known beforehand
 FIRST_SHARE = 1e-4
 
 

@@ -13,28 +13,17 @@ from energymodel.readers.log_records import is_chip
 from energymodel.readers.logged_run import TO_SIGMA, relative_scatter
 from energymodel.units import format_quantity
 
-SLOWER = 0.05
-"""Steps are slower than before beyond this share, and beyond the scatter."""
-SLOW_CHIP = 0.03
-"""A chip straggles if its clock is this much below the others' median [1]."""
-OFTEN = 0.2
-"""A device is throttled, or at its cap, in at least this share of the readings."""
-AT_CAP = 0.98
-"""Power beyond this share of the limit is at the limit [1]."""
-CHECKPOINT = 2.0
-"""A checkpoint is slow beyond this multiple of the planned pause."""
-SHORT_PAUSE = 5.0
-"""Pauses below this do not matter [s]."""
-UNLIKELY = 0.05
-"""Failures are too many where as many or more had at most this probability."""
-OFF_PLAN = 0.1
-"""A step time or a power differs from the plan beyond this share [1]."""
-SPIKE = 8.0
-"""A rise of the loss in one step is a spike beyond so many deviations of the last ones."""
-UNUSED = 0.5
-"""A device that draws less than this share of what the others do is not used by the run [1]."""
-FEWEST = 10
-"""Steps or readings without which there is no finding."""
+SLOWER = 0.05  # steps are slower than before beyond this share, and beyond the scatter
+SLOW_CHIP = 0.03  # A chip straggles if its clock is this much below the others' median [1]
+OFTEN = 0.2  # A device is throttled, or at its cap, in at least this share of the readings
+AT_CAP = 0.98  # power beyond this share of the limit is at the limit [1]
+CHECKPOINT = 2.0  # A checkpoint is slow beyond this multiple of the planned pause
+SHORT_PAUSE = 5.0  # pauses below this do not matter [s]
+UNLIKELY = 0.05  # failures are too many where as many or more had at most this probability
+OFF_PLAN = 0.1  # A step time or a power differs from the plan beyond this share [1]
+SPIKE = 8.0  # A rise of the loss in one step is a spike beyond so many deviations of the last ones
+UNUSED = 0.5  # A device that draws less than this share of what the others do is not used by the run [1]
+FEWEST = 10  # steps or readings without which there is no finding
 
 
 class Finding(NamedTuple):

@@ -13,14 +13,10 @@ from energymodel.monitor.run_state import RunState
 from energymodel.search.replan import Forecast, MeasuredRun, Rest, rest_of
 from energymodel.system.evaluate import evaluate_once
 
-CHANGED = 0.02
-"""Pace or power of now differ from the mean so far beyond this share [1]."""
-BY_POWER = ("energy", "equipment_energy", "carbon")
-"""Totals that follow the power."""
-LEAST_PROGRESS = 1e-3
-"""Share of the run before which nothing is forecast."""
-ALMOST_ALL = 1.0 - 1e-6
-"""Share of the tokens that is said of a run that has ended, of which there would be no rest [1]."""
+CHANGED = 0.02  # pace or power of now differ from the mean so far beyond this share [1]
+BY_POWER = ("energy", "equipment_energy", "carbon")  # totals that follow the power
+LEAST_PROGRESS = 1e-3  # share of the run before which nothing is forecast
+ALMOST_ALL = 1.0 - 1e-6  # share of the tokens that is said of a run that has ended, of which there would be no rest [1]
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,13 @@ from scipy.special import ndtri
 from energymodel.scenarios.components import preset_in_si
 from energymodel.search.replan import Forecast
 
-FIRST_SHARE = 0.5
-"""Of the tokens so far, from where on losses are fitted."""
-FEWEST = 5
-"""Ranges of tokens without which nothing is fitted."""
+FIRST_SHARE = 0.5  # of the tokens so far, from where on losses are fitted
+FEWEST = 5  # ranges of tokens without which nothing is fitted
 EXPONENTS = np.linspace(0.05, 2.0, 79)
 NOISE, NOISE_OF_STEP = 0.01, 0.03
 """Standard deviation of the mean loss of a range about the curve, and of one step's own [nat/token]."""
-DECAYED = 0.1
-"""Learning rate over its highest at which it counts as decayed [1]."""
-UNBOUNDED = 1e-9
-"""Precision of level and amplitude before any loss is known [token^2/nat^2]."""
+DECAYED = 0.1  # learning rate over its highest at which it counts as decayed [1]
+UNBOUNDED = 1e-9  # precision of level and amplitude before any loss is known [token^2/nat^2]
 SHARES = (0.05, 0.95)
 
 Values = Float[np.ndarray, " n"]

@@ -1,12 +1,12 @@
 """Meters of the devices of this machine, read while it trains."""
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
-from energymodel.constants import ZERO_CELSIUS
 from energymodel.errors import InputError
-from energymodel.readers.cells import POWER_OR_HEAT
+from energymodel.readers.cells import POWER_OR_HEAT, reading_of
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 
 
@@ -62,17 +62,17 @@ class NvmlMeter:
         return [self._of(index, device, now) for index, device in enumerate(self._devices)]
 
     def _of(self, index: int, device: Any, now: float) -> PowerReading:
-        nvml = self._nvml
-        reasons = self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
-        return PowerReading(
-            time=now,
-            device=str(index),
-            power=1e-3 * self._ask(nvml.nvmlDeviceGetPowerUsage, device),
-            energy=1e-3 * self._ask(nvml.nvmlDeviceGetTotalEnergyConsumption, device),
-            clock=1e6 * self._ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
-            temperature=ZERO_CELSIUS + self._ask(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
-            power_limit=1e-3 * self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, device),
-            throttled=NOT_SAID if reasons != reasons else float(bool(int(reasons) & POWER_OR_HEAT)),
+        nvml, ask = self._nvml, self._ask
+        reasons = ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
+        return reading_of(
+            str(index),
+            now,
+            power=1e-3 * ask(nvml.nvmlDeviceGetPowerUsage, device),
+            energy=1e-3 * ask(nvml.nvmlDeviceGetTotalEnergyConsumption, device),
+            clock=1e6 * ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
+            temperature=ask(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
+            power_limit=1e-3 * ask(nvml.nvmlDeviceGetEnforcedPowerLimit, device),
+            throttled=NOT_SAID if math.isnan(reasons) else float(bool(int(reasons) & POWER_OR_HEAT)),
         )
 
     def _ask(self, question: Any, *arguments: Any) -> float:

@@ -19,12 +19,9 @@ from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.replan import Replan, replan
 
-EVERY = 0.05
-"""Share of the run after which its end is forecast anew."""
-FIRST = 0.01
-"""Share of the run at which its end is first forecast."""
-SECONDS = 1.0
-"""Between two readings of a meter [s]."""
+EVERY = 0.05  # share of the run after which its end is forecast anew
+FIRST = 0.01  # share of the run at which its end is first forecast
+SECONDS = 1.0  # between two readings of a meter [s]
 
 
 @dataclass

@@ -7,7 +7,8 @@ import copy
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -15,26 +16,18 @@ from energymodel.monitor.expectation import Expectation
 from energymodel.monitor.loss_forecast import LossCourse
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading, is_chip, is_node
 from energymodel.readers.logged_run import usual_range
+from energymodel.readers.metered import BUSY_SHARE, median
 from energymodel.search.replan import MeasuredRun
 
 KEPT_STEPS = 2_000
 KEPT_READINGS = 3_600
-RECENT = 50
-"""Steps whose median is the step time of now."""
-LAST_SHARE = 0.02
-"""Of the tokens so far, over which the loss of now is averaged."""
-BINS_OF_E = 40.0
-"""Ranges of tokens, in each factor of e, over which the loss is averaged."""
-BUSY_SHARE = 0.7
-"""A device trains where it draws at least this share of its high power."""
-LONGEST_GAP = 60.0
-"""Between two readings of a device, beyond which nothing is known of its energy [s]."""
-FEW_LOSSES = 3
-"""Steps that report a loss, before a step without one counts as one whose loss is no number."""
-BLOCKS = 8
-"""Parts of the readings or steps so far, whose means tell how far the mean of the rest may be."""
-RISE = 1e-4
-"""A learning rate that is higher than the step's before by more than this share still warms up [1]."""
+RECENT = 50  # steps whose median is the step time of now
+LAST_SHARE = 0.02  # of the tokens so far, over which the loss of now is averaged
+BINS_OF_E = 40.0  # ranges of tokens, in each factor of e, over which the loss is averaged
+LONGEST_GAP = 60.0  # between two readings of a device, beyond which nothing is known of its energy [s]
+FEW_LOSSES = 3  # steps that report a loss, before a step without one counts as one whose loss is no number
+BLOCKS = 8  # parts of the readings or steps so far, whose means tell how far the mean of the rest may be
+RISE = 1e-4  # A learning rate that is higher than the step's before by more than this share still warms up [1]
 
 
 @dataclass
@@ -44,21 +37,19 @@ class DeviceState:
     energy: float = 0.0
     seconds: float = 0.0
     last: PowerReading | None = None
-    powers: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_READINGS))
-    clocks: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_READINGS))
-    throttled: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_READINGS))
+    powers: deque[float] = field(default_factory=partial(deque, maxlen=KEPT_READINGS))
+    clocks: deque[float] = field(default_factory=partial(deque, maxlen=KEPT_READINGS))
+    throttled: deque[float] = field(default_factory=partial(deque, maxlen=KEPT_READINGS))
     limit: float = math.nan
     temperature: float = math.nan
 
     def add(self, reading: PowerReading) -> None:
         """Add a reading; its energy by the counter if there is one, else by the trapezoid of power."""
         last, self.last = self.last, reading
-        if math.isfinite(reading.power):
-            self.powers.append(reading.power)
-        if math.isfinite(reading.clock):
-            self.clocks.append(reading.clock)
-        if math.isfinite(reading.throttled):
-            self.throttled.append(reading.throttled)
+        series = ((self.powers, reading.power), (self.clocks, reading.clock), (self.throttled, reading.throttled))
+        for values, value in series:
+            if math.isfinite(value):
+                values.append(value)
         self.limit = reading.power_limit if math.isfinite(reading.power_limit) else self.limit
         self.temperature = reading.temperature if math.isfinite(reading.temperature) else self.temperature
         if last is None or reading.fresh:
@@ -70,10 +61,6 @@ class DeviceState:
         energy = rise if rise >= 0.0 else 0.5 * (reading.power + last.power) * passed
         if math.isfinite(energy):
             self.energy, self.seconds = self.energy + energy, self.seconds + passed
-
-    def copy(self) -> "DeviceState":
-        """The state of now."""
-        return replace(self, powers=self.powers.copy(), clocks=self.clocks.copy(), throttled=self.throttled.copy())
 
     @property
     def busy_power(self) -> float:
@@ -89,15 +76,10 @@ class DeviceState:
         values = list(self.powers)
         return float(np.mean(values[len(values) // 2 :])) if values else self.energy / self.seconds
 
-    def power_spread(self, progress: float) -> float:
-        """Standard deviation of the mean power of the rest over that of now [1], at a share of the run."""
-        return mean_spread(list(self.powers), progress)
-
     @property
     def clock(self) -> float:
         """Median of the last readings [Hz]."""
-        recent = list(self.clocks)[-RECENT:]
-        return float(np.median(recent)) if recent else math.nan
+        return median(list(self.clocks)[-RECENT:])
 
 
 class RunState:
@@ -130,19 +112,12 @@ class RunState:
         self.tokens_per_step = math.nan
         self.warm_tokens = 0.0  # before which the learning rate still rose
         self._pending: set[str] = set()
-        self._paused = 0.0
-        """How long the pauses since the last step took, as far as the log says so [s]."""
-        self._is_told = False
-        """Whether the log says how long the checkpoint since the last step took."""
+        self._paused = 0.0  # how long the pauses since the last step took, as far as the log says so [s]
+        self._is_told = False  # whether the log says how long the checkpoint since the last step took
 
     def copy(self) -> "RunState":
         """The state of now, which stays as it is while this one takes further records."""
-        other = copy.copy(self)
-        for name, value in vars(self).items():
-            if isinstance(value, deque | set | dict):
-                setattr(other, name, value.copy())
-        other.devices = {name: device.copy() for name, device in self.devices.items()}
-        return other
+        return copy.deepcopy(self, {id(self.expected): self.expected})
 
     def add(self, record: LoggedStep | LogEvent | PowerReading) -> None:
         """Take a record into account."""
@@ -251,8 +226,7 @@ class RunState:
     @property
     def step_time(self) -> float:
         """Median of the last steps [s]."""
-        recent = list(self.step_times)[-RECENT:]
-        return float(np.median(recent)) if recent else math.nan
+        return median(list(self.step_times)[-RECENT:])
 
     @property
     def _usual_times(self) -> np.ndarray:
@@ -263,7 +237,7 @@ class RunState:
     @property
     def usual_step_time(self) -> float:
         """Median of the recorded steps, warm-up left out [s]."""
-        return float(np.median(self._usual_times)) if self.step_times else math.nan
+        return median(self._usual_times)
 
     @property
     def step_time_spread(self) -> float:
@@ -313,7 +287,7 @@ class RunState:
 
     def node_power_spread(self) -> float:
         """Standard deviation of the mean power of the rest over that of now [1]."""
-        return max((node.power_spread(self.progress) for node in self._nodes), default=0.0)
+        return max((mean_spread(list(node.powers), self.progress) for node in self._nodes), default=0.0)
 
     @property
     def _nodes(self) -> list[DeviceState]:

@@ -21,14 +21,10 @@ from energymodel.readers.power_log import power_kind, power_of, read_power
 from energymodel.readers.step_log import log_kind, read_steps, steps_of
 
 Record = LoggedStep | LogEvent | PowerReading
-POLL = 0.5
-"""Between two looks at a file that grows [s]."""
-SOON = 0.01
-"""Between two looks at what the threads have read [s]."""
-UNKNOWN = 1 << 20
-"""Bytes of a growing file after which its kind must be known."""
-MOST_HELD = 10_000
-"""Records of a file that wait for those of the others."""
+POLL = 0.5  # between two looks at a file that grows [s]
+SOON = 0.01  # between two looks at what the threads have read [s]
+UNKNOWN = 1 << 20  # bytes of a growing file after which its kind must be known
+MOST_HELD = 10_000  # records of a file that wait for those of the others
 
 
 def recorded(logs: Sequence[str | Path], powers: Sequence[str | Path]) -> Iterator[Record]:
@@ -71,11 +67,9 @@ class _Tail:
 
     def __init__(self, path: Path, is_log: bool, stop: threading.Event, poll: float) -> None:
         self.path, self.is_log, self._stop, self._poll = path, is_log, stop, poll
-        self.at_end = threading.Event()
-        """Set while the file has nothing more to read."""
+        self.at_end = threading.Event()  # set while the file has nothing more to read
         self.head: Record | None = None
-        self.time = -math.inf
-        """Of the head, or of the record before it if it has none."""
+        self.time = -math.inf  # of the head, or of the record before it if it has none
         self._held: queue.Queue[Record | InputError] = queue.Queue(MOST_HELD)
         threading.Thread(target=self._read, daemon=True, name=f"follow {path}").start()
 
