@@ -195,21 +195,35 @@ class Schema:
         plain = plain_name(heading)
         if plain in self.names:
             return Target(self.names[plain])
-        brackets = _BRACKETS.fullmatch(heading.strip())
-        *parts, unit = brackets.groups() if brackets else re.split(r"[_\s-]+", heading.strip())
-        stem = plain_name("_".join(parts))
-        column = self.names.get(stem) or self.stems.get(stem)
+        column, unit = self._column_and_unit(heading)
         if column is None or column.unit == TEXT or plain in self.notes:
             return None
         value = unit_value(unit, column.unit)
         if value is not None:
             return Target(column, *value)
-        if brackets or any(unit_value(unit, other) for other in (*UNITS, *COUNTS)):
+        if _BRACKETS.fullmatch(heading.strip()) or any(unit_value(unit, other) for other in (*UNITS, *COUNTS)):
             raise InputError(
                 f'column "{heading}" has the unit "{unit}"; {column.meaning}: read in {column.unit}. Convert the '
                 f'numbers and call it "{column.name}".'
             )
         return None
+
+    def _column_and_unit(self, heading: str) -> tuple[Column | None, str]:
+        """The column that a heading means if its last word, or what stands in brackets, is a unit; and that word."""
+        brackets = _BRACKETS.fullmatch(heading.strip())
+        *parts, unit = brackets.groups() if brackets else re.split(r"[_\s-]+", heading.strip())
+        stem = plain_name("_".join(parts))
+        return self.names.get(stem) or self.stems.get(stem), unit
+
+    def warning(self, heading: str) -> str:
+        """That a column is left out whose name is a known one's with another unit, `node_power_kg`; "" for others."""
+        column, unit = self._column_and_unit(heading)
+        if column is None or column.unit == TEXT or self._is_note(heading):
+            return ""
+        return (
+            f'Column "{heading}" is not read: "{unit}" is no unit of {column.meaning}. If it is that, convert it to '
+            f'{column.unit} and call it "{column.name}".'
+        )
 
     def nearest(self, heading: str) -> str:
         """A sentence that names the nearest known column, or the unit that is missing."""

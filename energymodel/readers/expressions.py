@@ -1,8 +1,13 @@
-"""Expressions in the data files of this package, such as "tensor > 1 and on('sequence_parallel')"."""
+"""Expressions: of the data files of this package, and sums and lists that users write."""
 
+import ast
+import operator
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
+
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
+LONGEST_LIST, LARGEST = 20_000, 10**15
 
 
 def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
@@ -22,3 +27,29 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
 @cache
 def _compiled(expression: str) -> Any:
     return compile(expression, expression, "eval")
+
+
+def constant_of(text: str) -> int | list[int] | None:
+    """The value of whole numbers and lists of them with + - * / (rounded down) and parentheses; None for all else."""
+    try:
+        return _constant(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, TypeError, KeyError, ZeroDivisionError, RecursionError, MemoryError):
+        return None
+
+
+def _constant(node: ast.AST) -> Any:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.List):
+        return [_constant(item) for item in node.elts]
+    if not isinstance(node, ast.BinOp):
+        raise TypeError("no sum")
+    left, right = _constant(node.left), _constant(node.right)
+    counts = [value if isinstance(value, int) else len(value) for value in (left, right)]
+    lists = [value for value in (left, right) if isinstance(value, list)]
+    if lists and max(sum(counts), counts[0] * counts[1] * isinstance(node.op, ast.Mult)) > LONGEST_LIST:
+        raise ValueError("a list beyond any model")
+    value = OPERATORS[type(node.op)](left, right)
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        raise ValueError("no number below 1e15")
+    return value

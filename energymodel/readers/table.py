@@ -164,7 +164,7 @@ def read_table(
     """
     schema = schema if isinstance(schema, Schema) else Schema(schema)
     table = source if isinstance(source, CsvTable) else read_csv(source, choices.where)
-    targets, constants, _ = schema.matched(table.path, table.header, choices)
+    targets, constants, unused = schema.matched(table.path, table.header, choices)
     problems = list(table.problems)
     columns: dict[str, list[Any]] = {}
     cells = {index: [row[index] for row in table.rows] for index in targets}
@@ -179,7 +179,8 @@ def read_table(
                 problems.append(Problem(line, f'column "{name}": {error}'))
                 values.append(math.nan)
         columns[target.column.name] = values
-    notes = table.notes + tuple(left_out(table.path, problems, len(table.rows) + len(table.problems), choices))
+    warnings = [] if "all" in choices.ignore else [schema.warning(n) for n in unused if n not in choices.ignore]
+    notes = table.notes + tuple(filter(None, warnings)) + tuple(left_out(table.path, problems, len(table.rows) + len(table.problems), choices))
     bad = {problem.line for problem in problems}
     good = np.array([line not in bad for line in table.lines], bool)
     if np.sum(good) < fewest:

@@ -125,6 +125,13 @@ def test_a_wrong_header_is_named(tmp_path, header, pattern):
     assert_refused(tmp_path, pattern, header, "")
 
 
+def test_a_known_name_with_a_unit_of_something_else_is_told(tmp_path):
+    lines = (f"{HEADER},clock_kg,note_b", *(f"{row},7,x" for row in ROWS))
+    (note,) = read(tmp_path, *lines).notes
+    assert 'Column "clock_kg" is not read: "kg" is no unit of' in note
+    assert not read(tmp_path, *lines, ignore=("clock_kg",)).notes
+
+
 @pytest.mark.parametrize(
     ("row", "pattern"),
     [

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from energymodel.errors import InputError
+from energymodel.readers.expressions import constant_of
 from energymodel.readers.training.interpreter import Hook, Prepared, Run
 from energymodel.readers.training.keys import flat, quoted
 
@@ -81,31 +82,11 @@ def pattern_of(run: Run, key: str, layers: int, otherwise: int | None = None) ->
         text = str(value).replace(" ", "")
         if re.fullmatch(r"\d{1,4}", text) and int(text) > 0:
             return [1 if layer % int(text) == 0 else 0 for layer in range(layers)]
-        pattern = terms(text) if len(text) <= 400 else []
-    if len(pattern) != layers or not set(pattern) <= {0, 1}:
+        pattern = constant_of(text) if len(text) <= 400 else None
+    if not isinstance(pattern, list) or len(pattern) != layers or any(item not in (0, 1) for item in pattern):
         needed = f"a whole number, or a pattern of {layers} zeros and ones such as ([0]*1+[1]*{layers - 1})"
         raise run.keys.refuse(key, value, needed)
     return pattern
-
-
-def terms(text: str) -> list[int]:
-    """The list that sums of lists and their multiples make; empty if the text is anything else.
-
-    Lists and multiples are worked out from the innermost parenthesis outwards, each as a list without multiples.
-    """
-    previous = ""
-    while text != previous and len(text) <= 40_000:
-        previous = text
-        text = re.sub(r"\[([01,]+)\]\*(\d{1,4})(?!\d)", _repeated, text)
-        text = re.sub(r"\[([01,]+)\]\+\[([01,]+)\](?!\*)", r"[\1,\2]", text)
-        text = re.sub(r"\((\[[01,]+\])\)", r"\1", text)
-    return [int(digit) for digit in text[1:-1].split(",")] if re.fullmatch(r"\[[01](,[01])*\]", text) else []
-
-
-def _repeated(match: re.Match[str]) -> str:
-    """A list as often as its factor says; nothing where it would be longer than any model."""
-    times = int(match[2])
-    return f"[{','.join([match[1]] * times)}]" if 0 < times * len(match[1]) <= 20_000 else ""
 
 
 def stages_drawn(_: Run, drawn: str) -> int:

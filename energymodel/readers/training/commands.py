@@ -5,14 +5,13 @@ Megatron-LM every `--name value` counts, whether it stands on the command line, 
 Megatron-Bridge, NeMo, torchtitan and MaxText take `section.name=value`, which goes into the table that its name draws.
 """
 
-import ast
-import operator
 import re
 from typing import Any
 
 import yaml
 
 from energymodel.errors import InputError
+from energymodel.readers.expressions import constant_of
 from energymodel.units import whole_number
 
 ASSIGNED = re.compile(
@@ -22,7 +21,6 @@ ASSIGNED = re.compile(
 )
 VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*|\d)(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*)")
 SUM = re.compile(r"\$\(\(([^$\n]{1,200}?)\)\)")
-OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
 TOKEN = re.compile(r"\n|\"[^\"]*\"|'[^']*'|[^\s\"']+")
 NAME = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?$", re.S)
 OPTIONS = re.compile(r"(^|\s)--[A-Za-z]")
@@ -195,20 +193,9 @@ def _filled(text: str, variables: dict[str, str]) -> str:
 
 def _worked_out(text: str, variables: dict[str, str]) -> str | None:
     """The value of a sum of whole numbers and variables with + - * / and parentheses; None for anything else."""
-
-    def value_of(node: ast.AST) -> int:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.BinOp):
-            return OPERATORS[type(node.op)](value_of(node.left), value_of(node.right))
-        raise ValueError("no sum of whole numbers")
-
     text = re.sub(r"[A-Za-z_]\w*", lambda match: variables.get(match[0], match[0]), text).strip()
-    try:
-        value = value_of(ast.parse(text[:LONGEST_TEXT], mode="eval").body)
-    except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError):
-        return None
-    return str(value) if abs(value) < 10**15 else None
+    value = constant_of(text[:LONGEST_TEXT])
+    return str(value) if isinstance(value, int) else None
 
 
 def _bare(text: str) -> str:
