@@ -179,8 +179,9 @@ def read_table(
                 problems.append(Problem(line, f'column "{name}": {error}'))
                 values.append(math.nan)
         columns[target.column.name] = values
-    warnings = [] if "all" in choices.ignore else [schema.warning(n) for n in unused if n not in choices.ignore]
-    notes = table.notes + tuple(filter(None, warnings)) + tuple(left_out(table.path, problems, len(table.rows) + len(table.problems), choices))
+    bad_rows = left_out(table.path, problems, len(table.rows) + len(table.problems), choices)
+    warnings = [schema.warning(name) for name in unused if not {name, "all"} & {*choices.ignore}]
+    notes = (*table.notes, *filter(None, warnings), *bad_rows)
     bad = {problem.line for problem in problems}
     good = np.array([line not in bad for line in table.lines], bool)
     if np.sum(good) < fewest:
