@@ -33,12 +33,9 @@ from energymodel.scenarios.files import ROOT, read_toml
 
 PIVOT = 5e9
 """Tokens [token] at which the coefficient of the shared law is fitted, so that it hardly depends on the exponent."""
-SHARPNESS = ConstantPrior(1.0, 0.7)
-"""Of the bend, where it is fitted: 0.5 to 2."""
-SHARPNESS_LEVEL = 0.99
-"""Share of cases in which a sharpness of 1 is kept where it is true."""
-DEVIATION = "deviation["
-"""Begins the name of the smooth deviation from the curve at a measured batch."""
+SHARPNESS = ConstantPrior(1.0, 0.7)  # of the bend, where it is fitted: 0.5 to 2
+SHARPNESS_LEVEL = 0.99  # share of cases in which a sharpness of 1 is kept where it is true
+DEVIATION = "deviation["  # begins the name of the smooth deviation from the curve at a measured batch
 OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=8.0, noise_freedom=8.0)
 """The scatter of other benchmarks counts as 8 rows, so that one or two rows have an interval."""
 

@@ -39,8 +39,7 @@ COLUMN_OF = {
     "power_limit": "power_limit_w",
 }
 """Column of each number of a measurement."""
-TIME = "time_s"
-"""Time of the same work at each setting, for `calibrate power`: that of a step."""
+TIME = "time_s"  # time of the same work at each setting, for `calibrate power`: that of a step
 PARTS = (("accelerator", "accelerator", "hardware"), ("framework", "software", "software"))
 """Words of a row that name presets, the parts of a system that they describe, and the categories of the presets."""
 NODE_COLUMNS = {"run": "run", "node_power_w": "node_power_w", "power_w": "chip_power_w", "accelerator": "accelerator"}

@@ -22,18 +22,12 @@ FAR = 3.0  # standard deviations: beyond it hardly a sample lies
 
 
 class PriorScenario(NamedTuple):
-    """What was known before the measurements.
+    """What was known before the measurements."""
 
-    - `name`: as the user wrote it, or the default's.
-    - `scenario`: medians of the priors, which new numbers are laid over.
-    - `tables`: the beginning of the scenario that is written.
-    - `title`: of the machine or the run that the measurements are of.
-    """
-
-    name: str
-    scenario: Scenario
-    tables: Mapping[str, Any]
-    title: str
+    name: str  # as the user wrote it, or the default's
+    scenario: Scenario  # medians of the priors, which new numbers are laid over
+    tables: Mapping[str, Any]  # the beginning of the scenario that is written
+    title: str  # of the machine or the run that the measurements are of
 
 
 def prior_scenario(prior: str | Path | None) -> PriorScenario:

@@ -14,13 +14,10 @@ from energymodel.scenarios.scenario import Scenario
 
 COLUMNS = declared_columns(Path(__file__).parent / "columns" / "measurements.toml")
 """Columns of tables of measurements, by kind."""
-BASE = "llama-3.1-405b-h100"
-"""Scenario that new numbers are laid over if no other is named."""
-CHIP = "system.accelerator"
-"""Path of the numbers of a device in a scenario."""
+BASE = "llama-3.1-405b-h100"  # scenario that new numbers are laid over if no other is named
+CHIP = "system.accelerator"  # path of the numbers of a device in a scenario
 NORMAL_90 = 1.645  # standard deviations to each end of a 90 % interval
-MOST_CANDIDATES = 256
-"""Settings among which the next measurement is looked for."""
+MOST_CANDIDATES = 256  # settings among which the next measurement is looked for
 
 
 class FittedNumber(NamedTuple):

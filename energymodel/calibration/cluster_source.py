@@ -13,12 +13,9 @@ from energymodel.scenarios.files import companions, names, read_toml
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.training_system import TrainingSystem
 
-PLACEHOLDER = "test-1b-h100"
-"""Scenario with a model and a plan that run on most accelerators and clusters."""
-ALIKE = {"llama3": "llama31"}
-"""Families of models of one shape: Llama 3 has that of Llama 3.1."""
-FRAMEWORK = "megatron"
-"""Of rows that name no framework."""
+PLACEHOLDER = "test-1b-h100"  # scenario with a model and a plan that run on most accelerators and clusters
+ALIKE = {"llama3": "llama31"}  # families of models of one shape: Llama 3 has that of Llama 3.1
+FRAMEWORK = "megatron"  # of rows that name no framework
 
 
 def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str, assumed: Counter[str]) -> str:

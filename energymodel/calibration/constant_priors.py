@@ -14,10 +14,8 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import sigmoid
 
-Values = dict[str, Float[Array | np.ndarray, "..."]]
-"""Values of constants by name, in their units."""
-Rows = Float[Array | np.ndarray, " rows"]
-"""A column of measurements."""
+Values = dict[str, Float[Array | np.ndarray, "..."]]  # values of constants by name, in their units
+Rows = Float[Array | np.ndarray, " rows"]  # a column of measurements
 
 
 class ConstantPrior(NamedTuple):

@@ -19,8 +19,7 @@ from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.switching import mixed_cubic_power
 from energymodel.physics.voltage import voltage_fraction
 
-WIDTH = 0.04
-"""Half the rounding of the voltage knee [1]; caps are too far apart to tell it [docs/physics.md B2.1]."""
+WIDTH = 0.04  # half the rounding of the voltage knee [1]; caps are too far apart to tell it [docs/physics.md B2.1]
 LOWEST_ABOVE = 1e-3
 NEWTON_STEPS = 12
 USUAL_IDLE, MOST_IDLE = 0.15, 0.35
@@ -28,12 +27,10 @@ USUAL_IDLE, MOST_IDLE = 0.15, 0.35
 NO_LIMIT = 100.0  # [rated power], which no device draws
 
 OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
-NOISE = 0.04
-"""Of times and powers of a device: how they are fitted, and the first guess of their noise."""
+NOISE = 0.04  # of times and powers of a device: how they are fitted, and the first guess of their noise
 
 VoltageForm = Literal["voltage-floor", "posynomial"]
-FORMS: tuple[VoltageForm, ...] = get_args(VoltageForm)
-"""Of switching power over the clock, see `switching_share`."""
+FORMS: tuple[VoltageForm, ...] = get_args(VoltageForm)  # of switching power over the clock, see `switching_share`
 SHAPES = ("voltage_floor", "voltage_knee", "cubic_share")
 
 

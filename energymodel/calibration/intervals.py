@@ -197,14 +197,10 @@ def _central_share(walk: np.ndarray, freedom: float, level: float) -> tuple[floa
 
 
 class NextMeasurement(NamedTuple):
-    """The candidate that would help most.
+    """The candidate that would help most."""
 
-    - `row`: of the candidates.
-    - `gain`: share by which it would reduce the mean variance of the model's logarithm over all candidates [1].
-    """
-
-    row: int
-    gain: float
+    row: int  # of the candidates
+    gain: float  # share by which it would reduce the mean variance of the model's logarithm over all candidates [1]
 
 
 def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:

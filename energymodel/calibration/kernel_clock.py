@@ -19,20 +19,13 @@ LOWEST_ACTIVITY, LOWEST_SHARE = 1e-4, 1e-2
 
 
 class KernelPower(NamedTuple):
-    """Parts of the power of a kernel at a clock, and its time.
+    """Parts of the power of a kernel at a clock, and its time."""
 
-    - `static`: what does not depend on the clock [W].
-    - `clocking`: of cores that are clocked, whatever they do [W].
-    - `memory`: of transfers [W].
-    - `operations`: of the core, above clocking it [W].
-    - `time`: [s].
-    """
-
-    static: Float[Array, " rows"]
-    clocking: Float[Array, " rows"]
-    memory: Float[Array, " rows"]
-    operations: Float[Array, " rows"]
-    time: Float[Array, " rows"]
+    static: Float[Array, " rows"]  # what does not depend on the clock [W]
+    clocking: Float[Array, " rows"]  # of cores that are clocked, whatever they do [W]
+    memory: Float[Array, " rows"]  # of transfers [W]
+    operations: Float[Array, " rows"]  # of the core, above clocking it [W]
+    time: Float[Array, " rows"]  # [s]
 
     @property
     def power(self) -> Float[Array, " rows"]:

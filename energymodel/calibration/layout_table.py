@@ -44,8 +44,7 @@ UNMODELLED: Mapping[str, Sequence[str]] = DECLARED["unmodelled"]
 SCHEMA = Schema((*INPUTS, *MEASURED, *DECLARED["words"]), (*DECLARED["notes"], *UNMODELLED))
 WORDS = ("cluster", "model", "zero", "recomputation")
 """Columns of text or code: cluster and model presets, ZeRO stage 0 to 3, recomputation none, selective or full."""
-ROW = "row"
-"""Stands for a row in messages, until its line is known."""
+ROW = "row"  # stands for a row in messages, until its line is known
 SWITCHES = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "on": 1.0, "off": 0.0}
 
 

@@ -37,10 +37,8 @@ from energymodel.scenarios.files import names
 from energymodel.scenarios.layers import SCHEDULE_WORDS
 from energymodel.units import counted
 
-PREDICTED = "predicted_"
-"""Begins the name of a column that `predict` appends."""
-VOCABULARY = 51200.0
-"""Of a table that does not state it: that of GPT-2, padded as Megatron-LM does."""
+PREDICTED = "predicted_"  # begins the name of a column that `predict` appends
+VOCABULARY = 51200.0  # of a table that does not state it: that of GPT-2, padded as Megatron-LM does
 NOTHING = ("", "nan", "none", "null", "n/a", "na", "-", "--")
 OUT_OF_MEMORY = ("oom", "out of memory", "out-of-memory", "out_of_memory")
 FAILED = (*OUT_OF_MEMORY, "fail", "error", "crash", "timeout", "killed", "abort", "other")
@@ -52,8 +50,7 @@ RECOMPUTATION = {
     **dict.fromkeys(("true", "1", "1.0", "yes", "on", "uniform", "block"), "full"),
     **dict.fromkeys(("core_attn", "core_attention", "attention"), "selective"),
 }
-OVERLAPS = ("data_overlap", "tensor_overlap")
-"""Columns for which a table may say whether there is any overlap."""
+OVERLAPS = ("data_overlap", "tensor_overlap")  # columns for which a table may say whether there is any overlap
 RATES = ("tokens_per_s", "tokens_per_s_per_chip", "model_flops_per_chip")
 NUMBERS = frozenset(column.name for column in INPUTS)
 TERA = 1e12  # FLOP/s, as `model_flops_per_chip` is given
@@ -61,22 +58,15 @@ BACK_AND_FORTH = 4.0 / 3.0  # operations with full recomputation over those with
 
 
 class StepTable(NamedTuple):
-    """A table that was read.
-
-    - `layouts`: its rows as numbers; `rows` are their indices in `csv`.
-    - `columns`: schema's names of the columns that the file states.
-    - `texts`: columns of words by name: group, run.
-    - `failed`: whether a row states a run that failed.
-    - `notes`: what a reader must know.
-    """
+    """A table that was read."""
 
     csv: CsvTable
-    layouts: Layouts
+    layouts: Layouts  # its rows as numbers; `rows` are their indices in `csv`
     rows: np.ndarray
-    columns: frozenset[str]
-    texts: Mapping[str, np.ndarray]
-    failed: np.ndarray
-    notes: tuple[str, ...]
+    columns: frozenset[str]  # schema's names of the columns that the file states
+    texts: Mapping[str, np.ndarray]  # columns of words by name: group, run
+    failed: np.ndarray  # whether a row states a run that failed
+    notes: tuple[str, ...]  # what a reader must know
 
     @property
     def lines(self) -> np.ndarray:

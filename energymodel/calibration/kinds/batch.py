@@ -52,8 +52,7 @@ REACH = 4.0  # times the largest batch, up to which batches are proposed to be m
 STEPS = 8
 FAMILY_NOISE = 0.04
 FAMILY_OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
-FARTHEST, BEYOND = 16.0, 2.0
-"""Amounts are predicted up to so many times the smallest and the largest measured batch."""
+FARTHEST, BEYOND = 16.0, 2.0  # amounts are predicted up to so many times the smallest and the largest measured batch
 LISTED_LINES = 8
 SAME = 1e-9  # relative: amounts of a carry-over
 SETTING = ("group", "parameters", "batch_tokens", "batch_sequences", "run")

@@ -18,8 +18,7 @@ from energymodel.scenarios.scenario import Scenario
 HUBER = 1e-3
 """Error of the logarithm from which it counts linearly [Hoffmann et al. 2022, sec. D.2]: far below the scatter, so
 that the fit is nearly one of least absolute errors."""
-SIZE_GROUP = 2.0
-"""Sizes within a factor of this are one held-out group."""
+SIZE_GROUP = 2.0  # sizes within a factor of this are one held-out group
 REACH = 4.0
 """Models up to this factor larger or longer trained than the largest measured are proposed to be measured next."""
 STEPS = 12
@@ -37,16 +36,11 @@ Coefficients and exponents are known together, so that a wide interval of a coef
 
 
 class TrainedModels(NamedTuple):
-    """Models at the end of their training, one row each.
+    """Models at the end of their training, one row each."""
 
-    - `parameters`: N [1].
-    - `tokens`: D [token].
-    - `loss`: cross-entropy L [nat/token].
-    """
-
-    parameters: Rows
-    tokens: Rows
-    loss: Rows
+    parameters: Rows  # N [1]
+    tokens: Rows  # D [token]
+    loss: Rows  # cross-entropy L [nat/token]
 
 
 def loss_errors(values: Values, models: TrainedModels) -> Float[Array, "rows 1"]:

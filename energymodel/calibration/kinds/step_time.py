@@ -30,10 +30,8 @@ from energymodel.units import counted
 
 SETTING = (*(column.name for column in INPUTS), "model", "zero", "recomputation")
 OPTIONS = FitOptions(loss="cauchy", noise_counts=12.0, tolerance=1e-6, steps=80)
-THIS_CLUSTER = "measured"
-"""Word for the cluster of rows that name none: `--prior` describes it."""
-MOST_FITTED = 256
-"""Rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas."""
+THIS_CLUSTER = "measured"  # word for the cluster of rows that name none: `--prior` describes it
+MOST_FITTED = 256  # rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas
 
 
 class MeasuredSteps(NamedTuple):
