@@ -13,137 +13,70 @@ from energymodel.calibration.constant_priors import ConstantPrior, Values, joint
 from energymodel.calibration.kinds import KINDS
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty
-from energymodel.readers.table import MOST_ROWS
 from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.scenario_axes import scenario_axis
 
 FILES = {
-    "power": (
-        "workload,batch,power_limit_w,time_s,power_w",
-        ["a,8,100,20,98", "a,8,200,14,180", "a,16,200,13,190"],
-        ("power_w", "power_kw", 1e3),
-    ),
-    "loss": (
-        "parameters,tokens,loss_nats",
-        ["1e8,2e9,3.4", "1e9,2e10,2.6", "3e9,1e10,2.65"],
-        ("tokens", "tokens_billions", 1e9),
-    ),
-    "batch": ("group,batch_tokens,tokens", ["a,1e5,2e9", "a,1e6,3e9", "a,4e6,6e9"], ("tokens", "tokens_b", 1e9)),
+    "power": ("workload,batch,power_limit_w,time_s,power_w", ["a,8,100,20,98", "a,8,200,14,180", "a,16,200,13,190"]),
+    "loss": ("parameters,tokens,loss_nats", ["1e8,2e9,3.4", "1e9,2e10,2.6", "3e9,1e10,2.65"]),
+    "batch": ("group,batch_tokens,tokens", ["a,1e5,2e9", "a,1e6,3e9", "a,4e6,6e9"]),
     "step-time": (
         "layers,hidden,heads,vocabulary,sequence,tensor,chips,batch_sequences,step_time_s",
         ["24,2048,16,51200,2048,1,8,64,1.1", "24,2048,16,51200,2048,2,8,64,1.2", "32,4096,32,51200,2048,8,8,64,5.1"],
-        ("step_time_s", "step_time_ms", 1e-3),
     ),
 }
-each_kind = pytest.mark.parametrize("kind", list(FILES))
-each_kind_in_si = pytest.mark.parametrize("kind", [kind for kind in FILES if kind != "step-time"])
-"""Kinds whose files have one form; tables of steps are read in more, see test_step_table.py."""
+"""What is wrong in a cell or a heading of any kind is in tests/readers/test_table.py."""
+
+
+def written(tmp_path, header, lines, name="m.csv"):
+    file = tmp_path / name
+    file.write_text("\n".join((header, *lines)) + "\n", encoding="utf-8")
+    return file
 
 
 def assert_refused(tmp_path, kind, header, rows, pattern):
-    file = tmp_path / "m.csv"
-    file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=pattern) as caught:
-        KINDS[kind].case(KINDS[kind].table(file), None)
+        KINDS[kind].case(KINDS[kind].table(written(tmp_path, header, rows)), None)
     assert "\n" not in str(caught.value)
 
 
-def with_cell(kind, word):
-    """The second row with another last cell, and the name of its column."""
-    header, rows, _ = FILES[kind]
-    rows = [rows[0], ",".join((*rows[1].split(",")[:-1], word)), *rows[2:]]
-    return header, rows, header.split(",")[-1]
-
-
-@each_kind
+@pytest.mark.parametrize("kind", FILES)
 def test_a_good_file_becomes_a_problem_with_settings_to_measure_next(tmp_path, kind):
-    header, rows, _ = FILES[kind]
-    file = tmp_path / "m.csv"
-    file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
-    case = KINDS[kind].case(KINDS[kind].table(file), None)
-    errors = np.asarray(
-        case.fit.errors(
-            {
-                name: np.asarray(constant.median) if not constant.labels else np.full(constant.size, constant.median)
-                for name, constant in case.fit.constants.items()
-            },
-            case.fit.table,
-        )
-    )
+    case = KINDS[kind].case(KINDS[kind].table(written(tmp_path, *FILES[kind])), None)
+    medians = {
+        name: np.full(constant.size, constant.median) if constant.labels else np.asarray(constant.median)
+        for name, constant in case.fit.constants.items()
+    }
+    errors = np.asarray(case.fit.errors(medians, case.fit.table))
     assert errors.shape == (3, len(next(iter(case.outputs.values()))))
     assert np.all(np.isfinite(errors))
     assert len(case.candidates.words) == len(case.candidates.table[-1]) > 3
 
 
-@each_kind_in_si
-def test_a_missing_column_is_named(tmp_path, kind):
-    header, rows, _ = FILES[kind]
-    names = header.split(",")
-    last = len(names) - 1
-    cut = [",".join(row.split(",")[:last]) for row in rows]
-    assert_refused(tmp_path, kind, ",".join(names[:last]), cut, r'm\.csv, line 1: column "\w+" is missing: ')
-
-
-@each_kind_in_si
-@pytest.mark.parametrize(
-    ("word", "pattern"),
-    [
-        ("fast", "'fast' is not a number"),
-        ("nan", "nan is not finite"),
-        ("", "empty"),
-        ("-3", "-3 .* cannot be"),
-        ("5 k", "'5 k' is not a number.*without a unit"),
-    ],
-)
-def test_a_bad_cell_is_named_by_line_and_column(tmp_path, kind, word, pattern):
-    if kind == "batch" and not word:
-        return  # asks for a prediction, see test_batch_calibration.py
-    header, rows, name = with_cell(kind, word)
-    assert_refused(tmp_path, kind, header, rows, rf'm\.csv, line 3, column "{name}": {pattern}')
-
-
-@each_kind_in_si
-def test_a_unit_in_the_name_of_a_column_is_converted(tmp_path, kind):
-    header, rows, (right, prefixed, factor) = FILES[kind]
-    tables = []
-    for name in (right, prefixed):
-        file = tmp_path / f"{name}.csv"
-        file.write_text("\n".join((header.replace(f",{right}", f",{name}", 1), *rows)) + "\n", encoding="utf-8")
-        tables.append(KINDS[kind].table(file).columns[right])
-    np.testing.assert_allclose(tables[1], factor * tables[0])
-
-
 @pytest.mark.parametrize("kind", ["loss", "batch"])
 def test_repeated_rows_name_both_lines_and_one_row_is_too_few(tmp_path, kind):
-    header, rows, _ = FILES[kind]
+    header, rows = FILES[kind]
     assert_refused(tmp_path, kind, header, [*rows, rows[1]], "line 5: repeats the setting of line 3")
     if kind != "batch":  # of which one row is enough, see test_batch_calibration.py
         assert_refused(tmp_path, kind, header, rows[:1], "1 row of measurements; at least 2")
     assert_refused(tmp_path, kind, header, [], "0 rows of measurements")
 
 
-@each_kind
-def test_a_million_rows_are_refused_before_they_are_read(tmp_path, kind):
-    header, rows, _ = FILES[kind]
-    assert_refused(tmp_path, kind, header, rows * 333_334, f"line {MOST_ROWS + 2}: more than {MOST_ROWS:,} rows")
-
-
 def test_laws_need_models_of_several_sizes(tmp_path):
-    assert_refused(
-        tmp_path, "loss", "parameters,tokens,loss", ["1e8,1e9,3.5", "1e8,2e9,3.4"], '"parameters" holds one value'
-    )
-    assert_refused(
-        tmp_path, "batch", "batch_tokens,samples", ["8,1", "16,2"], '"steps" is missing: steps to the target'
-    )
-    assert_refused(tmp_path, "batch", "steps,samples", ["8,1", "16,2"], '"batch_tokens" is missing: batch in tokens')
-    assert_refused(tmp_path, "batch", "batch,steps", ["8,", "16,"], 'line 2, column "steps": empty, as in all rows')
-    assert_refused(tmp_path, "batch", "batch,samples,tokens", ["8,100,", "16,,5"], 'line 2, column "tokens": empty')
+    for kind, header, rows, pattern in (
+        ("loss", "parameters,tokens,loss", ["1e8,1e9,3.5", "1e8,2e9,3.4"], '"parameters" holds one value'),
+        ("batch", "batch_tokens,samples", ["8,1", "16,2"], '"steps" is missing: steps to the target'),
+        ("batch", "steps,samples", ["8,1", "16,2"], '"batch_tokens" is missing: batch in tokens'),
+        ("batch", "batch,steps", ["8,", "16,"], 'line 2, column "steps": empty, as in all rows'),
+        ("batch", "batch,samples,tokens", ["8,100,", "16,,5"], 'line 2, column "tokens": empty'),
+    ):
+        assert_refused(tmp_path, kind, header, rows, pattern)
 
 
 def test_a_layout_is_told_what_it_lacks_by_line(tmp_path):
-    header, rows, _ = FILES["step-time"]
+    header, rows = FILES["step-time"]
     short = [rows[0], "", rows[1].replace("24,2048", "24,", 1)]
     assert_refused(tmp_path, "step-time", header, short, r"m\.csv, line 4.*hidden is missing: hidden size")
     words = [rows[0], rows[1].replace("24,2048", "24,wide", 1)]
@@ -237,7 +170,7 @@ def test_a_posynomial_curve_replaces_floor_and_knee_in_a_scenario_and_is_kept_by
 
 
 def test_an_unknown_form_is_refused(tmp_path):
-    file = written(tmp_path, FILES["power"][0], FILES["power"][1])
+    file = written(tmp_path, *FILES["power"])
     with pytest.raises(InputError, match=r'unknown form "floor"\. Did you mean "voltage-floor"'):
         calibrate("power", file, form="floor")
     with pytest.raises(InputError, match="loss has one form only"):
@@ -280,12 +213,6 @@ def batch_lines(generator, noise, sizes=(1e8, 3e8, 1e9, 3e9), critical=2e6, expo
             tokens = effective * batch_penalty(batch, critical * (effective / 5e9) ** exponent)
             lines.append(f"{size:.6g},{batch:.10g},{float(tokens) * np.exp(noise * generator.standard_normal()):.10g}")
     return lines
-
-
-def written(tmp_path, header, lines, name="m.csv"):
-    file = tmp_path / name
-    file.write_text("\n".join((header, *lines)) + "\n", encoding="utf-8")
-    return file
 
 
 def test_a_power_law_of_critical_batches_is_found_and_written_to_a_scenario(tmp_path):

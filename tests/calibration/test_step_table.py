@@ -55,20 +55,6 @@ def test_names_of_public_files_are_ours(tmp_path):
     assert {name: columns[name][0] for name in OURS} == OURS
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_marks_blanks_and_separators_do_not_matter(tmp_path, separator):
-    header, row = (line.replace(",", separator) for line in with_cells(HEADER, ROW, step_time_s="1.5 "))
-    row = row.replace("1.5", "1,5") if separator == ";" else row
-    file = tmp_path / "t.csv"
-    file.write_text(
-        f"﻿{header.upper().replace('_', ' ')}\n\n{row}\n{header.upper().replace('_', ' ')}\n{row}\n", "utf-8"
-    )
-    table = read_step_table(file)
-    np.testing.assert_array_equal(table.layouts.columns["step_time_s"], [1.5, 1.5])
-    np.testing.assert_array_equal(table.lines, [3, 5])
-    assert any("copies of the header" in note for note in table.notes)
-
-
 @pytest.mark.parametrize(
     ("name", "word", "column", "value"),
     [
@@ -127,16 +113,6 @@ def test_every_unknown_column_is_named_with_its_nearest(tmp_path):
     assert table.layouts.columns["virtual_stages"][0] == 2.0
     assert any("peak_memory, zzz" in note for note in table.notes)
     assert '"peak_memory"' in refused(tmp_path, header, row, ignore=("zzz", "virtual_stage"))
-
-
-def test_choices_that_name_nothing_are_refused(tmp_path):
-    lines = with_cells(HEADER, ROW, step_ms="7")
-    assert 'no column "step_m"' in refused(tmp_path, *lines, rename={"step_m": "step_time_ms"})
-    assert 'unknown column "step_tim_ms"' in refused(tmp_path, *lines, rename={"step_ms": "step_tim_ms"})
-    assert 'no column "stp"' in refused(tmp_path, *lines, ignore=("stp",))
-    assert 'unknown column "vocabulry"' in refused(tmp_path, *lines, constants={"vocabulry": "1"})
-    both = with_cells(HEADER, ROW, step_time_s="7", iteration_time_s="7")
-    assert '"step_time_s" and "iteration_time_s" both mean step_time_s' in refused(tmp_path, *both)
 
 
 def test_a_constant_column_stands_before_the_tables(tmp_path):
