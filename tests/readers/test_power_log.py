@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,23 +36,18 @@ def kind_of(tmp_path: Path, text: str) -> str:
     return power_kind(path)
 
 
-SMI = """timestamp, index, power.draw [W], enforced.power.limit [W], clocks.current.sm [MHz], temperature.gpu, utilization.gpu [%], clocks_event_reasons.active
-2024/05/01 12:00:00.123, 0, 123.45 W, 700.00 W, 1980 MHz, 41, 97 %, 0x0000000000000004
-2024/05/01 12:00:00.125, 1, [N/A], 700.00 W, 345 MHz, 30, 0 %, 0x0000000000000001
-2024/05/01 12:00:01.123, 0, 124.00 W, 700.00 W, [Not Supported], 41, [Unknown Error], 0x0000000000000000
-2024/05/01 12:00:01.125, 1, 70.10 W, 700.00 W, 345 MHz, 30, 0 %, Not Active
-"""  # noqa: E501
+LOGS = yaml.safe_load(Path(__file__).with_name("power_logs.yaml").read_text())
+SMI, DMON = LOGS["nvidia-smi with units"]["text"], LOGS["dcgmi dmon"]["text"]
 
 
-def test_nvidia_smi_with_units(tmp_path):
-    first, second, third = read(tmp_path, SMI)
-    assert (first.time, first.device, first.power, first.clock) == (NOON + 0.123, "0", 123.45, 1.98e9)
-    assert (first.temperature, first.utilization, first.power_limit, first.throttled) == (314.15, 0.97, 700.0, 1.0)
-    assert math.isnan(second.clock)
-    assert math.isnan(second.utilization)
-    assert second.throttled == 0.0
-    assert (third.device, third.power) == ("1", 70.1)
-    assert math.isnan(third.throttled)
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_gives_its_readings(tmp_path, name):
+    log = LOGS[name]
+    readings = read(tmp_path, log["text"], **log.get("options", {}))
+    assert len(readings) == len(log["readings"])
+    for reading, fields in zip(readings, log["readings"], strict=True):
+        assert {field: getattr(reading, field) for field in fields} == pytest.approx(fields, nan_ok=True)
+    assert kind_of(tmp_path, log["text"]) == log.get("kind", kind_of(tmp_path, log["text"]))
 
 
 def test_nvidia_smi_without_units_gives_the_same(tmp_path):
@@ -63,17 +59,6 @@ def test_nvidia_smi_without_units_gives_the_same(tmp_path):
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_nvidia_smi_from_another_system(tmp_path, encoding, end):
     assert len(read(tmp_path, SMI.replace("\n", end).encode(encoding))) == 3
-
-
-def test_nvidia_smi_reasons_by_column_and_energy(tmp_path):
-    text = """timestamp, pci.bus_id, power.draw.instant [W], power.draw.average [W], clocks_throttle_reasons.sw_power_cap, clocks_throttle_reasons.gpu_idle, total_energy_consumption [mJ]
-2024/05/01 12:00:00.000, 00000000:1B:00.0, 90 W, 100 W, Not Active, Active, 5000000 mJ
-2024/05/01 12:00:01.000, 00000000:1B:00.0, 90 W, [N/A], Active, Not Active, 5100000 mJ
-"""  # noqa: E501
-    first, second = read(tmp_path, text)
-    assert first.device == "00000000:1B:00.0"
-    assert (first.power, first.energy, first.throttled) == (100.0, 5000.0, 0.0)
-    assert (second.power, second.energy, second.throttled) == (90.0, 5100.0, 1.0)
 
 
 def interleaved(devices: int, samples: int, step: float = 0.1, row: float = 0.001) -> list[str]:
@@ -164,36 +149,6 @@ def test_dcgm_without_times_needs_an_interval(tmp_path):
         read(tmp_path, text, interval=-1)
 
 
-def test_dcgm_slices_repeat_their_gpu(tmp_path):
-    labels = 'gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.6gb",GPU_I_ID="{}",Hostname="n"'
-    lines = [f"DCGM_FI_DEV_POWER_USAGE{{{labels.format(reading)}}} 52.6" for reading in (3, 4, 5)] * 2
-    readings = read(tmp_path, "\n".join(lines), interval=1.0)
-    assert of(readings, "time", "device", "power") == [(0.0, "0", 52.6), (1.0, "0", 52.6)]
-
-
-def test_dcgm_hosts_keep_their_devices_apart(tmp_path):
-    lines = [f'DCGM_FI_DEV_POWER_USAGE{{gpu="0",Hostname="{host}"}} {power}' for host, power in (("a", 1), ("b", 2))]
-    assert {reading.device: reading.power for reading in read(tmp_path, "\n".join(lines))} == {"a:0": 1.0, "b:0": 2.0}
-
-
-DMON = """#Entity   POWER    TOTEC     SMCLK  TMPTR  GPUTL
-ID         W        mJ        MHz    C      %
-GPU 0      120.5    1000000   1410   40     99
-GPU 1      N/A      N/A       345    0      0
-GPU-I 0    120.5    1000000   1410   40     99
-GPU 0      121.5    1121000   1410   40     99
-"""
-
-
-def test_dcgmi_dmon(tmp_path):
-    first, second = read(tmp_path, DMON, interval=1.0)
-    assert (first.device, first.power, first.energy, first.clock) == ("0", 120.5, 1000.0, 1.41e9)
-    assert (first.temperature, first.utilization) == (313.15, 0.99)
-    assert (second.time, second.energy) == (1.0, 1121.0)
-    stamped = "\n".join(f"2024-05-01T12:00:00.5 {line}" for line in DMON.splitlines())
-    assert of(read(tmp_path, stamped), "time") == [NOON + 0.5] * 2
-
-
 def test_zeus_windows(tmp_path):
     text = """start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy
 1714564800.0,step,2.0,1000.0,800.0
@@ -207,17 +162,6 @@ def test_zeus_windows(tmp_path):
     assert meter.energy([(NOON, NOON + 4)])[0] == pytest.approx(2200.0)
     assert (meter.energy([(NOON, NOON + 12)]), meter.how) == (pytest.approx((3200, 6, 6)), "counter")
     assert sum(skipped.values()) == 1
-
-
-def test_zeus_power(tmp_path):
-    readings = read(tmp_path, "1714564800.1,65.25,70.0\n1714564800.2,66.0,71\n1714564800.3,66.0\n17145648")
-    assert of(readings[:2], "time", "device", "power") == [(NOON + 0.1, "0", 65.25), (NOON + 0.1, "1", 70)]
-    assert len(readings) == 5
-    printed = "2024-05-01 12:00:00.100000\n{'GPU0': 65.25}\n2024-05-01 12:00:01 {'GPU0': 66.5, 'GPU3': 1}\n"
-    times = of(read(tmp_path, printed), "time", "device", "power")
-    assert times == [(NOON + 0.1, "0", 65.25), (NOON + 1, "0", 66.5), (NOON + 1, "3", 1.0)]
-    assert read(tmp_path, "Time,Power\n2024-05-01 12:00:00,65250\n")[0].power == 65.25
-    assert read(tmp_path, "time,power2,power3\n1714564800,65,66\n")[1].device == "3"
 
 
 CARBON = "timestamp,project_name,run_id,duration,emissions,cpu_power,gpu_power,ram_power,cpu_energy,gpu_energy,ram_energy,energy_consumed,gpu_count,water_consumed"  # noqa: E501
@@ -250,45 +194,9 @@ def test_powercap_counters_wrap_around(tmp_path):
     assert [round(reading.energy * 1e6) for reading in devices["dram"]] == [900, 990, 1080]
 
 
-def test_perf_intervals(tmp_path):
-    text = """# started on Wed May  1 12:00:00 2024
-
-     1.000,19.50,Joules,power/energy-pkg/,2002406532,100.00,,
-     1.000,2.50,Joules,power/energy-ram/,2002406532,100.00,,
-     2.500,30.00,Joules,power/energy-pkg/,2002617705,100.00,,
-     3.500,<not counted>,Joules,power/energy-pkg/,0,0.00,,
-"""
-    devices = by_device(read(tmp_path, text))
-    assert of(devices["cpu"], "time", "energy") == [(NOON, 0), (NOON + 1, 19.5), (NOON + 2.5, 49.5)]
-    assert devices["cpu"][2].power == pytest.approx(20.0)
-    sockets = "1.0,S0,1,10,Joules,power/energy-pkg/,1,100,,\n1.0,S1,1,11,Joules,power/energy-pkg/,1,100,,\n"
-    assert list(by_device(read(tmp_path, sockets))) == ["S0:cpu", "S1:cpu"]
-    comma = "1,0;19,53;Joules;power/energy-pkg/;1;100,00;;\n"
-    assert of(read(tmp_path, comma), "energy") == [0.0, 19.53]
+def test_perf_without_intervals_is_refused(tmp_path):
     with pytest.raises(InputError, match="-I 1000"):
         read(tmp_path, "475.42,Joules,power/energy-pkg/,20005659301,100.00,,\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("time_s,power_w\n0,100\n1,110\n", [("node", 0, 100), ("node", 1, 110)]),
-        ("elapsed_ms;gpu0_power_kw;gpu1_power_kw\n500;0,5;0,6\n", [("0", 0.5, 500), ("1", 0.5, 600)]),
-        ("run,second,mean_w,min_w,max_w\n1,0,5,4,6\n2,0,7,6,8\n", [("1:node", 0, 5), ("2:node", 0, 7)]),
-        ("timestamp,gpu_id,power_draw_w,temp_c\n1714564800,3,85.5,65\n", [("3", NOON, 85.5)]),
-        ("Timestamp\tPower [W]\tCPU\n2024-05-01T14:00:00+02:00\t12.5\t1\n", [("node", NOON, 12.5)]),
-        ("t,node1_w,node2_w\n0,5,6\n1,7", [("node1", 0, 5), ("node2", 0, 6)]),
-        ("time,watts\n1714564800000,12.5\n", [("node", NOON, 12.5)]),
-        ("time,cpu_power_w,gpu_power_w,power_limit_w\n0,50,400,700\n", [("cpu", 0, 50), ("gpu", 0, 400)]),
-        ("watching\ntimestamp,gpu,socket_power,power_management\n1750000000,0,600,ENABLED\n", [("0", 1.75e9, 600)]),
-        ("Timestamp,PowerConsumedWatts\n2024-05-01T12:00:00Z,3000\n", [("node", NOON, 3000)]),
-        ('"Time","GPU 0"\n"2024-05-01 12:00:00","1.2 kW"\n', [("0", NOON, 1200)]),
-        ("timestamp; index; power.draw [W]\n2024-05-01 12:00:00; 0; 250,5 W\n", [("0", NOON, 250.5)]),
-        ("date,time,power (W)\n2024-05-01,12:00:00,300\n", [("node", NOON, 300)]),
-    ],
-)
-def test_plain_tables(tmp_path, text, expected):
-    assert of(read(tmp_path, text), "device", "time", "power") == expected
 
 
 def test_a_table_without_units_is_refused(tmp_path):
@@ -300,12 +208,9 @@ def test_a_table_without_units_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        (SMI, "nvidia-smi"),
         (scrape("1", 1), "dcgm"),
-        (DMON, "dcgm"),
         ("start_time,window_name,elapsed_time,gpu0_energy\n", "zeus"),
         (CARBON, "codecarbon"),
-        ("1.0,19.5,Joules,power/energy-pkg/,1,100,,", "rapl"),
         ("time,energy_uj\n0,1\n", "rapl"),
         ("time,power_w\n", "table"),
     ],

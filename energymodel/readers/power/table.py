@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from energymodel.errors import InputError
 from energymodel.readers.cells import MOST_SITE_POWER, measure, reading_of, time_of
-from energymodel.readers.columns import unit_factor
+from energymodel.readers.columns import OF_CELSIUS, unit_factor
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells, decimal_point, separator_of
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 from energymodel.readers.power.headings import NAMES, name_and_unit, split_line, time_column, time_factor
@@ -80,6 +80,7 @@ def columns_of(row: list[str]) -> Columns | None:
         index = next((free[word] for word in words if word in names and word in free), None)
         if index is not None and len(powers) == 1:
             unit = units[index] or ("MHz" if key == "clock" else "")
+            unit = "" if key == "temperature" and unit.lower() in OF_CELSIUS else unit
             others[key] = (index, unit_factor(unit) if unit else 0.0)
     read = {*times, *powers, *named[0], *named[1], *(index for index, _ in others.values())}
     groups = (index for index in range(time) if index not in read and row[index] and not of_power[index])
