@@ -212,7 +212,9 @@ class Chart:
       "intervals" (relative to each value), "tornado" (two changes per line), "flow" (from `x` to `series`) or
       "timeline" (boxes of ranks).
     - `x`: column of labels, or across; `y`: columns, or rows of a tall table, of amounts.
-    - `series`, `label`, `hover`: columns that group, name and explain points. `lines` joins the points of a series.
+    - `series`, `label`, `hover`: columns that group, name and explain points, or words at the ends of bars.
+    - `lines`: whether points are joined, or names of the series of which they are.
+    - `base`: column of numbers where bars start.
     - `whole`: column of the table `outcome` that the parts of a stack add up to.
     - `only`: names of the lines that are drawn, in their order; all by default.
     - `limit`: an amount with its name, drawn as a line; `diagonal`: name of the line where both axes are equal.
@@ -227,7 +229,8 @@ class Chart:
     series: str = ""
     label: str = ""
     hover: Sequence[str] = ()
-    lines: bool = False
+    lines: bool | Sequence[str] = False
+    base: str = ""
     log: Sequence[str] = ()
     whole: str = ""
     only: Sequence[str] = ()

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from importlib.resources import files
 
 from energymodel.report.answer import DATA, FULL, PAGE, SHORT, Answer, Cell, Chart, Column, Quantity, Sentence, Table
-from energymodel.report.charts.chart import NARROW, chart_css
+from energymodel.report.charts.figure import NARROW, chart_css
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.drawing import svg
 from energymodel.report.number import PRIOR_MARK, Layout, interval, layout_of_column, sentence, text
@@ -60,14 +60,13 @@ def page_html(answer: Answer, command: str) -> str:
     )
 
 
-def figure(answer: Answer, chart: Chart) -> str:
-    """A figure with its title, laid out for wide and for narrow screens."""
+def figure(answer: Answer, chart: Chart, width: float = WIDTH, *, narrow: bool = True) -> str:
+    """A figure with its title; with `narrow` laid out for narrow screens, too, and the style shows what fits."""
     words = element("strong", escape(sentence(chart.title)))
     words += element("span", escape(chart.subtitle)) if chart.subtitle else ""
-    wide, narrow = element("div", svg(answer, chart, WIDTH), class_="em-wide"), svg(answer, chart, NARROW)
-    return element(
-        "figure", element("figcaption", words), wide, element("div", narrow, class_="em-narrow"), class_="em-figure"
-    )
+    drawings = [element("div", svg(answer, chart, width), class_="em-wide" if narrow else None)]
+    drawings += [element("div", svg(answer, chart, NARROW), class_="em-narrow")] if narrow else []
+    return element("figure", element("figcaption", words), *drawings, class_="em-figure")
 
 
 def _charts(answer: Answer, table: Table) -> list[str]:

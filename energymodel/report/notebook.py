@@ -17,10 +17,10 @@ from energymodel.report.answers.evaluate import outcome_answer
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
-from energymodel.report.charts import AbstractChart, chart_css, figure_html
+from energymodel.report.charts.figure import chart_css
 from energymodel.report.charts.svg import element, escape
-from energymodel.report.drawing import drawn
-from energymodel.report.html_page import table_html
+from energymodel.report.drawing import svg
+from energymodel.report.html_page import figure, table_html
 from energymodel.report.number import sentence
 from energymodel.report.painter import paint
 from energymodel.search.result import Front, Optimum
@@ -33,11 +33,11 @@ CLASS = "em-shown"
 
 
 class View(NamedTuple):
-    """How a result is shown: the title, the table as markup, the figure, and the values."""
+    """How a result is shown: its answer with the figure, the title, the table as markup, and the values."""
 
+    answer: Answer
     title: str
     markup: str
-    chart: AbstractChart
     values: Table
 
 
@@ -51,16 +51,15 @@ def html(result: Any) -> str:
     """A title, a figure and a table. Colors follow the theme of the system, on a background of their own."""
     if isinstance(result, TrainingOutcome) and any(np.ndim(getattr(result, name)) for name in ("loss", "time")):
         return element("pre", escape(repr(result)))  # of many runs at once
-    shown = view(result)
-    head = element("h4", escape(shown.title))
-    style = element("style", chart_css(f".{CLASS}"))
-    figure = figure_html(shown.chart, WIDTH, narrow=False, table=False)
-    return element("div", style, head, figure, shown.markup, class_=CLASS)
+    answer, title, markup, _ = view(result)
+    style, head = element("style", chart_css(f".{CLASS}")), element("h4", escape(title))
+    return element("div", style, head, figure(answer, answer.charts[0], WIDTH, narrow=False), markup, class_=CLASS)
 
 
 def plot(result: Any, axes: Any = None) -> Any:
     """The figure of a result on axes of matplotlib, without them on a new figure of pyplot, which a notebook shows."""
-    return paint(view(result).chart.svg(heading=True), axes, shown=True)
+    answer = view(result).answer
+    return paint(svg(answer, answer.charts[0], heading=True), axes, shown=True)
 
 
 def to_dataframe(result: Any) -> Any:
@@ -75,8 +74,8 @@ def to_xarray(result: Any) -> Any:
 
 def _view(answer: Answer, title: Sentence, table: str, values: str) -> View:
     """A result by its answer: the first chart, a table in its short form, and the values of another."""
-    markup = table_html(answer.table(table), SHORT) if any(one.name == table for one in answer.tables) else ""
-    return View(sentence(title), markup, drawn(answer, answer.charts[0]), answer.table(values))
+    markup = "".join(table_html(one, SHORT) for one in answer.tables if one.name == table)
+    return View(answer, sentence(title), markup, answer.table(values))
 
 
 @view.register

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 
 import pytest
 from rich.console import Console
@@ -124,7 +125,6 @@ def test_csv_has_a_line_for_each_number():
 
 def test_the_figure_shows_the_changes_with_the_ends_of_the_numbers():
     answer = sensitivity_answer(sensitivity())
-    chart = drawing.drawn(answer, answer.charts[0])
-    changes = [end for swing in chart.swings for end in (swing.down, swing.up)]  # type: ignore[attr-defined]
-    assert changes == pytest.approx([0.1, -0.08, -0.01, 0.03])
-    assert [swing.up_words for swing in chart.swings] == ["0.8", "15 K"]  # type: ignore[attr-defined]
+    hover = re.findall(r"<title>([^<]* % \([^<]*)</title>", drawing.svg(answer, answer.charts[0]))
+    assert [words.rpartition(": ")[2] for words in hover] == ["+10 %", "-8.0 %", "-1.0 %", "+3.0 %"]
+    assert [re.findall(r"\((.*)\)", words)[0] for words in hover] == ["0.6", "0.8", "5 K", "15 K"]

@@ -161,12 +161,8 @@ NOT_YET_MOVED = {
     "explorer/optimize_here.py",
     "explorer/readings.py",
     "explorer/thermal_chart.py",
-    "report/charts/bars.py",
-    "report/charts/chart.py",
-    "report/charts/sankey.py",
-    "report/charts/scale.py",
+    "report/charts/axes.py",
     "report/charts/svg.py",
-    "report/charts/timeline.py",
     "report/fields.py",
     "report/intervals.py",
 }

@@ -1,113 +1,156 @@
-"""How is a plane with two axes drawn: ticks, grid, names with units?"""
+"""Axes: units and round numbers along them, and the pixels of numbers."""
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from energymodel.report.charts.scale import Measure, Scale, bounds, measure, read, tick_texts, ticks
-from energymodel.report.charts.svg import line, text
-from energymodel.report.charts.text_width import shortened, text_width, widest
+from energymodel.report.answer import Column
+from energymodel.report.charts.svg import SMALL, line, text
+from energymodel.report.charts.words import shortened, text_width, widest
+from energymodel.report.number import Scale, scale_of
 
-SMALL = 11.0
-"""Size of the numbers at an axis [px]."""
-_BELOW = 38.0  # numbers and name of the axis below
-_ROW, _APART = 44.0, 14.0
+BELOW = 36.0
+"""Height of the numbers and the name of an axis below a chart [px]."""
+_STEPS = (1.0, 2.0, 5.0, 10.0)
+_DECADES = 1.2  # from this many decades on, a logarithmic axis has ticks at 1, 2 and 5 of each
 _MANY_DECADES = 1e6  # of a logarithmic axis, over which no prefix fits all numbers
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_ROW, _APART = 44.0, 14.0
 
 
 class Axis(NamedTuple):
-    """What an axis measures: `unit` is SI, or "%" for shares of one; ends that are not given follow from the data."""
+    """A straight or logarithmic map from numbers in SI to pixels: `low` lies at `start` and `high` at `end`."""
 
     title: str
-    unit: str = "1"
+    column: Column
+    low: float
+    high: float
     log: bool = False
-    zero: bool = False
-    low: float | None = None
-    high: float | None = None
-    difference: bool = False
+    start: float = 0.0
+    end: float = 1.0
 
-    def read(self, value: float, digits: int = 3) -> str:
-        """A number of this axis as a person reads it."""
-        return read(value, self.unit, digits=digits, difference=self.difference)
+    def __call__(self, value: float) -> float:
+        """Pixel of a number; beyond the ends it stays at them."""
+        value = min(max(value, self.low), self.high)
+        share = (value - self.low) / (self.high - self.low)
+        if self.log:
+            share = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.start + share * (self.end - self.start)
 
-    def ends(self, values: Sequence[float]) -> tuple[float, float]:
-        """Ends in SI of an axis that shows these numbers."""
-        low, high = bounds(values, log=self.log, zero=self.zero)
-        return low if self.low is None else self.low, high if self.high is None else self.high
+    @property
+    def unit(self) -> Scale:
+        """Unit of the numbers along the axis."""
+        if self.log and self.high > _MANY_DECADES * self.low:
+            return Scale(1.0, 0.0, self.column.unit.removeprefix("1"))
+        return scale_of(math.sqrt(self.low * self.high) if self.log else max(self.low, self.high, key=abs), self.column)
 
-    def measure(self, low: float, high: float) -> Measure:
-        """Unit of the numbers at the axis."""
-        if self.log and high > _MANY_DECADES * low:
-            return Measure(1.0, 0.0, "" if self.unit == "1" else self.unit)
-        middle = [math.sqrt(low * high)] if self.log else [low, high]
-        return measure(middle, self.unit, difference=self.difference)
-
-    def name(self, unit: Measure) -> str:
+    @property
+    def name(self) -> str:
         """Title and unit."""
-        return f"{self.title} [{unit.word}]" if self.title and unit.word else self.title or unit.word
+        word = self.unit.word
+        return f"{self.title} [{word}]" if self.title and word else self.title or word
+
+    def ticks(self, count: int) -> tuple[list[float], list[str]]:
+        """Pixels and words of about `count` round numbers."""
+        unit = self.unit
+        numbers = ticks(unit.read(self.low), unit.read(self.high), count, log=self.log)
+        return [self(number * unit.size + unit.zero) for number in numbers], tick_texts(numbers)
+
+    def across(self, top: float, bottom: float) -> list[str]:
+        """Grid, numbers side by side and name of a horizontal axis that lies at `bottom`."""
+        end, count = self.end, max(2, int((self.end - self.start) / 60.0))
+        pixels, words = self.ticks(count)
+        while count > 1 and any(b - a < widest(words, SMALL) + _APART for a, b in itertools.pairwise(pixels)):
+            count -= 1
+            pixels, words = self.ticks(count)
+        marks = []
+        for x, word in zip(pixels, words, strict=True):
+            half = 0.5 * text_width(word, SMALL)
+            middle = min(max(x, half), end + 0.5 * _APART - half) if x + half > end + 0.5 * _APART else max(x, half)
+            marks.append(line(x, top, x, bottom, "em-rule"))
+            marks.append(text(word, middle, bottom + 14.0, size=SMALL, anchor="middle", class_="em-muted"))
+        name = shortened(self.name, end, SMALL)
+        return [*marks, text(name, max(end, text_width(name, SMALL)), bottom + 30.0, size=SMALL, anchor="end")]
 
 
 class Plane(NamedTuple):
-    """The area between two axes, with the maps from numbers to pixels, and what was drawn of it."""
+    """The area between two axes, what was drawn of it, and its height with the axes."""
 
-    x: Scale
-    y: Scale
+    x: Axis
+    y: Axis
     marks: list[str]
     height: float
 
 
-def axis_ticks(axis: Axis, low: float, high: float, count: int) -> tuple[Measure, list[float], list[str]]:
-    """Unit, places in SI and words of the ticks of an axis."""
-    unit = axis.measure(low, high)
-    shown = ticks(unit.shown(low), unit.shown(high), count, log=axis.log)
-    return unit, [unit.si(one) for one in shown], tick_texts(shown)
-
-
-def fitting_ticks(
-    axis: Axis, low: float, high: float, start: float, end: float
-) -> tuple[Measure, list[float], list[str]]:
-    """As many ticks as have room side by side between two pixels."""
-    count = max(2, int((end - start) / 60.0))
-    while True:
-        unit, places, words = axis_ticks(axis, low, high, count)
-        scale = Scale(low, high, start, end, axis.log)
-        room = [scale(after) - scale(before) for before, after in itertools.pairwise(places)]
-        needed = widest(words, SMALL) + _APART
-        if count <= 1 or all(one >= needed for one in room):
-            return unit, places, words
-        count -= 1
-
-
-def across(axis: Axis, low: float, high: float, start: float, end: float, top: float, bottom: float) -> list[str]:
-    """Grid and numbers of a horizontal axis that lies at `bottom`, with its name below."""
-    unit, places, words = fitting_ticks(axis, low, high, start, end)
-    scale = Scale(low, high, start, end, axis.log)
-    marks = []
-    for place, word in zip(places, words, strict=True):
-        x, half = scale(place), 0.5 * text_width(word, SMALL)
-        marks.append(line(x, top, x, bottom, "em-rule"))
-        middle = min(max(x, half), end + 0.5 * _APART - half) if x + half > end + 0.5 * _APART else max(x, half)
-        marks.append(text(word, middle, bottom + 14.0, size=SMALL, anchor="middle", class_="em-muted"))
-    name = shortened(axis.name(unit), end, SMALL)
-    marks.append(text(name, max(end, text_width(name, SMALL)), bottom + 30.0, size=SMALL, anchor="end"))
-    return marks
-
-
-def plane(
-    x: Axis, y: Axis, xs: Sequence[float], ys: Sequence[float], width: float, height: float, right: float = 10.0
-) -> Plane:
+def plane(x: Axis, y: Axis, width: float, height: float, right: float = 10.0) -> Plane:
     """Both axes around a plane; the name of the vertical one stands above it, so that it is read upright."""
-    (left_end, right_end), (low, high) = x.ends(xs), y.ends(ys)
-    unit, places, words = axis_ticks(y, low, high, max(2, int(height / _ROW)))
-    left, top, bottom = widest(words, SMALL) + 8.0, 22.0, 22.0 + height
-    scale_x = Scale(left_end, right_end, left, width - right, x.log)
-    scale_y = Scale(low, high, bottom, top, y.log)
-    marks = [text(shortened(y.name(unit), width, SMALL), 0.0, 10.0, size=SMALL)]
-    for place, word in zip(places, words, strict=True):
-        level = scale_y(place)
-        marks.append(line(left, level, width - right, level, "em-rule"))
+    top, bottom = 22.0, 22.0 + height
+    y = y._replace(start=bottom, end=top)
+    levels, words = y.ticks(max(2, int(height / _ROW)))
+    left, end = widest(words, SMALL) + 8.0, width - right
+    x = x._replace(start=left, end=end)
+    marks = [text(shortened(y.name, width, SMALL), 0.0, 10.0, size=SMALL)]
+    for level, word in zip(levels, words, strict=True):
+        marks.append(line(left, level, end, level, "em-rule"))
         marks.append(text(word, left - 6.0, level + 0.35 * SMALL, size=SMALL, anchor="end", class_="em-muted"))
-    marks += across(x, left_end, right_end, left, width - right, top, bottom)
-    marks.append(line(left, bottom, width - right, bottom, "em-axis"))
-    return Plane(scale_x, scale_y, marks, bottom + _BELOW)
+    marks += [*x.across(top, bottom), line(left, bottom, end, bottom, "em-axis")]
+    return Plane(x, y, marks, bottom + BELOW + 2.0)
+
+
+def bounds(
+    values: Iterable[float], *, log: bool = False, zero: bool = False, margin: float = 0.05
+) -> tuple[float, float]:
+    """Ends of an axis that shows all numbers, with some margin; with `zero` it begins or ends there."""
+    finite = [value for value in values if math.isfinite(value) and (value > 0.0 or not log)]
+    if not finite:
+        return (1.0, 10.0) if log else (0.0, 1.0)
+    low, high = min(finite), max(finite)
+    if log:
+        ratio = max(high / low, 1.02) ** margin
+        return low / ratio, high * ratio
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    beyond = margin * (high - low) if high > low else 0.5 * abs(low) or 0.5
+    return low - beyond if low or not zero else 0.0, high + beyond if high or not zero or low == high else 0.0
+
+
+def ticks(low: float, high: float, count: int, *, log: bool = False) -> list[float]:
+    """Round numbers between two ends, about `count` of them."""
+    if log and high > 0.0 and math.log10(high / low) >= _DECADES:
+        count, first, last = max(count, 2), math.floor(math.log10(low)), math.ceil(math.log10(high))
+        parts: Sequence[float] = (1.0, 2.0, 5.0) if 3 * (last - first) <= count + 2 else (1.0,)
+        every = max(1, math.ceil((last - first) / count))
+        round_ones = [part * 10.0**power for power in range(first, last + 1, every) for part in parts]
+        return [value for value in round_ones if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+    rough = (high - low) / max(count, 1)
+    if not (rough > 0.0 and math.isfinite(rough)):
+        return [low]
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in _STEPS if factor * power >= 0.999 * rough)
+    return [index * step for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def tick_texts(values: Sequence[float]) -> list[str]:
+    """Numbers of an axis with the decimals that keep them apart; powers of ten where plain digits would be long."""
+    largest = max((abs(value) for value in values), default=0.0)
+    smallest = min((abs(value) for value in values if value), default=1.0)
+    if largest >= 1e6 or smallest < 1e-4:
+        return [_power(value) for value in values]
+    gaps = [abs(after - before) for before, after in itertools.pairwise(values)]
+    step = min(gaps, default=abs(largest) or 1.0) or 1.0
+    if largest / smallest >= 20.0 and len(values) > 1 and max(gaps) > 1.5 * step:
+        # a logarithmic axis: each number has its own decimals
+        return [f"{value:,.0f}" if abs(value) >= 1.0 else f"{value:g}" for value in values]
+    decimals = max(0, math.ceil(-math.log10(step) - 1e-9))
+    decimals += round(step * 10.0**decimals, 6) % 1.0 > 1e-6
+    return [f"{value + 0.0:,.{decimals}f}" for value in values]
+
+
+def _power(value: float) -> str:
+    if not value:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)) + 1e-9)
+    factor = value / 10.0**exponent
+    power = f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+    return power if abs(factor - 1.0) < 1e-6 else f"{factor:.3g}×{power}"

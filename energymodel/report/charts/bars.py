@@ -1,241 +1,246 @@
-"""Which amounts are large: bars of parts that add up, or bars side by side with intervals?"""
+"""Bars: parts that add up, amounts beside each other with intervals and limits, changes to both sides, intervals."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from energymodel.report.charts.axes import SMALL, Axis, across
-from energymodel.report.charts.chart import AbstractChart, Drawing
-from energymodel.report.charts.colors import Hatches, is_hatched
-from energymodel.report.charts.legend import Entry
-from energymodel.report.charts.scale import Measure, Scale, alike
-from energymodel.report.charts.svg import line, rectangle, text
-from energymodel.report.charts.table import Column, Table
-from energymodel.report.charts.text_width import shortened, text_width, widest
+from energymodel.report.answer import Answer, Chart, Column, Quantity, Table
+from energymodel.report.charts.axes import BELOW, Axis, bounds
+from energymodel.report.charts.figure import Entry, Figure
+from energymodel.report.charts.svg import SMALL, Hatches, element, is_hatched, line, number, point, rectangle, text
+from energymodel.report.charts.words import shortened, text_width, widest
+from energymodel.report.number import interval, is_known
+from energymodel.report.number import text as read
 
-_ROW, _THICK, _LABEL = 52.0, 26.0, 18.0
-_THIN, _GROUP_GAP = 16.0, 12.0
-_BESIDE = 560.0  # from this width on labels stand left of the bars
+_BESIDE = 560.0  # from this width on names stand left of the bars
+_STACK, _THICK, _LABEL = 52.0, 26.0, 18.0  # of a stack: its row, its bar, the text above
+_LANE, _GAP, _NAME, _ABOVE = 16.0, 12.0, 15.0, 14.0
+_MARK = 6.0  # width of a bar of nothing, where bars start at a number
+_FARTHEST = 1.5  # deviation at which the axis of intervals ends; an arrow shows what goes beyond
+_ROW = 24.0
+_SHARE = Column("", "", kind="share")
 
 
-class Part(NamedTuple):
-    """One amount in SI with its interval, and the words for amount, interval and share of a whole."""
+def words_of(table: Table, name: str) -> list[str]:
+    """Cells of a column of words."""
+    return [cell if isinstance(cell, str) else "" for cell in table.column(name)[1]]
 
-    label: str
-    value: float
+
+def stack(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
+    """Bars of parts of a whole, one for each column; the largest parts come first, those of nothing are left out."""
+    table, end = answer.table(chart.table), width - 14.0
+    outcome = next((table for table in answer.tables if table.name == "outcome" and chart.whole in table.names), None)
+    labels, column = words_of(table, chart.x), table.column(chart.y[0])[0]
+    bars = [
+        {label: cell for label, cell in zip(labels, table.column(name)[1], strict=True) if isinstance(cell, Quantity)}
+        for name in chart.y
+    ]
+    totals = [math.fsum(max(cell.value, 0.0) for cell in parts.values()) for parts in bars]
+    largest = {label: max((parts[label].value for parts in bars if label in parts), default=0.0) for label in labels}
+    order = sorted((label for label in labels if largest[label] > 0.0), key=lambda label: -largest[label])
+    shares = dict(zip(labels, table.column(chart.label)[1], strict=True)) if chart.label and len(bars) == 1 else {}
+    of_share = table.column(chart.label)[0] if shares else _SHARE
+    axis = Axis(chart.axis, column, 0.0, max(totals, default=0.0) or 1.0, end=end)
+    bottom = len(bars) * _STACK
+    marks = axis.across(0.0, bottom)
+    for row, (name, parts) in enumerate(zip(chart.y, bars, strict=True)):
+        top, title = row * _STACK + _LABEL, table.column(name)[0].title
+        of, whole = outcome.number(chart.whole, row) if outcome else (column, Quantity(totals[row]))
+        words = read(whole, of)
+        marks.append(text(shortened(title, width - text_width(words) - 24.0), 0.0, top - 5.0, class_="em-halo"))
+        marks.append(text(words, end, top - 5.0, anchor="end", class_="em-bold em-halo"))
+        start = 0.0
+        for index, label in enumerate(order):
+            if label not in parts:
+                continue
+            cell, left = parts[label], axis(start)
+            start += max(cell.value, 0.0)
+            right, amount = axis(start), read(cell, column)
+            share = read(shares.get(label) or Quantity(cell.value / (totals[row] or 1.0)), of_share)
+            class_, fill = hatches.fill(index)
+            wide = right - left - (0.8 if right - left > 2.0 else 0.0)
+            marks.append(rectangle(left, top, wide, _THICK, class_, f"{title}: {label}: {amount}, {share}", fill))
+            if not is_hatched(index) and text_width(amount, SMALL) + 8.0 <= right - left:
+                middle = 0.5 * (left + right)
+                marks.append(text(amount, middle, top + 17.0, size=SMALL, anchor="middle", class_="em-on"))
+    names = [f"{label} {read(shares[label], of_share)}" if label in shares else label for label in order]
+    return Figure(bottom + BELOW, marks, [Entry(words, index) for index, words in enumerate(names)])
+
+
+class _Bar(NamedTuple):
+    """A bar from one number to another: its color, the words at its end, what hovering shows, its interval."""
+
+    start: float
+    end: float
+    color: int
+    words: str
+    hover: str
     low: float | None = None
     high: float | None = None
-    words: str = ""
-    ends: str = ""
-    share: str = ""
-
-
-class Bar(NamedTuple):
-    """A bar of parts, or a group of bars, with its name."""
-
-    label: str
-    parts: tuple[Part, ...]
-    words: str = ""
 
     @property
-    def total(self) -> float:
-        """Sum of the parts."""
-        return sum(part.value for part in self.parts)
+    def points_left(self) -> bool:
+        return self.end < self.start
 
 
-@dataclass(frozen=True)
-class StackedBars(AbstractChart):
-    """Bars whose parts add up to a whole; the largest parts come first, and parts of nothing are left out."""
-
-    title: str
-    unit: str
-    bars: tuple[Bar, ...]
-    subtitle: str = ""
-    axis: str = ""
-    digits: int = 3
-
-    def _order(self) -> list[str]:
-        sizes: dict[str, float] = {}
-        for bar in self.bars:
-            for part in bar.parts:
-                sizes[part.label] = max(sizes.get(part.label, 0.0), part.value)
-        return sorted((label for label in sizes if sizes[label] > 0.0), key=lambda label: -sizes[label])
-
-    def entries(self) -> list[Entry]:
-        """Parts, with their share where there is one bar."""
-        shares = {part.label: _share(part, self.bars[0]) for part in self.bars[0].parts} if self._alone() else {}
-        return [Entry(f"{label} {shares.get(label, '')}".strip(), place) for place, label in enumerate(self._order())]
-
-    def _alone(self) -> bool:
-        return len(self.bars) == 1 and self.bars[0].total > 0.0
-
-    def draw(self, width: float, hatches: Hatches) -> Drawing:
-        """Bars below each other, each with its total."""
-        axis, order = Axis(self.axis, self.unit, zero=True), self._order()
-        unit = axis.measure(0.0, max((bar.total for bar in self.bars), default=0.0))
-        low, high = 0.0, max((bar.total for bar in self.bars), default=0.0) or 1.0
-        bottom, scale = len(self.bars) * _ROW, Scale(low, high, 0.0, width - 14.0)
-        marks = across(axis, low, high, 0.0, width - 14.0, 0.0, bottom)
-        for row, bar in enumerate(self.bars):
-            top, whole = row * _ROW + _LABEL, bar.words or alike(bar.total, unit, self.digits)
-            marks.append(text(shortened(bar.label, width - text_width(whole) - 24.0), 0.0, top - 5.0, class_="em-halo"))
-            marks.append(text(whole, width - 14.0, top - 5.0, anchor="end", class_="em-bold em-halo"))
-            start = 0.0
-            for part in sorted(
-                (one for one in bar.parts if one.label in order), key=lambda one: order.index(one.label)
-            ):
-                place, end = order.index(part.label), start + max(part.value, 0.0)
-                left, right = scale(start), scale(end)
-                class_, fill = hatches.fill(place)
-                amount = part.words or alike(part.value, unit, self.digits)
-                words = f"{part.label}: {amount}, {_share(part, bar)}"
-                marks.append(
-                    rectangle(
-                        left,
-                        top,
-                        right - left - (0.8 if right - left > 2.0 else 0.0),
-                        _THICK,
-                        class_,
-                        f"{bar.label}: {words}",
-                        fill,
-                    )
-                )
-                marks += _within(amount, left, right, top, is_hatched(place))
-                start = end
-        return Drawing(bottom + 36.0, marks)
-
-    def table(self) -> Table:
-        """A row for each part, a column for each bar; the total last."""
-        values = [{part.label: part.value for part in bar.parts} for bar in self.bars]
-        rows = [[label, *(one.get(label) for one in values)] for label in self._order()]
-        rows.append(["total", *(bar.total for bar in self.bars)])
-        return Table([Column("part"), *(Column(bar.label, self.unit) for bar in self.bars)], rows)
+def bars(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
+    """Bars in a group for each line, from nothing or from the column `base`, with their intervals and one limit."""
+    table = answer.table(chart.table)
+    across = words_of(table, chart.x) if chart.x and not table.tall else []
+    names = dict(zip(across, words_of(table, chart.series), strict=True)) if chart.series else {}
+    starts = dict(zip(across, table.column(chart.base)[1], strict=True)) if chart.base else {}
+    beside = dict(zip(across, table.column(chart.label)[1], strict=True)) if chart.label else {}
+    groups: dict[str, list[_Bar]] = {label: [] for label in chart.only}
+    series: dict[str, int] = {}
+    values, columns = [chart.limit[0]] if chart.limit else [], []
+    for name in chart.y:
+        for label, column, cell in table.series(name, "" if table.tall else chart.x):
+            if chart.only and label not in chart.only:
+                continue
+            several = (name if table.tall else column.title) if len(chart.y) > 1 else ""
+            of = names.get(label, several)
+            words = read(beside[label], table.column(chart.label)[0]) if beside else read(cell, column)
+            ends = interval(cell, column)
+            hover = f"{label}{f', {of}' if of else ''}: {words}{f' ({ends})' if ends else ''}"
+            from_ = starts.get(label)
+            start = from_.value if isinstance(from_, Quantity) else 0.0
+            low, high = (cell.low, cell.high) if is_known(cell) else (None, None)
+            color = series.setdefault(of, len(series))
+            if chart.base and chart.limit and cell.value > chart.limit[0]:
+                color = 1  # beyond the limit
+            groups.setdefault(label, []).append(_Bar(start, cell.value, color, words, hover, low, high))
+            values += [value for value in (cell.value, low, high, start if chart.base else None) if value is not None]
+            columns.append(column)
+    log = bool(chart.log)
+    ends = bounds(values, log=log, zero=not log and not chart.base)
+    axis = Axis(chart.axis, columns[0] if columns else _SHARE, *ends, log)
+    rows = [(label, group) for label, group in groups.items() if group]
+    height, marks = _rows(rows, axis, width, hatches, limit=chart.limit)
+    return Figure(height, marks, [Entry(*pair) for pair in series.items()] if len(series) > 1 else [])
 
 
-def _share(part: Part, bar: Bar) -> str:
-    return part.share or f"{100.0 * part.value / (bar.total or 1.0):.1f} %"
+def tornado(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
+    """Changes to both sides, in the order of the table; `hover` names columns of the words at both ends."""
+    table = answer.table(chart.table)
+    columns = [table.column(name) for name in chart.y]
+    ends = [table.column(name) for name in chart.hover] or columns
+    rows, used = [], {}
+    for row, label in enumerate(words_of(table, chart.x)):
+        sides = []
+        for index, ((column, cells), (of, words)) in enumerate(zip(columns, ends, strict=True)):
+            cell, color = cells[row], index + 2 - len(columns)  # one column has the color of the second end
+            if not isinstance(cell, Quantity) or not math.isfinite(cell.value) or not cell.value:
+                continue
+            beside, change = read(words[row], of), read(cell, column)
+            hover = f"{label} {column.title}{f' ({beside})' if beside and chart.hover else ''}: {change}"
+            sides.append(_Bar(0.0, cell.value, color, beside, hover))
+            used[index] = Entry(column.title, color)
+        if isinstance(columns[-1][1][row], Quantity) and (not chart.only or label in chart.only):
+            rows.append((label, sides))
+    values = [bar.end for _, sides in rows for bar in sides]
+    low, high = min([0.0, *values]), max([0.0, *values])
+    axis = Axis(chart.axis or "change", columns[-1][0], low, high if high > low else 1.0)
+    height, marks = _rows(rows, axis, width, hatches, shared=True)
+    return Figure(height, marks, [used[index] for index in sorted(used) if used[index].words])
 
 
-def _within(words: str, left: float, right: float, top: float, hatched: bool) -> list[str]:
-    """The amount within its part of a bar, where there is room."""
-    if hatched or text_width(words, SMALL) + 8.0 > right - left:
-        return []
-    return [text(words, 0.5 * (left + right), top + 0.5 * _THICK + 4.0, size=SMALL, anchor="middle", class_="em-on")]
+def _rows(
+    rows: Sequence[tuple[str, Sequence[_Bar]]],
+    axis: Axis,
+    width: float,
+    hatches: Hatches,
+    *,
+    limit: Sequence | None = None,
+    shared: bool = False,
+) -> tuple[float, list[str]]:
+    """Height and marks of bars below each other; with `shared`, bars to opposite sides are on one line."""
+    beside = width >= _BESIDE
+    left = min(widest([label for label, _ in rows]), 0.38 * width) + 10.0 if beside else 0.0
+    before, after = (
+        widest([bar.words for _, bars in rows for bar in bars if bar.points_left == is_left], SMALL)
+        for is_left in (True, False)
+    )
+    axis = axis._replace(start=left + before + (8.0 if before else 0.0), end=width - after - 12.0)
+    top = _ABOVE if limit else 0.0
+    marks, y = [], top + 2.0
+    for label, bars in rows:
+        lanes = 1 if shared and len({bar.points_left for bar in bars}) == len(bars) else len(bars)
+        if beside:
+            middle = y + 0.5 * _LANE * lanes + 4.0
+            marks.append(text(shortened(label, left - 10.0), left - 10.0, middle, anchor="end"))
+        else:
+            marks.append(text(shortened(label, width), 0.0, y + 11.0, class_="em-halo"))
+            y += _NAME
+        for lane, bar in enumerate(bars):
+            marks += _bar(bar, axis, y + (lane * _LANE if lanes > 1 else 0.0), hatches, limit)
+        y += lanes * _LANE + _GAP
+    zero = axis(0.0)
+    back = [*axis.across(top, y), line(zero, 0.0, zero, y, "em-axis")]
+    if limit:
+        x, half = axis(limit[0]), 0.5 * text_width(limit[1], SMALL)
+        back.append(line(x, 12.0, x, y, "em-limit"))
+        back.append(text(limit[1], min(max(x, half), width - half), 9.0, size=SMALL, anchor="middle"))
+    return y + BELOW, [*back, *marks]
 
 
-@dataclass(frozen=True)
-class GroupedBars(AbstractChart):
-    """Bars side by side in groups, each with its amount, its interval, and one limit across all.
-
-    `limit` is an amount with its name, drawn as a line.
-    """
-
-    title: str
-    unit: str
-    groups: tuple[Bar, ...]
-    subtitle: str = ""
-    axis: str = ""
-    limit: tuple[float, str] | None = None
-    difference: bool = False
-    high: float | None = None
-    log: bool = False
-    digits: int = 3
-
-    def _names(self) -> list[str]:
-        return list(dict.fromkeys(part.label for group in self.groups for part in group.parts))
-
-    def entries(self) -> list[Entry]:
-        """Names of the bars of a group, where there is more than one."""
-        names = self._names()
-        return [Entry(name, place) for place, name in enumerate(names)] if len(names) > 1 else []
-
-    def _axis(self) -> Axis:
-        return Axis(self.axis, self.unit, self.log, not self.log, high=self.high, difference=self.difference)
-
-    def draw(self, width: float, hatches: Hatches) -> Drawing:
-        """Groups below each other, their names left or, on narrow pages, above."""
-        axis, names = self._axis(), self._names()
-        values = [end for group in self.groups for part in group.parts for end in _ends(part)]
-        values += [self.limit[0]] if self.limit else []
-        unit = axis.measure(*axis.ends(values))
-        labels = [group.label for group in self.groups]
-        beside = width >= _BESIDE
-        left = min(widest(labels), 0.36 * width) + 10.0 if beside else 0.0
-        words_wide = widest([self._words(part, unit) for group in self.groups for part in group.parts], SMALL)
-        low, high = axis.ends([value for value in values if math.isfinite(value)])
-        scale = Scale(low, high, left, width - words_wide - 12.0, self.log)
-        marks: list[str] = []
-        y = 14.0 if self.limit else 2.0
-        for group in self.groups:
-            if beside:
-                middle = y + 0.5 * _THIN * len(group.parts) + 4.0
-                marks.append(text(shortened(group.label, left - 10.0), left - 10.0, middle, anchor="end"))
-            else:
-                marks.append(text(shortened(group.label, width), 0.0, y + 11.0, class_="em-halo"))
-                y += 17.0
-            for part in group.parts:
-                marks += self._bar(part, names.index(part.label), scale, y, group.label, hatches, unit)
-                y += _THIN
-            y += _GROUP_GAP
-        back = across(axis, low, high, left, width - words_wide - 12.0, 14.0 if self.limit else 0.0, y)
-        zero = scale.start if self.log else scale(0.0)
-        limit = self._limit(scale, y, width)
-        return Drawing(y + 36.0, [*back, line(zero, 0.0, zero, y, "em-axis"), *limit, *marks])
-
-    def _amount(self, value: float, unit: Measure) -> str:
-        """An amount in the unit of the axis; on a logarithmic one each has its own."""
-        if self.log:
-            return self._axis().read(value, self.digits)
-        return alike(value, unit, self.digits)
-
-    def _words(self, part: Part, unit: Measure) -> str:
-        return part.words or self._amount(part.value, unit)
-
-    def _bar(
-        self, part: Part, place: int, scale: Scale, y: float, group: str, hatches: Hatches, unit: Measure
-    ) -> list[str]:
-        zero, end = (scale.start if self.log else scale(0.0)), scale(part.value)
-        class_, fill = hatches.fill(place)
-        words, interval = self._words(part, unit), f" ({part.ends})" if part.ends else ""
-        if part.low is not None and part.high is not None and not part.ends:
-            interval = f" ({self._amount(part.low, unit)} to {self._amount(part.high, unit)})"
-        hover = f"{group}{f', {part.label}' if part.label else ''}: {words}{interval}"
-        marks = [rectangle(min(zero, end), y + 1.0, abs(end - zero), _THIN - 2.0, class_, hover, fill)]
-        after, base = max(end, zero), y + 0.5 * _THIN + 4.0
-        if part.low is not None and part.high is not None:
-            low, high, middle = scale(part.low), scale(part.high), y + 0.5 * _THIN
-            marks.append(line(low, middle, high, middle, "em-whisker"))
-            marks += [line(one, middle - 4.0, one, middle + 4.0, "em-whisker") for one in (low, high)]
-            after = max(after, high)
-        wide = text_width(words, SMALL)
-        crossed = self.limit is not None and after <= scale(self.limit[0]) <= after + wide + 8.0
-        if crossed and after == end and end - zero > wide + 10.0 and not is_hatched(place):
-            return [*marks, text(words, end - 5.0, base, size=SMALL, anchor="end", class_="em-on")]
-        return [*marks, text(words, after + 5.0, base, size=SMALL, class_="em-halo")]
-
-    def _limit(self, scale: Scale, bottom: float, width: float) -> list[str]:
-        if self.limit is None:
-            return []
-        x, words = scale(self.limit[0]), self.limit[1]
-        half = 0.5 * text_width(words, SMALL)
-        middle = min(max(x, half), width - half)
-        label = text(words, middle, 9.0, size=SMALL, anchor="middle")
-        return [line(x, 12.0, x, bottom, "em-limit"), label]
-
-    def table(self) -> Table:
-        """A row for each bar, with the ends of its interval where there are any."""
-        known = any(part.low is not None for group in self.groups for part in group.parts)
-        named = len(self._names()) > 1
-        rows = [
-            [group.label, *([part.label] if named else []), part.value, *([part.low, part.high] if known else [])]
-            for group in self.groups
-            for part in group.parts
-        ]
-        of_values = ["value", *(["low", "high"] if known else [])]
-        numbers = [Column(name, self.unit, self.difference) for name in of_values]
-        return Table([Column("name"), *([Column("of")] if named else []), *numbers], rows)
+def _bar(bar: _Bar, axis: Axis, y: float, hatches: Hatches, limit: Sequence | None) -> list[str]:
+    start, end, middle, base = axis(bar.start), axis(bar.end), y + 0.5 * _LANE, y + 0.5 * _LANE + 4.0
+    class_, fill = hatches.fill(bar.color)
+    left, wide = min(start, end), abs(end - start)
+    if bar.start and bar.start == bar.end:
+        left, wide = start - 0.5 * _MARK, _MARK
+    marks = [rectangle(left, y + 1.0, wide, _LANE - 2.0, class_, bar.hover, fill)]
+    right, far = left + wide, left
+    if bar.low is not None and bar.high is not None:
+        low, high = axis(bar.low), axis(bar.high)
+        marks.append(line(low, middle, high, middle, "em-whisker"))
+        marks += [line(x, middle - 4.0, x, middle + 4.0, "em-whisker") for x in (low, high)]
+        right, far = max(right, high), min(far, low)
+    if bar.points_left:
+        return [*marks, text(bar.words, far - 5.0, base, size=SMALL, anchor="end", class_="em-halo")]
+    long = text_width(bar.words, SMALL)
+    is_crossed = limit is not None and right <= axis(limit[0]) <= right + long + 8.0
+    if is_crossed and wide > long + 10.0 and right == left + wide and not is_hatched(bar.color):
+        return [*marks, text(bar.words, end - 5.0, base, size=SMALL, anchor="end", class_="em-on")]
+    return [*marks, text(bar.words, right + 5.0, base, size=SMALL, class_="em-halo")]
 
 
-def _ends(part: Part) -> Sequence[float]:
-    return [value for value in (part.value, part.low, part.high) if value is not None]
+def intervals(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
+    """Intervals of a row of a tall table, or of a column, each as a deviation from its own value."""
+    table = answer.table(chart.table)
+    names = dict(zip((column.title for column in table.columns), table.names, strict=True))
+    rows = []
+    for label, column, cell in table.series(chart.y[0] if chart.y else ""):
+        is_drawn = not chart.only or {label, names.get(label)} & set(chart.only)
+        if is_drawn and cell.value > 0.0 and is_known(cell) and cell.low is not None and cell.high is not None:
+            words = read(cell, column), interval(cell, column)
+            rows.append((label, cell.low / cell.value - 1.0, cell.high / cell.value - 1.0, *words))
+    low, high = bounds([0.0, *(min(end, _FARTHEST) for row in rows for end in row[1:3])])
+    told = [f"{value} ({ends})" for *_, value, ends in rows]
+    beside, left, right = width >= _BESIDE, 8.0, width - 8.0
+    if beside:
+        left = min(widest([row[0] for row in rows]), 0.3 * width) + 10.0
+        right = width - min(widest(told), 0.36 * width) - 13.0
+    axis = Axis("deviation from the value", _SHARE, low, high, start=left, end=right)
+    marks, y = [], 4.0
+    for (label, below, above, value, ends), words in zip(rows, told, strict=True):
+        if beside:
+            marks.append(text(shortened(label, left - 10.0), left - 10.0, y + 16.0, anchor="end"))
+            marks.append(text(shortened(words, width - right - 12.0), right + 12.0, y + 16.0))
+        else:
+            name = shortened(label, width - text_width(words, SMALL) - 12.0, SMALL)
+            marks.append(text(name, 0.0, y + 11.0, size=SMALL, class_="em-halo"))
+            words = shortened(words, width, SMALL)
+            marks.append(text(words, width, y + 11.0, size=SMALL, anchor="end", class_="em-halo"))
+            y += 12.0
+        middle, x, end = y + 0.5 * _ROW, axis(below), axis(above)
+        marks += [line(*ends, "em-line em-hue0") for ends in ((x, middle, end, middle), (x, middle - 4, x, middle + 4))]
+        if above > high:
+            arrow = f"M{number(end)} {number(middle - 5.0)}l7 5l-7 5z"
+            marks.append(element("path", d=arrow, class_="em-area em-hue0"))
+        else:
+            marks.append(line(end, middle - 4.0, end, middle + 4.0, "em-line em-hue0"))
+        marks.append(point(axis(0.0), middle, 0, f"{label}: {value}, with a probability of 90 % {ends}"))
+        y += _ROW
+    zero = axis(0.0)
+    return Figure(y + BELOW, [*axis.across(0.0, y), line(zero, 0.0, zero, y, "em-axis"), *marks])

@@ -1,22 +1,26 @@
-"""How does a chart write SVG: elements with escaped attributes and text?"""
+"""Marks of SVG: elements with escaped text, lines, boxes, points, and the colors and hatches of series."""
 
 import html
 from typing import Any
 
 HIDDEN = "\N{REPLACEMENT CHARACTER}"
 """Stands for characters that do not print: controls, and marks that reverse the direction of text."""
-
-
-def clean(text: str) -> str:
-    """Text without characters that do not print, such as bidirectional overrides."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else " " if one.isspace() else HIDDEN for one in text)
+SIZE, SMALL = 12.0, 11.0
+"""Size of text in a chart, and of the numbers at an axis [px]."""
+HUES = 5
+_DASHES = (None, "7 3", "2 3", "9 3 2 3", "12 4")
+_CORNERS = {
+    1: [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+    2: [(0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)],
+    3: [(0.0, -1.2), (1.1, 0.9), (-1.1, 0.9)],
+}
 
 
 def escape(text: str) -> str:
-    """Text that is safe between tags and in quoted attributes of HTML and SVG."""
-    return html.escape(clean(text), quote=True)
+    """Text that is safe between tags and in quoted attributes; characters that do not print are replaced."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else " " if char.isspace() else HIDDEN for char in text)
+    return html.escape(text, quote=True)
 
 
 def number(value: float) -> str:
@@ -27,25 +31,19 @@ def number(value: float) -> str:
 
 def element(name: str, *children: str, **attributes: Any) -> str:
     """An element around children that are markup already; `class_` becomes `class`, `text_anchor` `text-anchor`."""
-    given = "".join(
+    pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{number(value) if isinstance(value, float) else escape(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return f"<{name}{given}>{''.join(children)}</{name}>"
+    return f"<{name}{pairs}>{''.join(children)}</{name}>"
 
 
-def text(content: str, x: float, y: float, *, size: float = 12.0, anchor: str = "start", class_: str = "") -> str:
+def text(content: str, x: float, y: float, *, size: float = SIZE, anchor: str = "start", class_: str = "") -> str:
     """A line of text; `y` is its baseline."""
-    return element(
-        "text",
-        escape(content),
-        x=float(x),
-        y=float(y),
-        font_size=float(size),
-        text_anchor=None if anchor == "start" else anchor,
-        class_=class_ or None,
-    )
+    side = None if anchor == "start" else anchor
+    place = {"x": float(x), "y": float(y), "font_size": float(size), "text_anchor": side}
+    return element("text", escape(content), **place, class_=class_ or None)
 
 
 def note(content: str) -> str:
@@ -61,6 +59,56 @@ def rectangle(
     return element("rect", note(hover), **box, class_=class_, fill=fill)
 
 
-def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, class_: str, dashes: str | None = None) -> str:
     """A straight line."""
-    return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), class_=class_)
+    ends = {"x1": float(x1), "y1": float(y1), "x2": float(x2), "y2": float(y2)}
+    return element("line", **ends, class_=class_, stroke_dasharray=dashes)
+
+
+def point(x: float, y: float, index: int, hover: str = "", size: float = 4.5) -> str:
+    """A marker whose shape, too, identifies the series: circle, square, diamond, triangle."""
+    class_ = f"em-point {hue(index)}"
+    if index % 4 == 0:
+        return element("circle", note(hover), cx=x, cy=y, r=size, class_=class_)
+    corners = [f"{number(x + size * across)},{number(y + size * down)}" for across, down in _CORNERS[index % 4]]
+    return element("polygon", note(hover), points=" ".join(corners), class_=class_)
+
+
+def hue(index: int) -> str:
+    """Class that sets the color of a series."""
+    return f"em-hue{index % HUES}"
+
+
+def is_hatched(index: int) -> bool:
+    """Whether the areas of a series are hatched, since its color is taken already."""
+    return index % (2 * HUES) >= HUES
+
+
+def dash(index: int) -> str | None:
+    """Dashes of the line of a series, which distinguish it without its color."""
+    return _DASHES[(index + index // HUES) % len(_DASHES)]
+
+
+class Hatches:
+    """Fills of areas; it remembers which hatches a drawing needs. Their names are unique by a prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._needed: set[int] = set()
+
+    def fill(self, index: int) -> tuple[str, str | None]:
+        """Class and fill of an area of a series."""
+        if not is_hatched(index):
+            return f"em-area {hue(index)}", None
+        self._needed.add(index % HUES)
+        return f"em-hatched {hue(index)}", f"url(#{self._prefix}-{index % HUES})"
+
+    def definitions(self) -> str:
+        """The hatches that were used."""
+        patterns = []
+        for index in sorted(self._needed):
+            back = element("rect", width=5, height=5, class_=f"em-tint {hue(index)}")
+            stripe = element("rect", width=2, height=5, class_=f"em-area {hue(index)}")
+            look = {"width": 5, "height": 5, "patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
+            patterns.append(element("pattern", back, stripe, id=f"{self._prefix}-{index}", **look))
+        return element("defs", *patterns) if patterns else ""

@@ -81,17 +81,22 @@ def test_the_best_points_are_beside_each_other():
     assert "clock 0.8, layout t1·p1" in drawing.svg(answer, answer.charts[0], 860.0)
 
 
+def points(answer):
+    """Numbers across and up of the first figure."""
+    chart = answer.charts[0]
+    across, up = (answer.table(chart.table).column(name)[1] for name in (chart.x, chart.y[0]))
+    return [(x.value, y.value) for x, y in zip(across, up, strict=True)]
+
+
 def test_points_along_an_axis_are_a_line_with_the_lowest_of_them():
     answer = answer_of(BestAlong("energy", ("plan.layout",)), (4.4e8, 4e8, 5e8))
-    chart = drawing.drawn(answer, answer.charts[0])
-    assert chart.title == "The lowest energy is at clock 0.8"
-    assert [row[1:3] for row in chart.table().rows] == [[0.6, 4.4e8], [0.8, 4e8], [1.0, 5e8]]
+    assert sentence(answer.charts[0].title) == "The lowest energy is at clock 0.8"
+    assert sorted(points(answer)) == [(0.6, 4.4e8), (0.8, 4e8), (1.0, 5e8)]
 
 
 def test_a_front_of_a_grid_is_in_its_plane():
     answer = answer_of(Pareto(("energy", "time")), (4e8, 4.4e8, 5e8))
-    (first, *_) = drawing.drawn(answer, answer.charts[0]).table().rows
-    assert first[1:3] == [108_000.0, 4e8]
+    assert points(answer)[0] == (108_000.0, 4e8)
 
 
 def test_an_interrupted_sweep_says_why_it_has_no_points():

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from energymodel.report.charts import chart_css
+from energymodel.report.charts.figure import chart_css
 
 # Severity 1.0 of [Machado, Oliveira & Fernandes 2009, tables of the supplement].
 VISION = {
@@ -22,19 +22,19 @@ def variables(start: str) -> dict[str, np.ndarray]:
     """Linear RGB of the variables of a theme."""
     css = chart_css()
     block = css[css.index(start) : css.index("}", css.index(start))]
-    found = re.findall(r"--em-([\w-]+): #(\w{6})", block)
-    assert len(found) >= 11
-    return {name: linear(code) for name, code in found}
+    codes = re.findall(r"--em-([\w-]+): #(\w{6})", block)
+    assert len(codes) >= 11
+    return {name: linear(code) for name, code in codes}
 
 
 def linear(code: str) -> np.ndarray:
-    parts = np.array([int(code[place : place + 2], 16) for place in (0, 2, 4)]) / 255.0
+    parts = np.array([int(code[start : start + 2], 16) for start in (0, 2, 4)]) / 255.0
     return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
 
 
-def contrast(one: np.ndarray, other: np.ndarray) -> float:
+def contrast(*colors: np.ndarray) -> float:
     """Contrast ratio [WCAG 2.2]."""
-    light = sorted(float(TO_XYZ[1] @ color) + 0.05 for color in (one, other))
+    light = sorted(float(TO_XYZ[1] @ color) + 0.05 for color in colors)
     return light[1] / light[0]
 
 
@@ -51,8 +51,8 @@ def test_contrast(start: str):
     page = colors["surface"]
     assert contrast(colors["ink"], page) >= 7.0
     assert contrast(colors["muted"], page) >= 4.5
-    for place in range(5):
-        hue = colors[f"hue{place}"]
+    for index in range(5):
+        hue = colors[f"hue{index}"]
         assert contrast(hue, page) >= 3.0  # WCAG 2.2, 1.4.11
         assert contrast(hue, colors["on-hue"]) >= 4.5  # of the numbers within bars
 
@@ -62,8 +62,8 @@ def test_contrast(start: str):
 def test_hues_differ(start: str, vision: str):
     colors = variables(start)
     seen = [lab(np.asarray(VISION[vision]) @ colors[f"hue{place}"]) for place in range(5)]
-    for one, other in itertools.combinations(seen, 2):
-        assert np.linalg.norm(one - other) > 10.0  # 2.3 is just noticeable [Mahy et al. 1994]
+    for first, second in itertools.combinations(seen, 2):
+        assert np.linalg.norm(first - second) > 10.0  # 2.3 is just noticeable [Mahy et al. 1994]
 
 
 def test_both_dark_themes_are_one():

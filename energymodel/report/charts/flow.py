@@ -1,0 +1,127 @@
+"""A stream that divides: bands from its source to its ends, as wide as the amounts."""
+
+import math
+from typing import NamedTuple
+
+from energymodel.report.answer import Answer, Chart, Column, Quantity
+from energymodel.report.charts.bars import words_of
+from energymodel.report.charts.figure import Figure
+from energymodel.report.charts.svg import SMALL, Hatches, element, hue, note, number, rectangle, text
+from energymodel.report.charts.words import shortened, text_width, widest, wrapped
+from energymodel.report.number import text as read
+
+_NODE, _GAP, _STREAM = 10.0, 8.0, 190.0
+_LINE, _WIDE = 13.0, 560.0
+
+
+class _Flow(NamedTuple):
+    source: str
+    target: str
+    value: float
+    words: str
+    share: str
+
+
+class _Node(NamedTuple):
+    column: int
+    top: float
+    tall: float
+    lines: list[str]
+
+
+def flow(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
+    """A stream from the words of `x` to those of `series`: every place but the first has one source."""
+    del hatches
+    flows = _flows(answer, chart)
+    if not flows:
+        return Figure(0.0, [])
+    columns: dict[str, int] = {}
+    for one in flows:
+        columns[one.target] = columns.setdefault(one.source, 0) + 1
+    last = max(columns.values())
+    longest = widest([f"{one.target} {one.words} · 88 %" for one in flows], SMALL) + _NODE
+    right = min(longest, (0.3 if width >= _WIDE else 0.25) * width)
+    step = (width - right - _NODE) / max(last, 1)
+    whole = ""
+    if chart.whole:
+        column, cell = answer.table("outcome").number(chart.whole)
+        whole = read(cell, column)
+    nodes, bottoms = _nodes(flows, columns, whole, step, right), []
+    marks = _bands(flows, nodes, step)
+    for node in nodes.values():
+        x, height = node.column * step, len(node.lines) * _LINE
+        marks.append(
+            rectangle(
+                x, node.top + 2.0, _NODE, max(node.tall, 1.0), f"em-area {hue(node.column)}", " ".join(node.lines)
+            )
+        )
+        first = node.top + 12.0 + max(0.5 * (node.tall - height), 0.0)
+        for index, words in enumerate(node.lines):
+            is_amount = index == len(node.lines) - 1 and index > 0
+            look = f"em-halo{' em-bold' if is_amount else ''}"
+            marks.append(text(words, x + _NODE + 4.0, first + index * _LINE, size=SMALL, class_=look))
+        bottoms.append(node.top + max(node.tall, height))
+    return Figure(max(bottoms) + 8.0, marks)
+
+
+def _flows(answer: Answer, chart: Chart) -> list[_Flow]:
+    table = answer.table(chart.table)
+    column, amounts = table.column(chart.y[0])
+    of, shares = table.column(chart.label) if chart.label else (Column("", "", kind="share"), [None] * len(amounts))
+    return [
+        _Flow(source, target, cell.value, read(cell, column), read(share, of))
+        for source, target, cell, share in zip(
+            words_of(table, chart.x), words_of(table, chart.series), amounts, shares, strict=True
+        )
+        if isinstance(cell, Quantity) and cell.value > 0.0 and math.isfinite(cell.value)
+    ]
+
+
+def _nodes(flows: list[_Flow], columns: dict[str, int], whole: str, step: float, right: float) -> dict[str, _Node]:
+    """Places from the top down, each near its source and before what it feeds."""
+    root, last = flows[0].source, max(columns.values())
+    total = math.fsum(one.value for one in flows if one.source == root)
+    nodes: dict[str, _Node] = {}
+    cursor: dict[int, float] = {}
+
+    def add(name: str, value: float, least: float, words: str, share: str) -> None:
+        column, tall = columns[name], value / total * _STREAM
+        top = max(cursor.get(column, 0.0), least)
+        lines = _lines(name, words, share, (right if column == last else step) - _NODE - 6.0)
+        nodes[name] = _Node(column, top, tall, lines)
+        cursor[column] = top + max(tall, len(lines) * _LINE) + _GAP
+        start = top
+        for one in flows:
+            if one.source == name:
+                add(one.target, one.value, start, one.words, f" · {one.share}" if one.share else "")
+                start += one.value / total * _STREAM
+
+    add(root, total, 0.0, whole, "")
+    return nodes
+
+
+def _bands(flows: list[_Flow], nodes: dict[str, _Node], step: float) -> list[str]:
+    left_at: dict[str, float] = {}
+    marks = []
+    for one in flows:
+        source, target = nodes[one.source], nodes[one.target]
+        start = left_at.get(one.source, source.top + 2.0)
+        left_at[one.source] = start + target.tall
+        x1, x2 = source.column * step + _NODE, target.column * step
+        middle, end, tall = 0.5 * (x1 + x2), target.top + 2.0, max(target.tall, 0.5)
+        x1, x2, middle, y1, y2, y3, y4 = map(number, (x1, x2, middle, start, end, end + tall, start + tall))
+        path = f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}v{number(tall)}"
+        path += f"C{middle} {y3} {middle} {y4} {x1} {y4}z"
+        words = f"{one.source} to {one.target}: {one.words}"
+        marks.append(element("path", note(words), d=path, class_=f"em-flow {hue(target.column)}"))
+    return marks
+
+
+def _lines(name: str, amount: str, share: str, space: float) -> list[str]:
+    """Name, amount and share beside a place: on one line, two or three, without the share where that is too wide."""
+    for last in (f"{amount}{share}", amount):
+        if text_width(f"{name} {last}", SMALL) <= space:
+            return [f"{name} {last}"]
+        if text_width(last, SMALL, bold=True) <= space:
+            return [*wrapped(name, space, SMALL), last]
+    return [*wrapped(name, space, SMALL), shortened(amount, space, SMALL)]
