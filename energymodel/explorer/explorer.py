@@ -1,5 +1,6 @@
-"""What does the page get for a request: figures, readings and limits of a plan, or one sentence on what is wrong?"""
+"""What the page gets for a request: parts of the answer for a plan, files to save, or one sentence on what is wrong."""
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,24 +9,25 @@ from typing import Any
 import jax
 import numpy as np
 
+from energymodel import __version__
 from energymodel.errors import InputError
-from energymodel.explorer.evaluator import Evaluator, is_finite
-from energymodel.explorer.figures import NOW, OWN, Pinned, chart_of, operation_words
-from energymodel.explorer.fragments import Plan, compare_html, figure_html, limits_html, outcome_html, strip_html
+from energymodel.explorer import fragments
+from energymodel.explorer.answer import FIGURES, Shown, explore_answer, operation_sentence
 from energymodel.explorer.knobs import BATCH, BUSY_POWER, CHIPS, CLOCK, GENERATIONS
 from energymodel.explorer.messages import Message, PinnedState, refused_pin
-from energymodel.explorer.optimize_here import Found, optimize_here
-from energymodel.explorer.readings import Reading, limits_sentence, readings, rooms, summary
-from energymodel.explorer.state import Asked, PlanSpace, Settled, Shown
-from energymodel.explorer.view import BATCHES, CLOCKS
-from energymodel.report.answers.run_tables import prior_count
-from energymodel.report.number import sentence
+from energymodel.explorer.optimize_here import Improved, optimize_here
+from energymodel.explorer.state import Asked, PlanSpace, Settled, replicas_of
+from energymodel.explorer.view import BATCHES, CLOCKS, Evaluator
+from energymodel.report import toml_text
+from energymodel.report.answers.evaluate import evaluate_answer
+from energymodel.report.html_page import figure, page_html
+from energymodel.report.number import plain, sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.training_run import STEP, TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64
 
-LOWEST_CLOCK = 0.6  # of the plans near one: slower ones take more time and more energy
-WIDEST_BATCH = 4.0  # of these plans, over the batch of the plan and under it
+_LOWEST_CLOCK = 0.6  # of the plans near one: slower ones take more time and more energy
+_WIDEST_BATCH = 4.0  # of these plans, over the batch of the plan and under it
 
 
 class Explorer:
@@ -38,7 +40,6 @@ class Explorer:
         self.space = PlanSpace(scenario)
         self.evaluator = Evaluator(self.space.run)
         self.own = self.shown(Asked({}, {}))
-        self.priors = sentence(prior_count(scenario))
         self._searching = threading.Lock()
 
     def shown(self, asked: Asked) -> Shown:
@@ -48,24 +49,26 @@ class Explorer:
         """
         settled = self.space.settle(asked)
         view = self.evaluator(settled.vector, *self.around(settled))
-        if not is_finite(view):
+        outcome = view.outcome
+        numbers = (outcome.loss, outcome.time, outcome.money, outcome.energy.total)
+        if not all(np.all(np.isfinite(number)) for number in numbers):
             raise InputError("This combination has no finite outcome: energy, time or money grow beyond all bounds.")
         return Shown(settled, view)
 
     def around(self, settled: Settled) -> tuple[np.ndarray, np.ndarray]:
         """Batches of whole rounds of micro-batches around that of a plan, relative to it, and clocks [1]."""
         batch = settled.values.get(BATCH, self.space.knobs[BATCH].own)
-        wanted = batch * np.geomspace(1.0 / WIDEST_BATCH, WIDEST_BATCH, BATCHES)
-        factors = settled.batch_step * np.maximum(1.0, np.round(wanted / settled.batch_step)) / batch
+        batches = batch * np.geomspace(1.0 / _WIDEST_BATCH, _WIDEST_BATCH, BATCHES)
+        factors = settled.batch_step * np.maximum(1.0, np.round(batches / settled.batch_step)) / batch
         lowest = float(self.space.scenario.system.accelerator.minimum_clock)
-        return factors, np.linspace(max(lowest, LOWEST_CLOCK), 1.0, CLOCKS)
+        return factors, np.linspace(max(lowest, _LOWEST_CLOCK), 1.0, CLOCKS)
 
     def spread(self, shown: Shown) -> OutcomeSpread:
         """How uncertain the outputs of a plan are, as `outcome_spread`, with the program that draws it.
 
         **Raises:** `InputError` for a distribution that cannot be read.
         """
-        settled = shown.settled
+        settled, outcome = shown.settled, shown.view.outcome
         run = in_float64(TrainingRun(settled.scenario.system, settled.scenario.plan))
         around = self.around(settled)
         steps = directions_of(settled.scenario, run).steps
@@ -75,10 +78,14 @@ class Explorer:
             with np.errstate(invalid="ignore"):  # infinite outputs have no slope
                 return (np.array(others) - middle) / STEP
 
-        outcome = shown.view.outcome
         return OutcomeSpread(outcome, jax.tree.map(slope, outcome, *ends))
 
-    def optimize(self, asked: Asked, minimize: str, tell: Callable[[str], None]) -> Found:
+    @functools.cached_property
+    def own_spread(self) -> OutcomeSpread:
+        """How uncertain the scenario's own plan is."""
+        return self.spread(self.own)
+
+    def optimize(self, asked: Asked, minimize: str, tell: Callable[[str], None]) -> Improved:
         """The best plan from here in this layout; one search at a time.
 
         **Raises:** `InputError`.
@@ -97,9 +104,29 @@ class Explorer:
             if set(values) <= set(self.space.knobs):
                 self.optimize(Asked(values, {}), "energy", lambda sentence: None)
 
-    def plan(self, name: str, shown: Shown) -> Plan:
-        """A plan for the table that compares."""
-        return Plan(name, shown.settled.values, self.space.layouts.names(shown.settled.layout), shown.view)
+    def scenario_toml(self, asked: Asked) -> str:
+        """The scenario with the numbers of a plan as TOML; it evaluates to the numbers that the page shows.
+
+        **Raises:** `InputError` for what cannot be run, or read back.
+        """
+        scenario = self.space.tables_at(self.shown(asked).settled)
+        head = f"# Saved by energymodel explore, version {__version__}. Use: energymodel evaluate FILE\n"
+        return head + toml_text.dumps(scenario.named_tables)
+
+    def report_html(self, asked: Asked) -> str:
+        """The report of a plan, as `energymodel evaluate FILE -o report.html` writes it for the scenario that is saved.
+
+        **Raises:** `InputError` as `scenario_toml`.
+        """
+        shown = self.shown(asked)
+        command = f"energymodel evaluate {self.file_name('toml')} -o {self.file_name('html')}"
+        scenario = self.space.tables_at(shown.settled)
+        return page_html(evaluate_answer(scenario, shown.view.outcome, self.spread(shown), details=True), command)
+
+    def file_name(self, extension: str) -> str:
+        """A name for a saved file: letters, digits and dashes of the scenario's name."""
+        letters = (char if char.isalnum() and char.isascii() else "-" for char in self.space.own.name)
+        return f"{''.join(letters).strip('-')[:60] or 'scenario'}-explored.{extension}"
 
 
 class Page:
@@ -107,23 +134,23 @@ class Page:
 
     def __init__(self, explorer: Explorer) -> None:
         self.explorer = explorer
-        self._pins: list[Plan] = []
+        self._pins: dict[str, Shown] = {}
         self._sent: dict[str, str] = {}
-        self._drawn: Shown | None = None
-        self._estimated: tuple[Shown, OutcomeSpread] | None = None
+        self._drawn: tuple[Shown, Message] | None = None
+        self._estimated: Shown | None = None
 
     def pin(self, pins: Sequence[PinnedState]) -> None:
         """Replace the pinned plans.
 
         **Raises:** `RefusedPartError` for one that cannot be run.
         """
-        self._pins = [self._pinned(one) for one in pins]
-
-    def _pinned(self, one: PinnedState) -> Plan:
-        try:
-            return self.explorer.plan(one.name, self.explorer.shown(one.asked))
-        except InputError as error:
-            raise refused_pin(one.name, error) from None
+        pinned = {}
+        for name, asked in pins:
+            try:
+                pinned[name] = self.explorer.shown(asked)
+            except InputError as error:
+                raise refused_pin(name, error) from None
+        self._pins = pinned
 
     def picture(self, message: Message) -> dict[str, Any]:
         """The answer to a state: parts of the page that changed, the values that the controls settle at.
@@ -131,22 +158,21 @@ class Page:
         **Raises:** `InputError` for a plan that cannot be shown.
         """
         started = time.perf_counter()
-        shown = self._drawn = self.explorer.shown(message.asked)
+        shown = self.explorer.shown(message.asked)
         evaluated = time.perf_counter()
-        parts, told = self._parts(shown, message)
-        changed = self._changed(parts)
-        space = self.explorer.space
-        choices = space.layouts.choices(shown.settled.layout, shown.settled.chips)
+        self._drawn = shown, message
+        parts, spoken = self._parts(shown, message)
+        layouts, settled = self.explorer.space.layouts, shown.settled
         return {
             "kind": "picture",
             "number": message.number,
-            "parts": changed,
-            "values": self._controls(shown, message.asked.values),
-            "layout": [[one.field, one.label, [list(option) for option in one.options]] for one in choices],
-            "ownLayout": space.layouts.names(space.layouts.own),
-            "replicas": f"{shown.settled.chips / self._group(shown):g}",
+            "parts": parts,
+            "values": self._controls(settled, message.asked.values),
+            "layout": layouts.choices(tuple(settled.layout), settled.chips),
+            "ownLayout": layouts.names(layouts.own),
+            "replicas": f"{replicas_of(settled):g}",
             "notes": self._notes(shown),
-            "summary": told,
+            "summary": spoken,
             "milliseconds": {"evaluate": 1e3 * (evaluated - started), "draw": 1e3 * (time.perf_counter() - evaluated)},
         }
 
@@ -156,61 +182,43 @@ class Page:
         **Raises:** `InputError` for a plan that cannot be shown.
         """
         shown = self.explorer.shown(message.asked)
-        self._estimated = shown, self.explorer.spread(shown)
+        _ = self.explorer.own_spread
+        self._estimated = shown._replace(spread=self.explorer.spread(shown))
         return {}
 
     def intervals(self) -> dict[str, Any]:
-        """The readings of the plan that is drawn with their intervals, if these have been found."""
-        if self._drawn is None or (spread := self._spread_of(self._drawn)) is None:
+        """The parts of the plan that is drawn, with its intervals, if these have been found."""
+        if self._drawn is None or self._spread_of(self._drawn[0]) is None:
             return {}
-        part = outcome_html(self._readings(self._drawn, spread))
-        return {"kind": "intervals", "parts": self._changed({"outcome": part})}
-
-    def _changed(self, parts: Mapping[str, str]) -> dict[str, str]:
-        changed = {name: part for name, part in parts.items() if self._sent.get(name) != part}
-        self._sent.update(changed)
-        return changed
+        return {"kind": "intervals", "parts": self._parts(*self._drawn)[0]}
 
     def _spread_of(self, shown: Shown) -> OutcomeSpread | None:
         estimated = self._estimated  # once: another thread may replace it
-        if estimated is None or not np.array_equal(estimated[0].settled.vector, shown.settled.vector):
+        if estimated is None or not np.array_equal(estimated.settled.vector, shown.settled.vector):
             return None
-        return estimated[1]
-
-    def _readings(self, shown: Shown, spread: OutcomeSpread | None = None) -> list[Reading]:
-        return readings(shown.view.outcome, self.explorer.own.view.outcome, spread)
+        return estimated.spread
 
     def _parts(self, shown: Shown, message: Message) -> tuple[dict[str, str], str]:
-        explorer, view = self.explorer, shown.view
-        own = explorer.own.view
-        told, limits, spread = self._readings(shown), rooms(view), self._spread_of(shown)
-        sentence = limits_sentence(limits)
-        pinned = [Pinned(plan.name, plan.view) for plan in self._pins]
-        charts = {name: chart_of(name, view, own, pinned, message.front) for name in message.seen}
-        parts = {name: figure_html(chart, message.width) for name, chart in charts.items()}
-        parts["outcome"] = outcome_html(self._readings(shown, spread) if spread else told)
-        parts["strip"] = strip_html(told)
-        parts["limits"] = limits_html(limits, sentence)
-        now = [explorer.plan(NOW, shown)]
-        compared = [explorer.plan(OWN, explorer.own), *self._pins, *now] if self._pins else []
-        parts["compare"] = compare_html(compared, explorer.space.knobs)
-        return parts, summary(told, sentence)
+        """The parts of the page that are not as they were sent, and what those hear who do not see them."""
+        own, spread = self.explorer.own, self._spread_of(shown)
+        if spread is not None:
+            own, shown = own._replace(spread=self.explorer.own_spread), shown._replace(spread=spread)
+        answer = explore_answer(self.explorer.space, own, shown, self._pins, message.seen, message.front)
+        drawn = {chart.table: figure(answer, chart, message.width, narrow=False) for chart in answer.charts}
+        parts = {name: drawn.get(FIGURES[name], "") for name in message.seen} | fragments.parts(answer)
+        changed = {name: part for name, part in parts.items() if self._sent.get(name) != part}
+        self._sent.update(changed)
+        return changed, " ".join(map(sentence, answer.sentences))
 
-    def _controls(self, shown: Shown, asked: Mapping[str, float]) -> dict[str, float]:
+    def _controls(self, settled: Settled, asked: Mapping[str, float]) -> dict[str, float]:
         """Where the controls stand: those that were moved, and chips and batch, which follow."""
-        knobs, settled = self.explorer.space.knobs, shown.settled
         paths = dict.fromkeys((*asked, *settled.values, CHIPS, BATCH))
-        return {path: settled.values.get(path, knobs[path].own) for path in paths}
-
-    @staticmethod
-    def _group(shown: Shown) -> float:
-        layout = shown.settled.layout
-        return float(layout[0] * layout[1] * layout[3])
+        return {path: settled.values.get(path, self.explorer.space.knobs[path].own) for path in paths}
 
     def _notes(self, shown: Shown) -> dict[str, str]:
         """What some numbers mean in other units."""
         scenario = shown.settled.scenario
         hertz = float(scenario.system.accelerator.reference_clock) * float(scenario.plan.clock)
-        found = {CLOCK: f"{hertz / 1e6:,.0f} MHz"}
-        words = operation_words(shown.view.operation)
-        return found | {path: words for path in (GENERATIONS, BUSY_POWER) if path in self.explorer.space.knobs}
+        notes = {CLOCK: plain(hertz, "Hz")}
+        words = sentence(operation_sentence(shown.view.operation))
+        return notes | {path: words for path in (GENERATIONS, BUSY_POWER) if path in self.explorer.space.knobs}

@@ -1,162 +1,110 @@
-"""How do readings, limits, pinned plans and controls become the HTML that the page shows?"""
+"""HTML of the page: its start, the control of a number, and the parts that change with a plan."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from importlib.resources import files
 
-from energymodel.explorer.knobs import Knob
-from energymodel.explorer.layout_choice import DEGREES, FORMAT, RECOMPUTATION, SHARDING
-from energymodel.explorer.readings import Reading, Room, change, fields_of, read
-from energymodel.explorer.view import View
-from energymodel.report.charts import AbstractChart
+from energymodel.explorer.answer import MAIN, OBJECTIVES, READ, change_of
+from energymodel.explorer.knobs import GROUPS, Knob
+from energymodel.explorer.messages import MINIMIZED
+from energymodel.explorer.state import PlanSpace
+from energymodel.report.answer import FULL, Answer
+from energymodel.report.answers.run_tables import prior_count
+from energymodel.report.charts.figure import chart_css
 from energymodel.report.charts.svg import element, escape
-from energymodel.report.number import PRIOR_MARK
+from energymodel.report.html_page import table_html
+from energymodel.report.number import PRIOR_MARK, interval, sentence, text
 
-STEPS = 1000
-"""Steps of a slider."""
-_LAYOUT_LABELS = {**DEGREES, SHARDING: "ZeRO stage", RECOMPUTATION: "Recomputation", FORMAT: "Products in fp8"}
-
-
-class Plan(NamedTuple):
-    """A plan to compare: its name, the values that differ from the scenario's, its layout and its view."""
-
-    name: str
-    values: Mapping[str, float]
-    layout: Mapping[str, str]
-    view: View
+STATIC = {
+    **dict.fromkeys(("main.js", "connection.js", "sliders.js", "pins.js", "share.js"), "text/javascript"),
+    "explorer.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
+"""Files of the page by name, with their kind; there are no others."""
+_STEPS = 1000  # of a slider
 
 
-def outcome_html(shown: Sequence[Reading]) -> str:
-    """Readings as tiles, the first four larger."""
-    tiles = []
-    for place, one in enumerate(shown):
-        interval = element("span", f"90 %: {escape(one.interval)}", class_="interval") if one.interval else ""
-        value = element("span", escape(one.value), class_="value")
-        changed = element("span", escape(one.change), class_="change") if one.change else ""
-        words = element("dd", value, changed, interval)
-        tiles.append(
-            element(
-                "div", element("dt", escape(sentence_case(one.title))), words, class_="main" if place < 4 else "more"
-            )
-        )
-    return element("dl", *tiles, class_="tiles")
+def static_text(name: str) -> str:
+    """A file of the page."""
+    content = files("energymodel.explorer").joinpath("static").joinpath(name).read_text(encoding="utf-8")
+    return f"{chart_css()}\n{content}" if name == "explorer.css" else content
 
 
-def sentence_case(words: str) -> str:
-    """Words with a capital in front."""
-    return words[:1].upper() + words[1:]
+def page_html(space: PlanSpace) -> str:
+    """The page of a scenario; what changes comes over the connection."""
+    controls = {group: [knob_html(knob) for knob in space.knobs.values() if knob.group == group] for group in GROUPS}
+    groups = [_group(name, "".join(knobs), is_open=name == "Plan") for name, knobs in controls.items() if knobs]
+    groups.insert(1, _group("Parallel layout", element("div", " ", id="layout"), is_open=True))
+    others = [element("option", " ", value=knob.path) for knob in space.knobs.values() if not knob.group]
+    minimized = [element("option", "energy x time" if name == "etp" else name, value=name) for name in MINIMIZED]
+    parts = {
+        "TITLE": escape(space.own.title),
+        "CONTROLS": "".join(groups),
+        "OTHERS": "".join(others),
+        "MINIMIZED": "".join(minimized),
+        "FRONTS": "".join(element("option", name, value=name) for name in OBJECTIVES),
+        "PRIORS": escape(sentence(prior_count(space.own))),
+    }
+    page = static_text("page.html")
+    for name, part in parts.items():
+        page = page.replace(f"<!--{name}-->", part)
+    return page
 
 
-def strip_html(shown: Sequence[Reading]) -> str:
-    """The main readings in one line, for narrow screens; it is a second view of what the tiles say."""
-    parts = [
-        element("span", element("small", escape(sentence_case(one.title))), element("b", escape(one.value)))
-        for one in shown[:3]
-    ]
-    return "".join(parts)
+def _group(name: str, controls: str, *, is_open: bool) -> str:
+    summary = element("summary", element("h3", escape(name)))
+    return element("details", summary, controls, open="open" if is_open else None, class_="group")
 
 
-def limits_html(shown: Sequence[Room], sentence: str) -> str:
-    """Limits with what is used of them, those that are exceeded first."""
-    rows = []
-    for room in shown:
-        used = f"{min(room.used, 1.0):.4f}"
-        words = f"{room.title}: {100.0 * min(room.used, 9.99):.0f} % of the limit"
-        meter = element(
-            "meter", words, min="0", max="1", low="0.9", high="0.98", optimum="0", value=used, aria_label=words
-        )
-        kind = "exceeded" if room.is_exceeded else "binds" if room.binds or room.is_warning else "holds"
-        cells = (
-            element("th", escape(sentence_case(room.title)), scope="row"),
-            element("td", meter),
-            element("td", escape(room.words), class_="room"),
-        )
-        rows.append(element("tr", *cells, class_=kind))
-    head = element("thead", element("tr", *(element("th", name, scope="col") for name in ("Limit", "Used", "Room"))))
-    return element("p", escape(sentence), class_="sentence") + element("table", head, element("tbody", *rows))
-
-
-def figure_html(chart: AbstractChart, width: float) -> str:
-    """A figure with its title, drawn for the width of its place."""
-    caption = element("figcaption", element("strong", escape(chart.title)), element("span", escape(chart.subtitle)))
-    return element("figure", caption, chart.svg(width), class_="em-figure")
-
-
-def knob_html(knob: Knob, removable: bool = False) -> str:
+def knob_html(knob: Knob, *, removable: bool = False) -> str:
     """The control of a number: a slider, a field for the number, and its unit."""
-    name = knob.path.replace(".", "-")
-    mark = (
-        "\N{NO-BREAK SPACE}" + element("abbr", PRIOR_MARK, title="prior: assumed, not measured")
-        if knob.is_prior
-        else ""
-    )
-    unit = knob.word or ("" if knob.reading_unit == "1" else knob.reading_unit)
-    low, high = knob.shown(knob.low), knob.shown(knob.high)
-    slider = element("input", id=f"s-{name}", type="range", min=0, max=STEPS, step="any", aria_describedby=f"n-{name}")
-    field = element(
-        "input",
-        type="number",
-        step="any",
-        min=f"{low:.6g}",
-        max=f"{high:.6g}",
-        aria_label=f"{knob.label}{f', {unit}' if unit else ''}",
-    )
-    spans = (element("span", escape(unit), class_="unit"), element("small", " ", id=f"n-{name}", class_="note"))
-    remove = (
-        element("button", "×", type="button", class_="remove", aria_label=f"Remove {knob.label}") if removable else ""
-    )
+    name, unit, scale = knob.path.replace(".", "-"), knob.scale.word, knob.scale
+    mark = element("abbr", PRIOR_MARK, title="prior: assumed, not measured")
+    label = escape(knob.label) + (f"\N{NO-BREAK SPACE}{mark}" if knob.is_prior else "")
+    low, high = (f"{scale.read(knob.quantity(end).value):g}" for end in (knob.low, knob.high))
+    spoken = f"{knob.label}{f', {unit}' if unit else ''}"
+    field = element("input", type="number", step="any", min=low, max=high, aria_label=spoken)
+    remove = element("button", "×", type="button", class_="remove", aria_label=f"Remove {knob.label}")
+    numbers = {"low": knob.low, "high": knob.high, "own": knob.own, "origin": knob.origin, "per": knob.per}
+    numbers |= {"size": scale.size, "zero": scale.zero, **({"step": knob.step} if knob.step else {})}
     return element(
         "div",
-        element("label", escape(knob.label) + mark, for_=f"s-{name}"),
-        element("span", field, spans[0], remove, class_="number"),
-        slider,
-        spans[1],
+        element("label", label, for_=f"s-{name}"),
+        element(
+            "span", field, element("span", escape(unit), class_="unit"), remove if removable else "", class_="number"
+        ),
+        element("input", id=f"s-{name}", type="range", min=0, max=_STEPS, step="any", aria_describedby=f"n-{name}"),
+        element("small", " ", id=f"n-{name}", class_="note"),
         class_="knob",
         data_path=knob.path,
-        data_low=repr(knob.low),
-        data_high=repr(knob.high),
-        data_own=repr(knob.own),
-        data_origin=repr(knob.origin),
-        data_per=repr(knob.per),
-        data_size=repr(knob.size),
-        data_zero=repr(knob.zero),
         data_unit=unit,
         data_log="1" if knob.log else None,
-        data_step=repr(knob.step) if knob.step else None,
+        **{f"data_{key}": repr(float(value)) for key, value in numbers.items()},
     )
 
 
-def compare_html(plans: Sequence[Plan], knobs: Mapping[str, Knob]) -> str:
-    """Plans side by side; differences are against the first one."""
-    if len(plans) < 2:
-        return ""
-    head = element("tr", element("td", " "), *(element("th", escape(plan.name), scope="col") for plan in plans))
-    rows = [_row(knobs[path].label, [_value(plan, path, knobs) for plan in plans]) for path in _moved(plans)]
-    for field, label in _LAYOUT_LABELS.items():
-        cells = [plan.layout.get(field, "") for plan in plans]
-        if len(set(cells)) > 1:
-            rows.append(_row(label, cells))
-    first = fields_of(plans[0].view.outcome)
-    others = [fields_of(plan.view.outcome) for plan in plans]
-    for place, field in enumerate(first):
-        cells = []
-        for column, fields in enumerate(others):
-            changed = change(fields[place], field) if column else ""
-            shown = read(fields[place])
-            cells.append(f"{shown} ({changed})" if changed else shown)
-        rows.append(_row(sentence_case(field.title), cells))
-    table = element("table", element("thead", head), element("tbody", *rows))
-    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Pinned plans side by side")
-
-
-def _moved(plans: Sequence[Plan]) -> list[str]:
-    """Numbers that are not the same in all plans."""
-    paths = dict.fromkeys(path for plan in plans for path in plan.values)
-    return [path for path in paths if len({plan.values.get(path) for plan in plans}) > 1]
-
-
-def _value(plan: Plan, path: str, knobs: Mapping[str, Knob]) -> str:
-    return knobs[path].words(plan.values.get(path, knobs[path].own))
-
-
-def _row(title: str, cells: Sequence[str]) -> str:
-    return element("tr", element("th", escape(title), scope="row"), *(element("td", escape(cell)) for cell in cells))
+def parts(answer: Answer) -> dict[str, str]:
+    """What the page says of a plan, by place: tiles, a strip for narrow screens, limits, and pinned plans beside it."""
+    outcome, tiles, strip = answer.table("outcome"), [], []
+    for name in READ:
+        column, cell = outcome.number(name, 1)
+        changed, ends = change_of(outcome, name), interval(cell, column)
+        title, value = escape(f"{column.title[:1].upper()}{column.title[1:]}"), escape(text(cell, column))
+        words = [element("span", value, class_="value")]
+        if changed:
+            of, by = changed
+            sign = "+" if by.value > 0.0 and of.kind == "difference" else ""
+            between = element("small", f" {escape(interval(by, of))}") if interval(by, of) else ""
+            words.append(element("span", sign + escape(text(by, of)), between, class_="change"))
+        words += [element("span", f"90 %: {escape(ends)}", class_="interval")] if ends else []
+        class_ = "main" if name in MAIN else "more"
+        tiles.append(element("div", element("dt", title), element("dd", *words), class_=class_))
+        strip.append(element("span", element("small", title), element("b", value)))
+    told = element("p", escape(sentence(answer.sentences[1])), class_=f"sentence {answer.result}")
+    told += "".join(element("p", f"Warning: {escape(sentence(warning))}.") for warning in answer.warnings)
+    pinned = [table_html(table, FULL) for table in answer.tables if table.name == "compare"]
+    look = {"tabindex": 0, "role": "region", "aria_label": "Pinned plans side by side"}
+    return {
+        "outcome": element("dl", *tiles, class_="tiles"),
+        "strip": "".join(strip[:3]),
+        "limits": told + table_html(answer.table("limits"), FULL),
+        "compare": element("div", *pinned, class_="scroll", **look) if pinned else "",
+    }

@@ -1,4 +1,4 @@
-"""Who may talk to the page? Only a browser on this machine that knows the token, and no page from elsewhere."""
+"""Guard of the page: only a browser on this machine that knows the token gets in, and no page from elsewhere."""
 
 import secrets
 from collections.abc import Iterable
@@ -69,12 +69,12 @@ class Guard:
         if (needed or origins) and not _only(origins, self._origins):
             return 403
         parts = scope["path"].split("/", 2)
-        given = parts[1].encode(errors="replace") if len(parts) == 3 else b""
-        return None if secrets.compare_digest(given, self._token) else 404
+        token = parts[1].encode(errors="replace") if len(parts) == 3 else b""
+        return None if secrets.compare_digest(token, self._token) else 404
 
 
-def _only(given: list[str], known: Iterable[str]) -> bool:
-    return len(given) == 1 and given[0].lower() in known
+def _only(values: list[str], allowed: Iterable[str]) -> bool:
+    return len(values) == 1 and values[0].lower() in allowed
 
 
 async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Which numbers of a scenario can be moved, between which ends, and in which unit are they read?
+"""Numbers of a scenario that can be moved, the ends between which they are, and the unit in which they are read.
 
 Every number is a knob; the usual ones have a slider from the start. Ends follow from what the project says of a number:
 the bounds of the design search, the choices of a designer, what a number may be at all, or a decade up and down.
@@ -13,8 +13,8 @@ import numpy as np
 
 from energymodel.physics.limits import landauer_energy
 from energymodel.ranges import EXTENTS, Range, declaration
-from energymodel.report.fields import Field
-from energymodel.report.intervals import scale_of
+from energymodel.report.answer import Column, Quantity
+from energymodel.report.number import Scale, scale_of, text
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.validate import UNLIMITED_TOKENS
 from energymodel.search.compare import CHIP_CHOICES, FARTHEST
@@ -22,17 +22,14 @@ from energymodel.search.compare import CHOICES as FRONTIER_CHOICES
 from energymodel.search.problem import BATCH_RANGE, COOLANT, TOKEN_RANGE
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import learning_of, parameters_in_loss
-from energymodel.units import format_quantity
 
-LAYOUT = "plan.layout."
-WORKLOAD = "system.workload."
-DESIGN = "system.chip_design."
+LAYOUT, DESIGN = "plan.layout.", "system.chip_design."
 BATCH, CHIPS, CLOCK, POWER_CAP = "plan.batch", "plan.chips", "plan.clock", "plan.power_cap"
 GENERATIONS, BUSY_POWER = f"{DESIGN}generations", "system.accelerator.busy_power"
-NEAR_BOUND, MORE_ENERGY = 1.001, 3.0  # of Landauer's bound, and of today's energy of an operation
-DECADE = 10.0
-LOSS_SPAN, NEAR_FLOOR = 1.25, 0.95  # of the scenario's own loss, and of the way from there to its floor
-MARGIN = 1e-9
+_NEAR_BOUND, _MORE_ENERGY = 1.001, 3.0  # of Landauer's bound, and of today's energy of an operation
+_DECADE = 10.0
+_LOSS_SPAN, _NEAR_FLOOR = 1.25, 0.95  # of the scenario's own loss, and of the way from there to its floor
+_MARGIN = 1e-9
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Plan": {
@@ -74,14 +71,13 @@ class Knob(NamedTuple):
     """A number that can be moved.
 
     - `low`, `high`, `own`: ends and the scenario's own value, in SI.
-    - `origin`, `per`: what a person reads is `(value - origin) / per`, in `reading_unit`; for most the value itself.
-    - `size`, `zero`, `word`: the page shows `(reading - zero) / size` before the word.
-    - `log`: whether the slider is logarithmic in the reading; `step`: of whole numbers 1, else 0.
-    - `is_prior`: whether nobody measured the scenario's own value; `is_difference`: of temperatures.
+    - `origin`, `per`: what a person reads is `(value - origin) / per`, a number of `column`; for most the value itself.
+    - `scale`: unit in which the page shows what is read.
+    - `log`: whether the slider is logarithmic in what is read; `step`: of whole numbers 1, else 0.
+    - `is_prior`: whether nobody measured the scenario's own value.
     """
 
     path: str
-    label: str
     group: str
     unit: str
     low: float
@@ -89,31 +85,29 @@ class Knob(NamedTuple):
     own: float
     origin: float
     per: float
-    reading_unit: str
-    size: float
-    zero: float
-    word: str
+    column: Column
+    scale: Scale
     log: bool
     step: float
     is_prior: bool
-    is_difference: bool
+
+    @property
+    def label(self) -> str:
+        """Its name on the page."""
+        return self.column.title
 
     def holds(self, value: float) -> bool:
         """Whether a finite value lies between the ends."""
-        room = MARGIN * max(abs(self.low), abs(self.high))
-        return math.isfinite(value) and self.low - room <= value <= self.high + room
+        margin = _MARGIN * max(abs(self.low), abs(self.high))
+        return math.isfinite(value) and self.low - margin <= value <= self.high + margin
 
-    def reading(self, value: float) -> float:
+    def quantity(self, value: float) -> Quantity:
         """What a person reads of a value, in SI."""
-        return (value - self.origin) / self.per
-
-    def shown(self, value: float) -> float:
-        """A value in the unit of the page."""
-        return (self.reading(value) - self.zero) / self.size
+        return Quantity((value - self.origin) / self.per)
 
     def words(self, value: float) -> str:
         """A value in SI as a person reads it."""
-        return format_quantity(self.reading(value), self.reading_unit, digits=4, difference=self.is_difference)
+        return text(self.quantity(value), self.column)
 
 
 def knobs_of(scenario: Scenario) -> dict[str, Knob]:
@@ -121,48 +115,36 @@ def knobs_of(scenario: Scenario) -> dict[str, Knob]:
     run = TrainingRun(scenario.system, scenario.plan)
     values = run.values
     usual = {path: (label, group) for group, paths in GROUPS.items() for path, label in paths.items()}
-    found: dict[str, Knob] = {}
-    for path in (*usual, *values):
-        if path in found or path not in values or path.startswith((LAYOUT, WORKLOAD)):
-            continue
-        label, group = usual.get(path, (path, ""))
-        knob = _knob(scenario, run, path, label, group)
-        if knob is not None:
-            found[path] = knob
-    return found
+    paths = dict.fromkeys(path for path in (*usual, *values) if path in values)
+    moved = [path for path in paths if not path.startswith((LAYOUT, "system.workload."))]
+    knobs = (_knob(scenario, run, path, values[path], *usual.get(path, (path, ""))) for path in moved)
+    return {knob.path: knob for knob in knobs if knob is not None}
 
 
-def _knob(scenario: Scenario, run: TrainingRun, path: str, label: str, group: str) -> Knob | None:
-    field = declaration(run, path)
-    unit, own, allowed = field.metadata["unit"], run.values[path], field.metadata["range"]
-    ends = _ends(scenario, path, unit, own, allowed)
+def _knob(scenario: Scenario, run: TrainingRun, path: str, own: float, label: str, group: str) -> Knob | None:
+    declared = declaration(run, path).metadata
+    unit = declared["unit"]
+    ends = _ends(scenario, path, unit, own, declared["range"])
     if ends is None:
         return None
-    low, high = ends
-    origin, per, reading_unit = _operation(scenario) if path == BUSY_POWER else (0.0, 1.0, unit)
-    least, most = (low - origin) / per, (high - origin) / per
-    log = least > 0.0 and most / least >= 4.0 and unit != "K"
-    scale = scale_of(Field(path, "", "", reading_unit, (own - origin) / per or most))
-    difference = bool(field.metadata.get("difference"))
-    source = scenario.provenance.get(path)
+    origin, per, reading = _operation(scenario) if path == BUSY_POWER else (0.0, 1.0, unit)
+    low, high, middle = ((value - origin) / per for value in (*ends, own))
+    kind = "amount" if unit != "K" else "difference" if declared.get("difference") else "temperature"
+    column, source = Column(path, label, reading, kind), scenario.provenance.get(path)
     return Knob(
         path=path,
-        label=label,
         group=group,
         unit=unit,
-        low=low,
-        high=high,
+        low=ends[0],
+        high=ends[1],
         own=own,
         origin=origin,
         per=per,
-        reading_unit=reading_unit,
-        size=scale.size,
-        zero=0.0 if difference else scale.zero,
-        word=unit if difference else scale.word,
-        log=log,
+        column=column,
+        scale=scale_of(middle or high, column),
+        log=low > 0.0 and high / low >= 4.0 and unit != "K",
         step=1.0 if path == CHIPS else 0.0,
         is_prior=source is not None and source.is_prior and source.source != "default",
-        is_difference=difference,
     )
 
 
@@ -172,7 +154,7 @@ def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) 
     chip, inlet = system.accelerator, system.facility.cooling.inlet
     smallest, largest = EXTENTS[unit]
     designer = path.removeprefix(DESIGN) if path.startswith(DESIGN) else ""
-    choices = [one for one in (FRONTIER_CHOICES.get(path), CHIP_CHOICES.get(designer)) if one is not None]
+    choices = [*filter(None, (FRONTIER_CHOICES.get(path), CHIP_CHOICES.get(designer)))]
     if path in scenario.optimize.vary:
         low, high = scenario.optimize.vary[path]
     elif path == BATCH:
@@ -180,7 +162,10 @@ def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) 
     elif path == "plan.goal.tokens":
         low, high = own / TOKEN_RANGE, own * TOKEN_RANGE
     elif path == "plan.goal.loss":
-        low, high = own - NEAR_FLOOR * (own - _loss_floor(scenario)), LOSS_SPAN * own
+        with jax.enable_x64(True):  # the loss that unlimited data would leave
+            learning = learning_of(system, scenario.plan)
+            floor = float(learning.loss(parameters_in_loss(system), UNLIMITED_TOKENS))
+        low, high = own - _NEAR_FLOOR * (own - floor), _LOSS_SPAN * own
     elif path == CLOCK:
         low, high = float(chip.minimum_clock), 1.0
     elif path == POWER_CAP:
@@ -188,10 +173,12 @@ def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) 
     elif path == COOLANT:
         low, high = float(inlet.lowest), float(inlet.highest)
     elif path == CHIPS:
-        low, high = 1.0, DECADE * own
+        low, high = 1.0, _DECADE * own
     elif path == BUSY_POWER:
-        origin, per, _ = _operation(scenario)
-        low, high = origin + NEAR_BOUND * _bound(scenario) * per, origin + MORE_ENERGY * (own - origin)
+        (origin, per, _), bits = _operation(scenario), chip.bits_per_flop
+        with jax.enable_x64(True):
+            bound = float(landauer_energy(bits, chip.leakage.reference_temperature))
+        low, high = origin + _NEAR_BOUND * bound * per, origin + _MORE_ENERGY * (own - origin)
     elif path == GENERATIONS:
         low, high = 0.0, FARTHEST
     elif choices:
@@ -203,7 +190,7 @@ def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) 
     elif unit == "K":
         low, high = own - 30.0, own + 30.0
     else:
-        low, high = own / DECADE, own * DECADE
+        low, high = own / _DECADE, own * _DECADE
     low, high = max(low, allowed.low), min(high, allowed.high)
     if (allowed.above or 0.0 < allowed.low <= smallest) and low <= allowed.low:
         low = allowed.low + 1e-3 * (min(high, own or high) - allowed.low)
@@ -217,17 +204,3 @@ def _operation(scenario: Scenario) -> tuple[float, float, str]:
     with jax.enable_x64(True):
         rest = float(chip.busy_power) - float(np.asarray(chip.dynamic_power))
         return rest, float(np.asarray(chip.gemm_efficiency * chip.peak_flops)), "J/FLOP"
-
-
-def _bound(scenario: Scenario) -> float:
-    """Landauer's bound of an operation at the temperature of the chip's leakage [J/FLOP]."""
-    chip = scenario.system.accelerator
-    with jax.enable_x64(True):
-        return float(landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature))
-
-
-def _loss_floor(scenario: Scenario) -> float:
-    """The loss that unlimited data would leave [nat/token]."""
-    with jax.enable_x64(True):
-        learning = learning_of(scenario.system, scenario.plan)
-        return float(learning.loss(parameters_in_loss(scenario.system), UNLIMITED_TOKENS))

@@ -1,6 +1,6 @@
-"""Which parallel layouts can be chosen on a page, field by field, and which runnable one is nearest to a choice?"""
+"""Parallel layouts that can be chosen on a page, field by field, and the runnable one that is nearest to a choice."""
 
-import math
+import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,78 +10,90 @@ from jaxtyping import Bool, Float
 from energymodel.search.layouts import FIELDS, ZERO, candidates
 from energymodel.search.training_run import TrainingRun
 
-DEGREES: Mapping[str, str] = {
-    "tensor": "Tensor parallel",
-    "pipeline": "Pipeline parallel",
-    "virtual_stages": "Virtual stages",
-    "context": "Context parallel",
-    "expert": "Expert parallel",
-    "microbatch": "Sequences per micro-batch",
-}
-SHARDING, RECOMPUTATION, FORMAT = "zero", "recomputation", "fp8"
-SHARDED = ("shard_optimizer", "shard_gradients", "shard_parameters")
-RECOMPUTED = ("recompute_attention", "recompute_full")
-_RECOMPUTATIONS = {"none": (0.0, 0.0), "selective": (1.0, 0.0), "full": (0.0, 1.0)}
 _OWN = "as in the scenario"
-WHOLE = 1e-6
-_ELSEWHERE = 10.0  # a field that is no degree counts as much as a degree that is so many times another
+_WHOLE = 1e-6
+_ELSEWHERE = 10.0  # a switch that differs counts as much as a degree that is so many times another
 
 
-class Option(NamedTuple):
-    """A value that a field can have: its name on the page, and whether it is chosen."""
+class LayoutField(NamedTuple):
+    """A field of the page: its label, the fields of a layout that it sets, and what its names mean, if not numbers."""
 
-    name: str
-    chosen: bool
+    label: str
+    sets: tuple[str, ...]
+    meanings: Mapping[str, tuple[float, ...]] = {}
+
+    @property
+    def columns(self) -> list[int]:
+        """Where its numbers are in a layout."""
+        return [FIELDS.index(name) for name in self.sets]
+
+    def numbers(self, name: str) -> tuple[float, ...] | None:
+        """What a name sets; None where it leaves the numbers as they are."""
+        return self.meanings.get(name) if self.meanings else (_degree(name) or 1.0,)
+
+    def name(self, numbers: tuple[float, ...]) -> str:
+        """The name for its numbers."""
+        names = [name for name, meaning in self.meanings.items() if meaning == numbers]
+        return (names or [_OWN])[0] if self.meanings else f"{numbers[0]:g}"
+
+    def has(self, name: str) -> bool:
+        """Whether it can have a name; which software runs it is another question."""
+        return name in (*self.meanings, _OWN) if self.meanings else _degree(name) >= 1.0
+
+
+LAYOUT_FIELDS: Mapping[str, LayoutField] = {
+    "tensor": LayoutField("Tensor parallel", ("tensor",)),
+    "pipeline": LayoutField("Pipeline parallel", ("pipeline",)),
+    "virtual_stages": LayoutField("Virtual stages", ("virtual_stages",)),
+    "context": LayoutField("Context parallel", ("context",)),
+    "expert": LayoutField("Expert parallel", ("expert",)),
+    "microbatch": LayoutField("Sequences per micro-batch", ("microbatch",)),
+    "zero": LayoutField(
+        "ZeRO stage",
+        ("shard_optimizer", "shard_gradients", "shard_parameters"),
+        {str(stage): switches for stage, switches in ZERO.items()},
+    ),
+    "recomputation": LayoutField(
+        "Recomputation",
+        ("recompute_attention", "recompute_full"),
+        {"none": (0.0, 0.0), "selective": (1.0, 0.0), "full": (0.0, 1.0)},
+    ),
+    "fp8": LayoutField("Products in fp8", ("fp8",), {"0 %": (0.0,), "100 %": (1.0,)}),
+}
+"""Fields of the layout on the page, by name."""
 
 
 class Choice(NamedTuple):
-    """A field of the layout with what it can be on the chips of the plan."""
+    """A field of the layout with its possible names on the chips of the plan, each with whether it is chosen."""
 
     field: str
     label: str
-    options: tuple[Option, ...]
-
-
-def is_name(field: str, name: str) -> bool:
-    """Whether a field of the page can have such a name; which software runs it is another question."""
-    if field in DEGREES:
-        return _number(name, 0.0) >= 1.0
-    if field == FORMAT:
-        return name.endswith(" %") and _number(name.removesuffix(" %"), math.inf) <= 100.0
-    return name == _OWN or name in (_RECOMPUTATIONS if field == RECOMPUTATION else map(str, ZERO))
+    options: tuple[tuple[str, bool], ...]
 
 
 class LayoutChoice:
-    """The layouts that a software runs, as rows of a table.
-
-    A chosen layout is a row; its fields are named as in a `ParallelLayout`.
-    """
+    """The layouts that a software runs, as rows of a table whose columns are the fields of a `ParallelLayout`."""
 
     def __init__(self, run: TrainingRun, most_chips: float) -> None:
         lattice = candidates(run, most_chips)
         self.own = np.array([float(getattr(run.plan.layout, name)) for name in FIELDS])
         self._table = np.stack([getattr(lattice, name) for name in FIELDS], axis=1)
-        self._group = self._column("tensor") * self._column("pipeline") * self._column("context")
-        self._last: tuple[tuple[float, bytes], list[Choice]] | None = None
-        self._has_fp8 = float(run.system.accelerator.peak_flops_fp8) > 0.0
+        has_fp8 = float(run.system.accelerator.peak_flops_fp8) > 0.0
+        self.fields = {name: field for name, field in LAYOUT_FIELDS.items() if has_fp8 or name != "fp8"}
+        self.choices = functools.lru_cache(self._choices)  # most sliders leave them as they are
 
     def _column(self, name: str) -> Float[np.ndarray, " layouts"]:
         return self._table[:, FIELDS.index(name)]
 
     def _dividing(self, chips: float) -> Bool[np.ndarray, " layouts"]:
         """Layouts of whole replicas on so many chips, over which the experts divide."""
-        data = chips / self._group
+        data = chips / (self._column("tensor") * self._column("pipeline") * self._column("context"))
         spread = data * self._column("context") / self._column("expert")
-        return (np.abs(data - np.round(data)) < WHOLE) & (np.abs(spread - np.round(spread)) < WHOLE) & (data >= 1.0)
+        return (np.abs(data - np.round(data)) < _WHOLE) & (np.abs(spread - np.round(spread)) < _WHOLE) & (data >= 1.0)
 
     def names(self, row: Float[np.ndarray, " fields"]) -> dict[str, str]:
         """The choice that a layout is, by field of the page."""
-        value = dict(zip(FIELDS, map(float, row), strict=True))
-        sharded, recomputed = (tuple(value[name] for name in names) for names in (SHARDED, RECOMPUTED))
-        stage = next((str(stage) for stage, switches in ZERO.items() if switches == sharded), _OWN)
-        repeated = next((name for name, switches in _RECOMPUTATIONS.items() if switches == recomputed), _OWN)
-        found = {name: f"{value[name]:g}" for name in DEGREES} | {SHARDING: stage, RECOMPUTATION: repeated}
-        return found | ({FORMAT: f"{100.0 * value['fp8']:g} %"} if self._has_fp8 else {})
+        return {name: field.name(tuple(row[field.columns])) for name, field in self.fields.items()}
 
     def nearest(
         self, names: Mapping[str, str], chips: float, moved: str = ""
@@ -96,71 +108,45 @@ class LayoutChoice:
 
         **Returns:** the layout, and whether it divides the chips.
         """
-        asked = self.own.copy()
-        for name in DEGREES:
-            asked[FIELDS.index(name)] = _number(names.get(name), asked[FIELDS.index(name)])
-        for field, switches, known in (
-            (SHARDING, SHARDED, {str(stage): one for stage, one in ZERO.items()}),
-            (RECOMPUTATION, RECOMPUTED, _RECOMPUTATIONS),
-        ):
-            for name, value in zip(switches, known.get(names.get(field, ""), ()), strict=False):
-                asked[FIELDS.index(name)] = value
-        format_ = _number((names.get(FORMAT) or "").removesuffix(" %"), 100.0 * self.own[FIELDS.index("fp8")]) / 100.0
-        row, divides = self._nearest_row(asked, chips, moved)
-        row[FIELDS.index("fp8")] = min(max(format_, 0.0), 1.0) if self._has_fp8 else row[FIELDS.index("fp8")]
-        return row, divides
+        wanted = self.own.copy()
+        for name in names.keys() & self.fields.keys():
+            field = self.fields[name]
+            wanted[field.columns] = field.numbers(names[name]) or wanted[field.columns]
+        away = np.zeros(len(self._table))
+        for name, field in LAYOUT_FIELDS.items():
+            rows = self._table[:, field.columns]
+            if name != "fp8":  # which every layout can have
+                switched = np.log(_ELSEWHERE) * np.abs(rows - wanted[field.columns])
+                away += (switched if field.meanings else np.abs(np.log(rows / wanted[field.columns]))).sum(axis=1)
+        divides, as_moved = self._dividing(chips), np.ones(len(self._table), bool)
+        if moved in LAYOUT_FIELDS and moved != "fp8":
+            columns = LAYOUT_FIELDS[moved].columns
+            same = np.all(self._table[:, columns] == wanted[columns], axis=1)
+            as_moved = same if same.any() else as_moved
+            as_moved = as_moved & divides if (as_moved & divides).any() else as_moved
+        best = int(np.argmin(np.where(as_moved, away, np.inf)))
+        row = self._table[best].copy()
+        row[FIELDS.index("fp8")] = wanted[FIELDS.index("fp8")]
+        return row, bool(divides[best])
 
-    def _nearest_row(self, asked: np.ndarray, chips: float, moved: str) -> tuple[np.ndarray, bool]:
-        places = [FIELDS.index(name) for name in DEGREES]
-        away = np.abs(np.log(self._table[:, places] / asked[places])).sum(axis=1)
-        for switches in (SHARDED, RECOMPUTED):
-            at = [FIELDS.index(name) for name in switches]
-            away += np.log(_ELSEWHERE) * np.abs(self._table[:, at] - asked[at]).sum(axis=1)
-        kept = {SHARDING: SHARDED, RECOMPUTATION: RECOMPUTED}.get(moved, (moved,) if moved in DEGREES else ())
-        fixed = [FIELDS.index(name) for name in kept]
-        as_moved = np.all(self._table[:, fixed] == asked[fixed], axis=1)
-        if not as_moved.any():
-            as_moved[:] = True
-        divides = self._dividing(chips)
-        usable = as_moved & divides if kept and (as_moved & divides).any() else as_moved
-        best = int(np.argmin(np.where(usable, away, np.inf)))
-        return self._table[best].copy(), bool(divides[best])
-
-    def choices(self, row: Float[np.ndarray, " fields"], chips: float) -> list[Choice]:
-        """What each field of the page can be on so many chips, with what is chosen."""
-        key = (chips, row.tobytes())
-        if self._last is None or self._last[0] != key:  # most sliders leave it as it is
-            self._last = (key, self._choices(row, chips))
-        return self._last[1]
-
-    def _choices(self, row: np.ndarray, chips: float) -> list[Choice]:
-        table, chosen = self._table[self._dividing(chips)], self.names(row)
-        found = []
-        for name, label in DEGREES.items():
-            values = sorted({*table[:, FIELDS.index(name)], float(chosen[name])})
-            if len(values) > 1:
-                found.append(_choice(name, label, [f"{value:g}" for value in values], chosen[name]))
-        stages = [stage for stage, one in ZERO.items() if self._has(table, SHARDED, one)]
-        found.append(_choice(SHARDING, "ZeRO stage", [str(stage) for stage in stages], chosen[SHARDING]))
-        repeated = [name for name, one in _RECOMPUTATIONS.items() if self._has(table, RECOMPUTED, one)]
-        found.append(_choice(RECOMPUTATION, "Recomputation", repeated, chosen[RECOMPUTATION]))
-        if self._has_fp8:
-            found.append(_choice(FORMAT, "Products in fp8", ["0 %", "100 %"], chosen[FORMAT]))
-        return found
-
-    @staticmethod
-    def _has(table: np.ndarray, fields: tuple[str, ...], switches: tuple[float, ...]) -> bool:
-        return bool(np.any(np.all(table[:, [FIELDS.index(name) for name in fields]] == switches, axis=1)))
+    def _choices(self, row: tuple[float, ...], chips: float) -> list[Choice]:
+        """What each field of the page can be on so many chips; a degree with one value is left out."""
+        table, choices = self._table[self._dividing(chips)], []
+        for name, field in self.fields.items():
+            chosen = field.name(tuple(row[column] for column in field.columns))
+            names = {chosen, *map(field.name, set(map(tuple, table[:, field.columns].tolist())))}
+            names |= set(field.meanings) if name == "fp8" else set()
+            ordered = [option for option in (*field.meanings, _OWN) if option in names]
+            ordered = ordered if field.meanings else sorted(names, key=float)
+            if field.meanings or len(names) > 1:
+                choices.append(Choice(name, field.label, tuple((option, option == chosen) for option in ordered)))
+        return choices
 
 
-def _choice(field: str, label: str, names: list[str], chosen: str) -> Choice:
-    names = names if chosen in names else [*names, chosen]
-    return Choice(field, label, tuple(Option(name, name == chosen) for name in names))
-
-
-def _number(text: str | None, otherwise: float) -> float:
+def _degree(name: str) -> float:
+    """A number, or nothing where a text is none."""
     try:
-        value = float(text or "")
+        value = float(name)
     except ValueError:
-        return otherwise
-    return value if (np.isfinite(value) and value > 0.0) or text == "0" else otherwise
+        return 0.0
+    return value if np.isfinite(value) else 0.0

@@ -1,25 +1,24 @@
-"""What may a page ask for? Messages are JSON of a bounded size; all else is refused with one sentence."""
+"""What a page may ask for: messages are JSON of a bounded size; all else is refused with one sentence."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from energymodel.errors import InputError
-from energymodel.explorer.figures import FIGURES, OBJECTIVES
+from energymodel.explorer.answer import FIGURES, OBJECTIVES
 from energymodel.explorer.knobs import Knob
-from energymodel.explorer.layout_choice import DEGREES, FORMAT, RECOMPUTATION, SHARDING, is_name
+from energymodel.explorer.layout_choice import LAYOUT_FIELDS
 from energymodel.explorer.state import Asked
 
 LONGEST = 32_768
 """Bytes of a message, and of a form that is sent to be saved."""
 MOST_PINS = 6
-NARROWEST, WIDEST = 240.0, 1200.0
-LONGEST_NAME = 60
-KINDS = ("state", "settled", "pins", "optimize", "knob")
+_NARROWEST, _WIDEST = 240.0, 1200.0
+_LONGEST_NAME = 60
+_KINDS = ("state", "settled", "pins", "optimize", "knob")
 MINIMIZED = ("energy", "time", "money", "carbon", "etp")
 """What the page can optimize for."""
-_FIELDS = (*DEGREES, SHARDING, RECOMPUTATION, FORMAT)
 
 
 class RefusedPartError(InputError):
@@ -67,54 +66,28 @@ def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
     """
     content = _mapping(_parsed(text), "message")
     kind = content.get("kind")
-    if kind not in KINDS:
-        raise InputError(f"kind: {_shown(kind)} is not a request. Give one of {', '.join(KINDS)}.")
+    if kind not in _KINDS:
+        raise InputError(f"kind: {_quoted(kind)} is not a request. Give one of {', '.join(_KINDS)}.")
     pins = content.get("pins", [])
     if not isinstance(pins, list) or len(pins) > MOST_PINS:
         raise InputError(f"pins: at most {MOST_PINS} plans can be compared. Remove one.")
     seen = content.get("seen", list(FIGURES))
     if not isinstance(seen, list) or len(seen) > len(FIGURES):
-        raise InputError(f"seen: {_shown(seen)} is no list of figures.")
+        raise InputError(f"seen: {_quoted(seen)} is no list of figures.")
     path = content.get("path", "")
     if kind == "knob" and path not in knobs:
         raise _no_slider(path)
     return Message(
         kind=kind,
         number=_answered_under(content),
-        asked=read_asked(content, knobs),
-        width=_number(content.get("width", 480.0), "width", NARROWEST, WIDEST),
+        asked=_asked(content, knobs),
+        width=_number(content.get("width", 480.0), "width", _NARROWEST, _WIDEST),
         front=_word(content.get("front", "energy"), "front", OBJECTIVES),
         minimize=_word(content.get("minimize", "energy"), "minimize", MINIMIZED),
-        pins=tuple(_pin(one, knobs) for one in pins),
+        pins=tuple(_pin(pin, knobs) for pin in pins),
         path=path,
         seen=tuple(dict.fromkeys(_word(name, "seen", FIGURES) for name in seen)),
     )
-
-
-def read_asked(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> Asked:
-    """Where the controls stand.
-
-    **Raises:** `RefusedPartError` for a number or field that there is not, or a number that is out of its range.
-    """
-    values = {}
-    for path, value in _mapping(content.get("values", {}), "values").items():
-        if path not in knobs:
-            raise _no_slider(path)
-        knob = knobs[path]
-        number = _number(value, path, -math.inf, math.inf)
-        if not knob.holds(number):
-            low, high, shown = map(knob.words, (knob.low, knob.high, number))
-            raise RefusedPartError(path, f"{knob.label}: {shown} is outside the range of the slider, {low} to {high}.")
-        values[path] = min(max(number, knob.low), knob.high)
-    layout = {}
-    for field, name in _mapping(content.get("layout", {}), "layout").items():
-        if field not in _FIELDS:
-            raise RefusedPartError(field, f"layout: {_shown(field)} is not a field. Give one of {', '.join(_FIELDS)}.")
-        if not isinstance(name, str) or not is_name(field, name):
-            raise RefusedPartError(field, f"layout.{field}: {_shown(name)} is not a value of this field.")
-        layout[field] = name
-    moved = content.get("moved", "")
-    return Asked(values, layout, moved if moved in _FIELDS or moved in knobs else "")
 
 
 def request_of(text: str | bytes) -> tuple[str, int]:
@@ -122,9 +95,51 @@ def request_of(text: str | bytes) -> tuple[str, int]:
     try:
         content = _mapping(_parsed(text), "message")
         kind = content.get("kind")
-        return kind if kind in KINDS else "", _answered_under(content)
+        return kind if kind in _KINDS else "", _answered_under(content)
     except InputError:
         return "", 0
+
+
+def refused_pin(name: str, reason: object) -> RefusedPartError:
+    """The refusal of a pinned plan."""
+    return RefusedPartError(f"pins.{name}", f"Pinned plan {_quoted(name)}: {reason}")
+
+
+def _asked(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> Asked:
+    """Where the controls stand."""
+    values = {}
+    for path, value in _mapping(content.get("values", {}), "values").items():
+        if path not in knobs:
+            raise _no_slider(path)
+        knob, number = knobs[path], _number(value, path, -math.inf, math.inf)
+        if not knob.holds(number):
+            low, high, words = map(knob.words, (knob.low, knob.high, number))
+            raise RefusedPartError(path, f"{knob.label}: {words} is outside the range of the slider, {low} to {high}.")
+        values[path] = min(max(number, knob.low), knob.high)
+    layout = {}
+    for field, name in _mapping(content.get("layout", {}), "layout").items():
+        if field not in LAYOUT_FIELDS:
+            fields = ", ".join(LAYOUT_FIELDS)
+            raise RefusedPartError(field, f"layout: {_quoted(field)} is not a field. Give one of {fields}.")
+        if not isinstance(name, str) or not LAYOUT_FIELDS[field].has(name):
+            raise RefusedPartError(field, f"layout.{field}: {_quoted(name)} is not a value of this field.")
+        layout[field] = name
+    moved = content.get("moved", "")
+    is_control = isinstance(moved, str) and (moved in LAYOUT_FIELDS or moved in knobs)
+    return Asked(values, layout, moved if is_control else "")
+
+
+def _pin(pin: Any, knobs: Mapping[str, Knob]) -> PinnedState:
+    content = _mapping(pin, "pins")
+    name = content.get("name", "")
+    if not isinstance(name, str):
+        raise InputError(f"pins.name: {_quoted(name)} is not a text.")
+    if len(name) > _LONGEST_NAME:
+        raise refused_pin(name, f"a name has at most {_LONGEST_NAME} characters.")
+    try:
+        return PinnedState(name, _asked(content, knobs))
+    except RefusedPartError as error:
+        raise refused_pin(name, error) from None
 
 
 def _answered_under(content: Mapping[str, Any]) -> int:
@@ -132,8 +147,8 @@ def _answered_under(content: Mapping[str, Any]) -> int:
 
 
 def _no_slider(path: Any) -> InputError:
-    told = f"{_shown(path)} is not a number of this scenario that has a slider."
-    return RefusedPartError(path, told) if isinstance(path, str) else InputError(told)
+    words = f"{_quoted(path)} is not a number of this scenario that has a slider."
+    return RefusedPartError(path, words) if isinstance(path, str) else InputError(words)
 
 
 def _parsed(text: str | bytes) -> Any:
@@ -149,47 +164,29 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(name)
 
 
-def _mapping(given: Any, name: str) -> Mapping[str, Any]:
-    if not isinstance(given, dict):
-        raise InputError(f"{name}: {_shown(given)} is not a table. Reload the page.")
-    return given
-
-
-def _number(given: Any, name: str, low: float, high: float) -> float:
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    try:
-        value = float(given) if is_number else math.nan
-    except OverflowError:
-        value = math.nan
-    if not (math.isfinite(value) and low <= value <= high):
-        raise InputError(f"{name}: {_shown(given)} is not a finite number that is possible here.")
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{name}: {_quoted(value)} is not a table. Reload the page.")
     return value
 
 
-def _word(given: Any, name: str, known: Any) -> str:
-    if not isinstance(given, str) or given not in known:
-        raise InputError(f"{name}: {_shown(given)} is unknown. Give one of {', '.join(known)}.")
-    return given
-
-
-def _pin(given: Any, knobs: Mapping[str, Knob]) -> PinnedState:
-    content = _mapping(given, "pins")
-    name = content.get("name", "")
-    if not isinstance(name, str):
-        raise InputError(f"pins.name: {_shown(name)} is not a text.")
-    if len(name) > LONGEST_NAME:
-        raise refused_pin(name, f"a name has at most {LONGEST_NAME} characters.")
+def _number(value: Any, name: str, low: float, high: float) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     try:
-        return PinnedState(name, read_asked(content, knobs))
-    except RefusedPartError as error:
-        raise refused_pin(name, error) from None
+        number = float(value) if is_number else math.nan
+    except OverflowError:
+        number = math.nan
+    if not (math.isfinite(number) and low <= number <= high):
+        raise InputError(f"{name}: {_quoted(value)} is not a finite number that is possible here.")
+    return number
 
 
-def refused_pin(name: str, reason: object) -> RefusedPartError:
-    """The refusal of a pinned plan."""
-    return RefusedPartError(f"pins.{name}", f"Pinned plan {_shown(name)}: {reason}")
+def _word(value: Any, name: str, words: Collection[str]) -> str:
+    if not isinstance(value, str) or value not in words:
+        raise InputError(f"{name}: {_quoted(value)} is unknown. Give one of {', '.join(words)}.")
+    return value
 
 
-def _shown(given: Any) -> str:
-    shown = "".join(one if one.isprintable() else "?" for one in repr(given))
-    return f"{shown[:40]}…" if len(shown) > 40 else shown
+def _quoted(value: Any) -> str:
+    quoted = "".join(char if char.isprintable() else "?" for char in repr(value))
+    return f"{quoted[:40]}…" if len(quoted) > 40 else quoted

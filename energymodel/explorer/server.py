@@ -1,4 +1,4 @@
-"""How is the page served: on this machine only, under an address that nobody can guess?"""
+"""Server of the page: on this machine only, under an address that nobody can guess."""
 
 import asyncio
 import gc
@@ -19,11 +19,10 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from energymodel.errors import InputError
-from energymodel.explorer import saved
 from energymodel.explorer.explorer import Explorer
+from energymodel.explorer.fragments import STATIC, page_html, static_text
 from energymodel.explorer.guard import Guard, new_token
 from energymodel.explorer.messages import LONGEST, read_message
-from energymodel.explorer.page import STATIC, page_html, static_text
 from energymodel.explorer.session import Session
 from energymodel.explorer.state import Asked
 
@@ -43,7 +42,7 @@ def application(explorer: Explorer, token: str, port: int, *, warm: bool = True)
     prepared: list[object] = [] if warm else [None]
 
     async def page(_: Request) -> Response:
-        return Response(page_html(explorer), media_type="text/html; charset=utf-8")
+        return Response(page_html(explorer.space), media_type="text/html; charset=utf-8")
 
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
@@ -64,15 +63,15 @@ def application(explorer: Explorer, token: str, port: int, *, warm: bool = True)
         finally:
             pages.discard(session)
 
-    def saves(extension: str, kind: str, make: Callable[[Explorer, Asked], str]) -> Callable[[Request], Any]:
+    def saves(extension: str, kind: str, make: Callable[[Asked], str]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             text = await _body(request)
             try:
                 asked = read_message(text, explorer.space.knobs).asked
-                made = await asyncio.get_running_loop().run_in_executor(workers, make, explorer, asked)
+                made = await asyncio.get_running_loop().run_in_executor(workers, make, asked)
             except InputError as error:
                 return PlainTextResponse(str(error), 400)
-            name = saved.file_name(explorer, extension)
+            name = explorer.file_name(extension)
             headers = {"Content-Disposition": f'attachment; filename="{name}"'}
             return Response(made, media_type=f"{kind}; charset=utf-8", headers=headers)
 
@@ -81,8 +80,8 @@ def application(explorer: Explorer, token: str, port: int, *, warm: bool = True)
     routes = [
         Route("/", page),
         Route("/static/{name}", static),
-        Route("/scenario.toml", saves("toml", "application/toml", saved.scenario_toml), methods=["POST"]),
-        Route("/report.html", saves("html", "text/html", saved.report_html), methods=["POST"]),
+        Route("/scenario.toml", saves("toml", "application/toml", explorer.scenario_toml), methods=["POST"]),
+        Route("/report.html", saves("html", "text/html", explorer.report_html), methods=["POST"]),
         WebSocketRoute("/live", live),
     ]
     return Guard(Starlette(routes=routes), token, port)

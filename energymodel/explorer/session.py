@@ -1,4 +1,4 @@
-"""How does one open page talk with the explorer: the newest state first, searches beside it, one sentence on errors?"""
+"""Conversation of one open page with the explorer: the newest state first, searches beside it, a sentence on errors."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from energymodel.errors import InputError
 from energymodel.explorer.explorer import Explorer, Page
 from energymodel.explorer.fragments import knob_html
 from energymodel.explorer.messages import LONGEST, Message, RefusedPartError, read_message, request_of
-from energymodel.explorer.optimize_here import Found
+from energymodel.explorer.optimize_here import Improved
 
 _LOG = logging.getLogger(__name__)
 DEFECT = "Something went wrong in the explorer; its terminal says what. The picture is the last good one."
@@ -137,10 +137,10 @@ class Session:
 
         def search() -> Mapping[str, Any]:
             try:
-                found = self._explorer.optimize(message.asked, message.minimize, tell)
+                improved = self._explorer.optimize(message.asked, message.minimize, tell)
             except InputError as error:
-                found = Found(None, str(error), [], 0.0)
-            return {"kind": "optimized", "number": message.number, **found._asdict()}
+                improved = Improved(None, str(error), [], 0.0)
+            return {"kind": "optimized", "number": message.number, **improved._asdict()}
 
         await self._answer(message, search, self._searches)
 

@@ -1,17 +1,23 @@
-"""What does the page show of a plan: its outcome, where money and heat go, the roofline, and plans near it?
+"""All that the page draws of a plan: its outcome, where money and heat go, the roofline, and plans near it.
 
 Everything is one function of the numbers of a run, so that a single compiled program serves every slider.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Scalar
 from energymodel.physics.limits import landauer_energy
+from energymodel.report.answers.spending import costs
+from energymodel.runtime.compilation import compiler_options
+from energymodel.runtime.fusion_barriers import with_barriers
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.chip_load import format_factors
 from energymodel.system.evaluate import evaluate
@@ -19,19 +25,10 @@ from energymodel.system.operating_point import OperatingPoint, operating_point
 from energymodel.system.outcome import Slack, TrainingOutcome
 from energymodel.system.plan import TargetLoss
 from energymodel.system.step import StepWork, step_work
-from energymodel.system.training_system import DesignedRun, as_designed
+from energymodel.system.training_system import DesignedRun, TrainingSystem, as_designed
 
 CLOCKS, BATCHES = 8, 7
 """Clocks and batches of the plans that the front is taken from."""
-
-
-class Money(NamedTuple):
-    """Cost of a run by what is paid for; the parts add up to the money of the outcome [USD]."""
-
-    equipment: Scalar
-    building: Scalar
-    electricity: Scalar
-    delay: Scalar
 
 
 class Roofline(NamedTuple):
@@ -73,7 +70,7 @@ class Operation(NamedTuple):
 class Nearby(NamedTuple):
     """Plans with other batches and clocks that reach the same loss, each with what it takes.
 
-    `room` is the smallest logarithm of limit over value; negative where a plan violates a limit.
+    `slack` is the smallest logarithm of limit over value; negative where a plan violates a limit.
     """
 
     batch_factor: Float[Array, " plans"]
@@ -82,14 +79,14 @@ class Nearby(NamedTuple):
     energy: Float[Array, " plans"]
     money: Float[Array, " plans"]
     carbon: Float[Array, " plans"]
-    room: Float[Array, " plans"]
+    slack: Float[Array, " plans"]
 
 
 class View(NamedTuple):
-    """All that is drawn of a plan."""
+    """All that is drawn of a plan; `money` is what each part costs [USD]."""
 
     outcome: TrainingOutcome
-    money: Money
+    money: Mapping[str, Scalar]
     roofline: Roofline
     warmth: Warmth
     operation: Operation
@@ -110,24 +107,12 @@ def view_of(run: TrainingRun, factors: Float[Array, " batches"], clocks: Float[A
     point = operating_point(designed.system, designed.plan, work.coolant, work.load, sum(work.exposed))
     return View(
         outcome=outcome,
-        money=_money(designed, outcome),
+        money=costs(designed.system, designed.plan, outcome),
         roofline=_roofline(designed, work, point, outcome),
         warmth=_warmth(designed, outcome, point),
-        operation=_operation(designed),
+        operation=_operation(designed.system),
         nearby=_nearby(run, outcome, factors, clocks),
     )
-
-
-def _money(run: DesignedRun, outcome: TrainingOutcome) -> Money:
-    """The cost of a run is linear in what is paid for: each part is the cost without the others."""
-    system, plan = run
-    chip, facility, price = system.accelerator, system.facility, system.market.price
-    chips, time, energy = plan.chips + system.spare_chips(plan.spares), outcome.time, outcome.energy.total
-    links = system.links_price(plan.chips) + facility.equipment_price()
-    delay = price.cost(0.0, 0.0, time, 0.0, 0.0)
-    equipment = price.cost(chip.price, chips, time, 0.0, 0.0, links) - delay
-    electricity = price.cost(0.0, 0.0, time, energy, 0.0) - delay
-    return Money(equipment, outcome.money - equipment - electricity - delay, electricity, delay)
 
 
 def _roofline(run: DesignedRun, work: StepWork, point: OperatingPoint, outcome: TrainingOutcome) -> Roofline:
@@ -160,30 +145,66 @@ def _warmth(run: DesignedRun, outcome: TrainingOutcome, point: OperatingPoint) -
     return Warmth(supply, row, coldplate, package, hot_spot, jnp.asarray(chip.maximum_temperature))
 
 
-def _operation(run: DesignedRun) -> Operation:
-    chip = run.system.accelerator
+def _operation(system: TrainingSystem) -> Operation:
+    chip = system.accelerator
     bound = landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature)
     return Operation(jnp.asarray(chip.energy_per_flop), bound)
 
 
 def _nearby(run: TrainingRun, outcome: TrainingOutcome, factors: Array, clocks: Array) -> Nearby:
     """The grid of batches and clocks, every point at the loss of the plan."""
-    factor, clock = (one.ravel() for one in jnp.meshgrid(factors, clocks, indexing="ij"))
 
     def at(factor: Scalar, clock: Scalar) -> Nearby:
-        goal = TargetLoss(outcome.loss)
-        changed = (run.plan.batch * factor, clock, goal)
+        changed = (run.plan.batch * factor, clock, TargetLoss(outcome.loss))
         plan = eqx.tree_at(lambda plan: (plan.batch, plan.clock, plan.goal), run.plan, changed)
-        found = evaluate(run.system, plan)
+        near = evaluate(run.system, plan)
         smallest_batch = run.plan.layout.smallest_batch(plan.chips, run.system.workload.sequence)
-        room = jnp.minimum(smallest_room(found.slack), jnp.log(jnp.min(plan.batch) / smallest_batch))
-        energy = jnp.asarray(found.energy.total)
-        return Nearby(factor, clock, found.time, energy, found.money, jnp.asarray(found.carbon), room)
+        # what the parameters can store is a warning, no limit
+        slacks = [getattr(near.slack, name) for name in Slack.__dataclass_fields__ if name != "information"]
+        slack = jnp.stack([*map(jnp.asarray, slacks), jnp.log(jnp.min(plan.batch) / smallest_batch)])
+        energy, carbon = jnp.asarray(near.energy.total), jnp.asarray(near.carbon)
+        return Nearby(factor, clock, near.time, energy, near.money, carbon, jnp.min(slack))
 
-    return jax.vmap(at)(factor, clock)
+    return jax.vmap(at)(*(grid.ravel() for grid in jnp.meshgrid(factors, clocks, indexing="ij")))
 
 
-def smallest_room(slack: Slack) -> Scalar:
-    """The smallest logarithm of limit over value; what the parameters can store is a warning, no limit [1]."""
-    rooms = [getattr(slack, name) for name in Slack.__dataclass_fields__ if name != "information"]
-    return jnp.min(jnp.stack([jnp.asarray(room) for room in rooms]))
+class Evaluator:
+    """The view of any run that has the structure of this one, compiled once; numbers are float64.
+
+    A layout is numbers, so that another layout is the same program.
+    """
+
+    def __init__(self, run: TrainingRun) -> None:
+        results: list = []
+
+        def flat_view(vector: Array, factors: Array, clocks: Array) -> Float[Array, " results"]:
+            leaves, structure = jax.tree.flatten(view_of(build(vector), factors, clocks))
+            results[:] = [structure, [np.shape(leaf) for leaf in leaves]]
+            # One array comes back: a hundred of them would take as long to fetch as to compute.
+            return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
+
+        with jax.enable_x64(True):
+            _, build = ravel_pytree(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), run))
+            examples = [jax.ShapeDtypeStruct((size,), np.float64) for size in (run.vector.size, BATCHES, CLOCKS)]
+            lowered = jax.jit(with_barriers(flat_view), compiler_options=compiler_options()).lower(*examples)
+            self._program = lowered.compile()
+        self._structure, self._shapes = results
+        self._ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes])[:-1]
+
+    def __call__(
+        self,
+        vector: Float[np.ndarray, " numbers"],
+        factors: Float[np.ndarray, " batches"],
+        clocks: Float[np.ndarray, " clocks"],
+    ) -> View:
+        """The view at a vector of numbers, as NumPy numbers.
+
+        **Arguments:**
+
+        - `factors`, `clocks`: `BATCHES` and `CLOCKS` of them, as in `view_of`.
+        """
+        with jax.enable_x64(True):
+            numbers = np.asarray(self._program(vector, factors, clocks))
+        parts = np.split(numbers, self._ends)
+        shaped = [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+        return jax.tree.unflatten(self._structure, shaped)

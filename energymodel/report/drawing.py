@@ -58,15 +58,16 @@ def svg(answer: Answer, chart: Chart, width: float = WIDTH, *, heading: bool = F
 
 def description(answer: Answer, chart: Chart) -> str:
     """The subtitle, and the first numbers of a chart."""
-    table = answer.table(chart.table)
-    lines = []
+    table, numbers = answer.table(chart.table), []
     for name in chart.y or ("",):
-        if not (table.tall or name):
-            continue
-        for label, column, cell in table.series(name, chart.x if chart.kind == "bars" and not table.tall else ""):
-            named = {label, *(column.name for column in table.columns if table.tall and column.title == label)}
-            if not chart.only or named & set(chart.only):
-                ends = interval(cell, column)
-                lines.append(" ".join(filter(None, (label, text(cell, column), f"({ends})" if ends else ""))))
-    more = f"; and {len(lines) - _LINES:,} more, which the table lists" if len(lines) > _LINES else ""
-    return ". ".join(filter(None, (chart.subtitle, "; ".join(lines[:_LINES]) + more)))
+        if table.tall or name:
+            labels = chart.x if chart.kind == "bars" and not table.tall else ""
+            numbers += table.series(name, labels)
+    titles = {column.title: column.name for column in table.columns} if table.tall else {}
+    numbers = [part for part in numbers if not chart.only or {part[0], titles.get(part[0])} & set(chart.only)]
+    lines = []
+    for label, column, cell in numbers[:_LINES]:
+        ends = interval(cell, column)
+        lines.append(" ".join(filter(None, (label, text(cell, column), f"({ends})" if ends else ""))))
+    more = f"; and {len(numbers) - _LINES:,} more, which the table lists" if len(numbers) > _LINES else ""
+    return ". ".join(filter(None, (chart.subtitle, "; ".join(lines) + more)))

@@ -4,6 +4,7 @@ The last digit is worth at most half of half the width of the 90 % interval, so 
 "26 GWh". A number has at least one digit and at most four. JSON and CSV have all digits.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -72,6 +73,7 @@ def is_known(cell: Cell) -> bool:
     return math.isfinite(width) and width > 1e-9 * abs(cell.value)
 
 
+@functools.lru_cache(4096)  # tables, figures and their descriptions show the same numbers
 def layout_of(cell: Quantity, column: Column) -> Layout:
     """Unit and last decimal place of one number; 973 MWh +- 500 MWh are 1.0 GWh."""
     half = 0.5 * (cell.high - cell.low) if is_known(cell) and cell.low is not None and cell.high is not None else 0.0
@@ -117,6 +119,7 @@ def _place(number: float, half: float, column: Column) -> int:
     return first - 1 if column.digits == "two" and not half else decimal_place(number, half)
 
 
+@functools.lru_cache(4096)
 def text(cell: Cell, column: Column, layout: Layout | None = None) -> str:
     """A cell as a person reads it; a number with its unit, and with a mark where it is a prior."""
     if not isinstance(cell, Quantity):

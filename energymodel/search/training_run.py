@@ -89,7 +89,8 @@ class TrainingRun(eqx.Module):
     def at(self, vector: Float[np.ndarray, " n"]) -> "TrainingRun":
         """The run that holds the numbers of a vector."""
         leaves, structure = jax.tree.flatten(self)
-        parts = np.split(vector, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
+        ends = np.cumsum([np.size(leaf) for leaf in leaves]).tolist()
+        parts = [vector[end - np.size(leaf) : end] for end, leaf in zip(ends, leaves, strict=True)]
         return jax.tree.unflatten(structure, map(np.reshape, parts, map(np.shape, leaves)))
 
     def moved(self, steps: Float[np.ndarray, "steps n"]) -> list[dict[int, np.ndarray]]:

@@ -10,9 +10,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from energymodel.errors import InputError
+from energymodel.explorer.fragments import STATIC
 from energymodel.explorer.guard import new_token
 from energymodel.explorer.messages import LONGEST
-from energymodel.explorer.page import STATIC
 from energymodel.explorer.server import ADDRESS, ExplorerServer
 from explorer_page import small_explorer
 

@@ -154,13 +154,6 @@ def formats_numbers(path: Path) -> bool:
 
 NOT_YET_MOVED = {
     "cli/progress.py",
-    "explorer/explorer.py",
-    "explorer/figures.py",
-    "explorer/fragments.py",
-    "explorer/knobs.py",
-    "explorer/optimize_here.py",
-    "explorer/readings.py",
-    "explorer/thermal_chart.py",
     "report/charts/axes.py",
     "report/charts/svg.py",
     "report/fields.py",

@@ -120,14 +120,15 @@ _PARTS = [
 """Parts of energy and step time, and the logarithm of limit over value of each limit: for other programs."""
 
 
-def outcome_table(runs: Runs, digits: str = "") -> Table:
-    """All outputs with their intervals, a row for each run; of two runs, their changes as well.
+def outcome_table(runs: Runs, digits: str = "", only: Collection[str] = ()) -> Table:
+    """All outputs, or those named, with their intervals, a row for each run; of two runs, their changes as well.
 
     - `digits`: of runs to compare, whose uncertainty is unknown; by default two.
     """
     serves = any(float(run.outcome.serving_chip_time) > 0.0 for run in runs.values())
     known = all(run.spread is not None for run in runs.values())
     columns = output_columns(serves, digits or ("interval" if known else "two"))
+    columns = [column for column in columns if not only or column.name in only]
     rows = [[run.quantity(column.name) for column in columns] for run in runs.values()]
     title = "Outcome, and its 90 % interval" if known else "Outcome; how sure it is, is unknown"
     if len(runs) != 2:

@@ -1,5 +1,8 @@
 """Where energy, time and money go: charts of parts, the stream of energy from the grid to bits, parts of money."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -9,7 +12,7 @@ from energymodel.report.fields import outcome_fields, total
 from energymodel.scenarios.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.training_system import as_designed
+from energymodel.system.training_system import TrainingSystem, as_designed
 
 _SMALLEST = 1e-9  # of the whole: what is less is rounding
 
@@ -99,10 +102,14 @@ def bits_sentence(run: Run) -> Sentence | None:
 
 def money_table(scenario: Scenario, runs: Runs) -> Table:
     """Money of runs by what it pays for; no rows where the last run costs nothing."""
-    parts = {label: money_parts(scenario, run.plan, run.outcome) for label, run in runs.items()}
+    return costs_table({label: money_parts(scenario, run.plan, run.outcome) for label, run in runs.items()})
+
+
+def costs_table(parts: Mapping[str, Mapping[str, float]]) -> Table:
+    """Costs of runs by part [USD], the largest of the last run first, and their shares of it."""
     last = list(parts.values())[-1]
     columns = [Column("part", "", kind="words")]
-    columns += [Column("money" if len(runs) == 1 else label, label, "USD", digits="two") for label in runs]
+    columns += [Column("money" if len(parts) == 1 else label, label, "USD", digits="two") for label in parts]
     columns.append(Column("share", "share", kind="share", digits="two"))
     whole = sum(last.values())
     rows = [
@@ -113,29 +120,35 @@ def money_table(scenario: Scenario, runs: Runs) -> Table:
 
 
 def money_parts(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
-    """Money of a run by what it pays for [USD]; the parts add up to the money of the outcome.
+    """Money of a run by what it pays for [USD]; the parts add up to the money of the outcome."""
+    with jax.enable_x64(True):
+        parts = costs(*as_designed(scenario.system, plan), outcome)
+    return large_costs({name: float(part) for name, part in parts.items()})
+
+
+def large_costs(parts: Mapping[str, float]) -> dict[str, float]:
+    """The parts of a cost that are more than rounding."""
+    smallest = _SMALLEST * sum(parts.values())
+    return {name: part for name, part in parts.items() if part > smallest}
+
+
+def costs(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
+    """Money of a run as it was designed, by what it pays for [USD]; the parts add up to the money of the outcome.
 
     A price adds up what chips, energy, power and time cost, so that each is the price of it alone. What the price of
     the chips leaves over are links, storage and plant.
     """
-    with jax.enable_x64(True):
-        system, plan = as_designed(scenario.system, plan)
-        chips = float(plan.chips) + float(system.spare_chips(plan.spares))
-    price, chip_price = system.market.price, float(system.accelerator.price)
-    time, energy, power = float(outcome.time), total(outcome.energy), float(outcome.power_peak)
+    price, chips = system.market.price, plan.chips + system.spare_chips(plan.spares)
 
-    def cost(chip_price: float, chips: float, energy: float, power: float) -> float:
-        with jax.enable_x64(True):
-            return float(price.cost(chip_price, chips, time, energy, power))
+    def cost(chip_price: Any, chips: Any, energy: Any, power: Any) -> Any:
+        return price.cost(chip_price, chips, outcome.time, energy, power)
 
     waiting, rent = cost(0.0, 0.0, 0.0, 0.0), cost(0.0, chips, 0.0, 0.0)
     parts = {
-        "chips and servers": cost(chip_price, chips, 0.0, 0.0) - rent,
+        "chips and servers": cost(system.accelerator.price, chips, 0.0, 0.0) - rent,
         "rent of chips": rent - waiting,
-        "energy": cost(0.0, 0.0, energy, 0.0) - waiting,
-        "peak power and building": cost(0.0, 0.0, 0.0, power) - waiting,
+        "energy": cost(0.0, 0.0, outcome.energy.total, 0.0) - waiting,
+        "peak power and building": cost(0.0, 0.0, 0.0, outcome.power_peak) - waiting,
         "value of time": waiting,
     }
-    whole = float(outcome.money)
-    parts["links, storage and plant"] = whole - sum(parts.values())
-    return {name: part for name, part in parts.items() if part > _SMALLEST * whole}
+    return {**parts, "links, storage and plant": outcome.money - sum(parts.values())}

@@ -83,19 +83,17 @@ def _series(answer: Answer, chart: Chart) -> list[_Series]:
     x, xs = table.column(chart.x)
     hover = [_in_column(*table.column(name)) for name in chart.hover]
     labels = table.column(chart.label)[1] if chart.label else [""] * len(xs)
-    across = _in_column(x, xs)
     groups: dict[str, list[_Point]] = {}
     for name in chart.y:
         y, ys = table.column(name)
         names = table.column(chart.series)[1] if chart.series else [y.title] * len(xs)
-        up = _in_column(y, ys)
+        texts = hover or [_in_column(y, ys), _in_column(x, xs)]
         for index, (left, height, of) in enumerate(zip(xs, ys, names, strict=True)):
             if not (isinstance(left, Quantity) and isinstance(height, Quantity)):
                 continue
             if math.isfinite(left.value) and math.isfinite(height.value):
-                words = [f"{title} {cells[index]}".strip() for title, cells in hover if cells[index]]
-                if not chart.hover:
-                    words = [f"{of}: {up[1][index]}, {x.title} {across[1][index]}"]
+                words = [f"{title} {cells[index]}".strip() for title, cells in texts if cells[index]]
+                words = words if hover else [f"{of}: {texts[0][1][index]}, {words[1]}"]
                 ends = (height.low, height.high) if is_known(height) and y.digits != "rows" else (None, None)
                 at = _Point(left.value, height.value, "\n".join(words), str(labels[index] or ""), *ends)
                 groups.setdefault(str(of), []).append(at)

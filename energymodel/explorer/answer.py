@@ -1,0 +1,312 @@
+"""The answer of the page: a plan beside the scenario's own, its limits, where it spends, and the plans near it.
+
+Its numbers are those of `evaluate`, from the same builders, so that both say the same.
+"""
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from energymodel.explorer.state import PlanSpace, Settled
+from energymodel.explorer.view import Operation, View
+from energymodel.report.answer import CHANGE, Answer, Cell, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answers.evaluate import capacity_warnings
+from energymodel.report.answers.run_tables import (
+    OWN,
+    Run,
+    change,
+    limits_sentence,
+    limits_table,
+    outcome_table,
+    output_columns,
+    parts_table,
+)
+from energymodel.report.answers.spending import costs_table, large_costs, parts_chart
+from energymodel.report.number import plain
+from energymodel.search.training_run import LIMITS_OF_SYSTEM
+from energymodel.sweeps.outcome_spread import OutcomeSpread
+from energymodel.system.outcome import TrainingOutcome
+
+NOW = "this plan"
+MAIN = ("energy", "time", "money", "carbon_operational")
+READ = (
+    *(*MAIN, "loss", "tokens", "step_time", "mfu", "power_average", "power_peak", "temperature", "memory_per_chip"),
+    *("pue", "water", "carbon_embodied", "landauer_multiple"),
+)
+"""Outputs that the page reads out."""
+OBJECTIVES: Mapping[str, str] = {"energy": "J", "money": "USD", "carbon": "kg"}
+"""What the front can show against time, and its unit."""
+FIGURES: Mapping[str, str] = {
+    "front": "front",
+    "energy": "energy_parts",
+    "time": "step_time_parts",
+    "money": "money_parts",
+    "roofline": "roofline",
+    "thermal": "warmth",
+}
+"""Figures of the page, and the tables that they draw."""
+_BESIDE = "By where it goes, beside the scenario's own plan"
+_WORKS = ("matrix products", "kernels of a layer", "whole step")
+_INTENSITIES = 6.0  # of the roofline: a decade and a half around its ridge, or as far as the points are
+_FARTHEST = 1.1  # of the largest time and value on the front
+_ROUNDING, _SAME = 1e-6, 5e-5
+_SMALLEST_RISE = 0.05  # K
+_SHARE = Column("", "", kind="share", digits="two")
+
+
+class Shown(NamedTuple):
+    """A plan that is shown, with what is drawn of it, and how uncertain that is where it is known."""
+
+    settled: Settled
+    view: View
+    spread: OutcomeSpread | None = None
+
+    @property
+    def run(self) -> Run:
+        """The plan with its outcome."""
+        return Run(self.settled.scenario.plan, self.view.outcome, self.spread)
+
+
+def explore_answer(
+    space: PlanSpace,
+    own: Shown,
+    now: Shown,
+    pins: Mapping[str, Shown],
+    figures: Collection[str] = tuple(FIGURES),
+    objective: str = "energy",
+) -> Answer:
+    """A plan in numbers, beside the scenario's own and the pinned ones.
+
+    **Arguments:**
+
+    - `figures`: those of `FIGURES` that are drawn.
+    - `objective`: what the front shows against time.
+    """
+    if own.spread is None or now.spread is None:
+        own, now = own._replace(spread=None), now._replace(spread=None)
+    runs = {OWN: own.run, NOW: now.run}
+    outcome, limits = outcome_table(runs, only=READ), limits_table(now.run)
+    drawn = [_figure(name, own, now, pins, objective) for name in FIGURES if name in figures]
+    compared = [compare_table(space, {OWN: own, **pins, NOW: now})] if pins else []
+    energy, time = outcome.number("energy", 1), outcome.number("time", 1)
+    return Answer(
+        "explore",
+        space.own.title,
+        Sentence("{energy} in {time}", {"energy": energy, "time": time}),
+        [_spoken(outcome), limits_sentence(limits)],
+        [outcome, limits, *compared, *(table for table, _ in drawn)],
+        [chart for _, chart in drawn if chart is not None],
+        warnings=capacity_warnings(now.view.outcome),
+        inputs=space.own.named_tables,
+        result="infeasible" if is_broken(now.view.outcome) else "successful",
+    )
+
+
+def is_broken(outcome: TrainingOutcome) -> bool:
+    """Whether a plan breaks a limit; what the parameters can store is none."""
+    slacks = (getattr(outcome.slack, name.removeprefix("slack.")) for name in LIMITS_OF_SYSTEM)
+    return any(float(slack) < -_ROUNDING for slack in slacks)
+
+
+def change_of(outcome: Table, name: str) -> tuple[Column, Quantity] | None:
+    """Change of an output against the own plan, where there is one."""
+    column, cell = outcome.number(name, 2)
+    smallest = _SMALLEST_RISE if column.kind == "difference" else _SAME
+    return (column, cell) if math.isfinite(cell.value) and abs(cell.value) >= smallest else None
+
+
+def _spoken(outcome: Table) -> Sentence:
+    """The main outputs with their changes, for those who hear them."""
+    words, numbers = [], {}
+    for name in MAIN:
+        numbers[name], changed = outcome.number(name, 1), change_of(outcome, name)
+        words.append(f"{numbers[name][0].title} {{{name}}}{f', {{{name} change}}' if changed else ''}")
+        numbers |= {f"{name} change": changed} if changed else {}
+    return Sentence(f"{'; '.join(words).capitalize()}.", numbers)
+
+
+def compare_table(space: PlanSpace, plans: Mapping[str, Shown]) -> Table:
+    """Plans side by side: numbers and layouts that differ, and outputs with their changes against the first plan."""
+    first, *others = plans.values()
+    columns: list[Column] = []
+    rows: list[list[Cell]] = [[] for _ in plans]
+    changes: list[list[Cell]] = [[] for _ in others]
+
+    def add(column: Column, cells: Sequence[Cell], changed: Sequence[Cell] = ()) -> None:
+        columns.append(column)
+        for row, cell in zip(rows + changes, [*cells, *(changed or [None] * len(others))], strict=True):
+            row.append(cell)
+
+    for path in dict.fromkeys(path for plan in plans.values() for path in plan.settled.values):
+        knob = space.knobs[path]
+        values = [plan.settled.values.get(path, knob.own) for plan in plans.values()]
+        if len({*values}) > 1:
+            add(knob.column, [*map(knob.quantity, values)])
+    layouts = [space.layouts.names(plan.settled.layout) for plan in plans.values()]
+    for name, field in space.layouts.fields.items():
+        names = [layout[name] for layout in layouts]
+        if len({*names}) > 1:
+            add(Column(name, field.label, kind="words"), names)
+    outputs = {column.name: column for column in output_columns(serves=False, digits="two")}
+    for name in READ:
+        changed = [change(first.run, plan.run, name, outputs[name]) for plan in others]
+        add(outputs[name], [plan.run.quantity(name) for plan in plans.values()], changed)
+    beside = [row for pair in zip(rows[1:], changes, strict=True) for row in pair]
+    labels = [OWN, *(label for name in list(plans)[1:] for label in (name, "change"))]
+    kinds = ["", *(kind for _ in others for kind in ("", CHANGE))]
+    return Table("compare", "Plans side by side", columns, [rows[0], *beside], tall=True, labels=labels, kinds=kinds)
+
+
+def _figure(name: str, own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> tuple[Table, Chart | None]:
+    """The table of a figure, and the figure; none where there is nothing to draw."""
+    runs = {OWN: own.run, NOW: now.run}
+    if name == "front":
+        return front(own, now, pins, objective)
+    if name == "roofline":
+        return roofline(now.view)
+    if name == "thermal":
+        return thermal(now.view)
+    if name == "energy":
+        table = parts_table("energy", "Energy of the run", runs)
+    elif name == "time":
+        table = parts_table("step_time", "Time of one step", runs)
+    else:
+        costs = {label: shown.view.money for label, shown in ((OWN, own), (NOW, now))}
+        table = costs_table(
+            {label: large_costs({part: float(cost) for part, cost in parts.items()}) for label, parts in costs.items()}
+        )
+    return table, parts_chart(table, {"time": "step_time"}.get(name, name), _BESIDE) if table.rows else None
+
+
+def roofline(view: View) -> tuple[Table, Chart]:
+    """The work of a chip under the roofs of its arithmetic and its memory."""
+    roof = view.roofline
+    peak, bandwidth = float(roof.peak), float(roof.bandwidth)
+    ridge = peak / bandwidth
+    low = min(ridge / _INTENSITIES, 0.7 * float(np.min(roof.intensity)))
+    high = max(ridge * _INTENSITIES, 1.4 * float(np.max(roof.intensity)))
+    columns = [
+        Column("work", "work", kind="words"),
+        Column("intensity", "operations per byte of memory", "FLOP/B", digits="two"),
+        Column("roof", "roof", "FLOP/s", digits="two"),
+        Column("rate", "rate", "FLOP/s", digits="two"),
+    ]
+    name = f"roof: {plain(bandwidth, 'B/s')} and {plain(peak, 'FLOP/s')}"
+    rows: list[list[Cell]] = [[name, Quantity(x), Quantity(min(peak, bandwidth * x)), None] for x in (low, ridge, high)]
+    for work, intensity, rate in zip(_WORKS, roof.intensity, roof.rate, strict=True):
+        rows.append([work, Quantity(float(intensity)), None, Quantity(float(rate))])
+    is_bound = float(roof.intensity[0]) < ridge
+    limit = "the memory holds them back" if is_bound else "arithmetic is their limit"
+    share = {"share": (_SHARE, Quantity(float(roof.rate[0]) / peak))}
+    title = Sentence(f"Matrix products reach {{share}} of the peak; {limit}", share)
+    subtitle = f"Roofline of a chip at its clock; the ridge is at {plain(ridge, 'FLOP/B')}"
+    look = {"series": "work", "hover": ["rate"], "lines": [name], "log": ["intensity", "roof"], "axis": "rate"}
+    table = Table("roofline", "Roofline of a chip", columns, rows)
+    return table, Chart("plane", title, "roofline", "intensity", ["roof", "rate"], subtitle, **look)
+
+
+def thermal(view: View) -> tuple[Table, Chart]:
+    """How a chip gets its temperature: from the coolant to the junction, step by step, below the limit."""
+    supply, *rises, limit = map(float, view.warmth)
+    names = ("along the row", "coolant to package", "within the package", "hot spot")
+    kelvins = [Column(name, name, "K", "temperature") for name in ("from", "to")]
+    columns = [Column("step", "step", kind="words"), *kelvins, Column("rise", "rise", "K", "difference")]
+    rows: list[list[Cell]] = [
+        ["coolant supply", Quantity(supply), Quantity(supply), Quantity(supply, unit="K", kind="temperature")]
+    ]
+    top = supply
+    for name, rise in zip(names, rises, strict=True):
+        if abs(rise) >= _SMALLEST_RISE:
+            rows.append([name, Quantity(top), Quantity(top + rise), Quantity(rise)])
+        top += rise
+    rows.append(["junction", Quantity(top), Quantity(top), Quantity(top, unit="K", kind="temperature")])
+    left = {"left": (Column("", "", "K", "difference"), Quantity(abs(limit - top)))}
+    title = Sentence(f"The hottest chip is {{left}} {'below' if limit >= top else 'above'} its limit", left)
+    subtitle = "Busy chip at the end of the row, at steady power"
+    level = (limit, f"limit {plain(limit, 'K', 'temperature')}")
+    look = {"base": "from", "label": "rise", "limit": level, "axis": "temperature"}
+    table = Table("warmth", "Temperature from the coolant to the junction", columns, rows)
+    return table, Chart("bars", title, "warmth", "step", ["to"], subtitle, **look)
+
+
+def front(own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> tuple[Table, Chart]:
+    """Time against energy, money or carbon of plans with other batches and clocks, at the loss of this one."""
+    nearby = now.view.nearby
+    times, values = np.asarray(nearby.time), np.asarray(getattr(nearby, objective))
+    finite = np.isfinite(values) & np.isfinite(times)
+    obeying = finite & (nearby.slack >= -1e-9)
+    usable = obeying if obeying.any() else finite
+    best = _not_dominated(times, values, usable)
+    here = _point(now, objective)
+    farthest = [_FARTHEST * max([at, *of[best]]) for at, of in zip(here, (times, values), strict=True)]
+    is_other = usable & (times <= farthest[0]) & (values <= farthest[1])
+    is_other[best] = False
+    groups = {_FRONT: best, "other batches and clocks": np.flatnonzero(is_other)}
+    grid = (times, values, nearby.batch_factor, nearby.clock)
+    rows: list[list[Cell]] = [
+        [name, "", *(Quantity(float(numbers[index])) for numbers in grid)]
+        for name, indices in groups.items()
+        for index in indices
+    ]
+    for label, shown in {NOW: now, OWN: own, **pins}.items():
+        time, value = _point(shown, objective)
+        rows.append(["pinned" if label in pins else label, label, Quantity(time), Quantity(value), None, None])
+    columns = [
+        *(Column(name, "", kind="words") for name in ("series", "name")),
+        Column("time", "calendar time", "s", digits="rows"),
+        Column(objective, objective, OBJECTIVES[objective], digits="rows"),
+        Column("batch_factor", "batch over that of this plan:", kind="share", digits="rows"),
+        Column("clock", "clock", kind="share", digits="rows"),
+    ]
+    subtitle = "Plans with other batches and clocks that reach the loss of this plan"
+    if obeying.any():
+        title, subtitle = _front_title(here, times[best], values[best], objective), f"{subtitle} within all limits"
+    else:
+        title = Sentence("Every plan with another batch or clock breaks a limit, too")
+    look = {"series": "series", "label": "name", "lines": [_FRONT], "hover": [column.name for column in columns[2:]]}
+    table = Table("front", "Plans with other batches and clocks", columns, rows)
+    return table, Chart("plane", title, "front", "time", [objective], subtitle, **look)
+
+
+_FRONT = "front: no such plan is better in both"
+
+
+def _point(shown: Shown, objective: str) -> tuple[float, float]:
+    outcome = shown.view.outcome
+    value = outcome.energy.total if objective == "energy" else getattr(outcome, objective)
+    return float(outcome.time), float(np.asarray(value))
+
+
+def _not_dominated(times: np.ndarray, values: np.ndarray, usable: np.ndarray) -> list[int]:
+    """Indices of the plans that no other usable one beats in both, by time."""
+    best: list[int] = []
+    for index in sorted(np.flatnonzero(usable), key=lambda index: (times[index], values[index])):
+        if not best or values[index] < values[best[-1]] * (1.0 - 1e-9):
+            best.append(int(index))
+    return best
+
+
+def _front_title(here: tuple[float, float], times: np.ndarray, values: np.ndarray, objective: str) -> Sentence:
+    """What plans on the front save against this one, in no more time or in more of it."""
+    if not len(times):
+        return Sentence("No plan with another batch or clock reaches this loss")
+    saved = max((1.0 - values[times <= here[0] * (1.0 + 1e-6)] / here[1]), default=0.0)
+    words = f"Another batch and clock saves {{saved}} of the {objective} in no more time"
+    if not saved > 1e-3:
+        saved, words = 1.0 - values[-1] / here[1], f"{{saved}} less {objective} takes {{longer}} more time"
+    if not saved > 1e-3:
+        return Sentence(f"No other batch or clock here takes less {objective}")
+    longer = times[-1] / here[0] - 1.0
+    return Sentence(words, {"saved": (_SHARE, Quantity(saved)), "longer": (_SHARE, Quantity(longer))})
+
+
+def operation_sentence(operation: Operation) -> Sentence:
+    """Energy of an operation, and how far above the Landauer bound it is."""
+    energy = dataclasses.replace(_SHARE, kind="amount", unit="J/FLOP")
+    times = dataclasses.replace(_SHARE, kind="amount")
+    multiple = Quantity(float(operation.energy) / float(operation.bound))
+    numbers = {"energy": (energy, Quantity(float(operation.energy))), "times": (times, multiple)}
+    return Sentence("{energy} per operation, {times} times the Landauer bound", numbers)
