@@ -191,6 +191,14 @@ class Table:
         pairs = zip(self.columns, self.rows[index], strict=True)
         return [(c.title, self.column_of(index, c), cell) for c, cell in pairs if isinstance(cell, Quantity)]
 
+    def drawn(self, name: str, only: Sequence[str], labels: str = "") -> list[tuple[str, Column, Quantity]]:
+        """The numbers of `series` whose label, or column of a tall table, is among those named; all by default."""
+        numbers = self.series(name, labels)
+        names = {label: {label} for label, _, _ in numbers}
+        for column in self.columns if self.tall else ():
+            names.setdefault(column.title, set()).add(column.name)
+        return [number for number in numbers if not only or names[number[0]] & set(only)]
+
     @property
     def names(self) -> list[str]:
         """Names of the columns."""

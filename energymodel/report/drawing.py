@@ -61,10 +61,7 @@ def description(answer: Answer, chart: Chart) -> str:
     table, numbers = answer.table(chart.table), []
     for name in chart.y or ("",):
         if table.tall or name:
-            labels = chart.x if chart.kind == "bars" and not table.tall else ""
-            numbers += table.series(name, labels)
-    titles = {column.title: column.name for column in table.columns} if table.tall else {}
-    numbers = [part for part in numbers if not chart.only or {part[0], titles.get(part[0])} & set(chart.only)]
+            numbers += table.drawn(name, chart.only, chart.x if chart.kind == "bars" and not table.tall else "")
     lines = []
     for label, column, cell in numbers[:_LINES]:
         ends = interval(cell, column)

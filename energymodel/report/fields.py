@@ -1,7 +1,6 @@
-"""Which numbers do a plan and an outcome hold, with which key, title and unit?"""
+"""Numbers of a plan and of an outcome, with key, title and unit."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from energymodel.system.outcome import DERIVED, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
-from energymodel.units import format_quantity
 
 HOUR = 3600.0
 """Seconds."""
@@ -77,25 +75,3 @@ def plan_key(name: str, unit: str) -> str:
     """JSON key of a plan's number: its name with its unit, once."""
     suffix = _KEY_SUFFIX[unit]
     return name if name.endswith(suffix.lstrip("_")) and suffix else name + suffix
-
-
-def show(field: Field, *, digits: int = 4) -> str:
-    """A number as a person reads it."""
-    if not math.isfinite(field.value):
-        return str(field.value)
-    if field.key.endswith("hours"):
-        return f"{format_quantity(field.value * HOUR, 's')}" if field.value < 1.0 else f"{_large(field.value)} h"
-    if field.name in PERCENT:
-        return f"{100.0 * field.value:.1f} %"
-    if field.unit == "token/J":
-        return f"{field.value:.{digits}g} token/J"
-    if field.unit == "1":
-        return _large(field.value) if abs(field.value) >= 1e4 else format_quantity(field.value, "1", digits=digits)
-    if field.unit == "kg" and abs(field.value) >= 1e6:
-        return f"{field.value / 1e6:.{digits}g} kt"
-    return format_quantity(field.value, field.unit, digits=digits)
-
-
-def _large(value: float) -> str:
-    """A count with a thousands separator, or a power of ten where that would be long."""
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}".replace("e+", "e")

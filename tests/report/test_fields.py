@@ -5,28 +5,8 @@ import pytest
 
 import energymodel as em
 from energymodel.report.answers.run_tables import plan_table
-from energymodel.report.fields import Field, outcome_fields, plan_fields, plan_key, show
+from energymodel.report.fields import outcome_fields, plan_fields, plan_key
 from energymodel.system.outcome import EnergyBreakdown, TrainingOutcome
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "unit", "value", "shown"),
-    [
-        ("chip_time", "chip_hours", "s", 30.84e6, "30,840,000 h"),
-        ("mfu", "mfu", "1", 0.41, "41.0 %"),
-        ("steps", "steps", "1", 929832.4, "929,832"),
-        ("landauer_multiple", "landauer_multiple", "1", 3.886e12, "3.886e12"),
-        ("time", "time_s", "s", 86400.0 * 54, "54 days"),
-        ("power_average", "power_average_w", "W", 19.1153e6, "19.12 MW"),
-        ("temperature", "temperature_k", "K", 351.65, "78.5 °C"),
-        ("ppw", "ppw_token_per_j", "token/J", 0.1157405, "0.1157 token/J"),
-        ("carbon_operational", "carbon_operational_kg", "kg", 13.833e6, "13.83 kt"),
-        ("pue", "pue", "1", 1.36919, "1.369"),
-        ("loss", "loss_nat_per_token", "nat/token", float("nan"), "nan"),
-    ],
-)
-def test_show(name, key, unit, value, shown):
-    assert show(Field(name, key, name, unit, value)) == shown
 
 
 @pytest.mark.parametrize(

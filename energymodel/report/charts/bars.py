@@ -94,9 +94,7 @@ def bars(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure
     series: dict[str, int] = {}
     values, columns = [chart.limit[0]] if chart.limit else [], []
     for name in chart.y:
-        for label, column, cell in table.series(name, "" if table.tall else chart.x):
-            if chart.only and label not in chart.only:
-                continue
+        for label, column, cell in table.drawn(name, chart.only, "" if table.tall else chart.x):
             several = (name if table.tall else column.title) if len(chart.y) > 1 else ""
             of = names.get(label, several)
             words = read(beside[label], table.column(chart.label)[0]) if beside else read(cell, column)
@@ -208,11 +206,9 @@ def _bar(bar: _Bar, axis: Axis, y: float, hatches: Hatches, limit: Sequence | No
 def intervals(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
     """Intervals of a row of a tall table, or of a column, each as a deviation from its own value."""
     table = answer.table(chart.table)
-    names = dict(zip((column.title for column in table.columns), table.names, strict=True))
     rows = []
-    for label, column, cell in table.series(chart.y[0] if chart.y else ""):
-        is_drawn = not chart.only or {label, names.get(label)} & set(chart.only)
-        if is_drawn and cell.value > 0.0 and is_known(cell) and cell.low is not None and cell.high is not None:
+    for label, column, cell in table.drawn(chart.y[0] if chart.y else "", chart.only):
+        if cell.value > 0.0 and is_known(cell) and cell.low is not None and cell.high is not None:
             words = read(cell, column), interval(cell, column)
             rows.append((label, cell.low / cell.value - 1.0, cell.high / cell.value - 1.0, *words))
     low, high = bounds([0.0, *(min(end, _FARTHEST) for row in rows for end in row[1:3])])

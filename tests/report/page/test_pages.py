@@ -84,7 +84,7 @@ def test_numbers_are_those_of_the_json():
     for title, name in (("switching", "dynamic"), ("cooling", "cooling"), ("host, fans, network cards", "host")):
         assert float(getattr(outcome.energy, name)) in page.numbers(title)
     assert float(outcome.step_time.compute) in page.numbers("matrix products")
-    assert np.asarray(outcome.energy.total) in page.numbers("energy")
+    assert float(np.asarray(outcome.energy.total)) in page.numbers("energy")
     assert float(outcome.mfu) in page.numbers("model FLOP utilization")
 
 
