@@ -18,18 +18,7 @@ from energymodel.errors import InputError
 LISTED_NAMES = 12
 TEXT = "text"
 COUNTS = ("1", "token", "sequence")  # units of what is counted, which headings give in thousands or millions
-UNITS: Mapping[str, Mapping[str, float]] = {
-    "W": {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "uw": 1e-6, "mW": 1e-3, "MW": 1e6},
-    "J": {"j": 1.0, "joule": 1.0, "joules": 1.0, "kj": 1e3, "uj": 1e-6, "mJ": 1e-3, "MJ": 1e6, "wh": 3600.0}
-    | {"kwh": 3.6e6, "MWh": 3.6e9},
-    "Hz": {"hz": 1.0, "khz": 1e3, "mhz": 1e6, "ghz": 1e9},
-    "s": {"s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-    | {"min": 60.0, "h": 3600.0},
-    "B": {"b": 1.0, "bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
-    | {"kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40},
-    "1": {"%": 0.01, "pct": 0.01, "percent": 0.01},
-    "K": {"k": 1.0, "c": 1.0, "°c": 1.0, "degc": 1.0, "celsius": 1.0},
-}
+UNITS: Mapping[str, Mapping[str, float]] = tomllib.loads(Path(__file__).with_name("units.toml").read_text("utf-8"))
 """SI value of the units of headings and cells, in lower case where case says nothing, by what they measure."""
 OF_CELSIUS = ("c", "°c", "degc", "celsius")
 MAGNITUDES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "bn": 1e9, "t": 1e12} | {

@@ -28,7 +28,7 @@ PHASES = (TRAINING, WARM_UP, EVALUATION, CHECKPOINT, RESTART, LOST) = (
 )  # fmt: skip
 WAITING = "waiting"  # what a run does of which its log says nothing
 WHOLE_SECOND = 1.0  # how far a stamp of whole seconds may be from the end of its step [s]
-USUAL = 0.10  # A step is usual within this share of the median, or within `DEVIATIONS` of the scatter if that is more
+USUAL = 0.10  # a step is usual within this share of the median, or within `DEVIATIONS` of the scatter if that is more
 DEVIATIONS = 5.0
 TO_SIGMA = 1.4826  # median of absolute deviations to the standard deviation of a normal distribution
 MOST_WARM_UP = 0.5  # share of the steps that may count as warm-up; beyond it, steps have no usual time

@@ -23,7 +23,7 @@ GAP_INTERVALS = 5.0
 GAP_SECONDS = 5.0
 """Readings are missing where the next one comes after more than both: so many sampling intervals, so many seconds."""
 MOST_BRIDGED = 60.0  # samples may be missing for so long for power to be taken as linear between them [s]
-ENOUGH = 0.95  # A counter is preferred to samples if it covers at least this share of what they cover
+ENOUGH = 0.95  # a counter is preferred to samples if it covers at least this share of what they cover
 MOST_COUNTED = 1e10  # mean power of a counter between two readings that no site draws [W]
 RANGES = (2**32 * 1e-6, 65532.610987, 262143.32885, 2**32 * 1e-3)
 """Where known counters wrap around [J]: 32 bits of µJ, two of Linux powercap, 32 bits of mJ."""
@@ -33,7 +33,7 @@ PARTS_OF = {"node": {"gpu", "cpu", "ram"}, "psys": {"cpu", "package-0"}}  # mete
 WITHIN = {"cores": "cpu", "integrated gpu": "cpu", "core": "package-0", "uncore": "package-0"}
 """Meters of a part of what another one measures."""
 BUSY, IDLE = "busy", "idle"
-BUSY_SHARE = 0.7  # A device is busy where it draws at least this share of its high power, the 95th percentile
+BUSY_SHARE = 0.7  # a device is busy where it draws at least this share of its high power, the 95th percentile
 IDLE_SHARE = 1.15  # it is idle where it draws at most this multiple of its low power, the 1st percentile
 STATES = ("clock", "temperature", "power_limit")
 

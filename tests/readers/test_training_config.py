@@ -206,7 +206,10 @@ ENTRY = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
     rules = framework(kind)
-    settings = {"base", "hook", "software", "signs", "understood", "understood_of_model", "asks_chips", "other_models"}
+    settings = {
+        "base", "hook", "software", "signs", "understood", "understood_of_model", "asks_chips", "other_models",
+        "laid_below",
+    }  # fmt: skip
     assert rules.keys() <= settings | {"notes", *SECTIONS}
     assert rules["software"] in names("software")
     run = Run(rules, Keys({}, "x"), {}, HOOKS.get(rules.get("hook", kind), Hook()))

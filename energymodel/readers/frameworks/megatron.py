@@ -1,13 +1,12 @@
 """Patterns, layouts and schedules in the arguments of Megatron-LM."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.readers.expressions import constant_of
 from energymodel.readers.training.interpreter import Hook, Prepared, Run
-from energymodel.readers.training.keys import flat, quoted
+from energymodel.readers.training.keys import flat, quoted, table_of
 
 SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
@@ -17,9 +16,8 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     inner = table.get("MODEL_ARGS", table)
     if isinstance(inner, list):
         inner = {str(key): value for item in inner if isinstance(item, dict) for key, value in item.items()}
-    if not isinstance(inner, Mapping):
-        raise InputError(f'"{where}": MODEL_ARGS is {quoted(inner)}; it must be a table of arguments.')
-    return Prepared({key.lstrip("-").replace("-", "_"): value for key, value in flat(inner).items()})
+    arguments = flat(table_of(inner, where, "MODEL_ARGS", "a table of arguments"))
+    return Prepared({key.lstrip("-").replace("-", "_"): value for key, value in arguments.items()})
 
 
 def stairs_of(run: Run, text: str) -> tuple[tuple[float, int], ...]:

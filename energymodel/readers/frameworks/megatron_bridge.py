@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from energymodel.errors import InputError
 from energymodel.readers.training.interpreter import Hook, Prepared
-from energymodel.readers.training.keys import flat, quoted
+from energymodel.readers.training.keys import flat, table_of
 
 SECTIONS = (
     "dataset", "data", "rng", "dist", "optimizer", "train", "training", "scheduler", "model", "parallelism", "ddp",
@@ -20,17 +19,13 @@ SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
 
 def prepare(table: dict[str, Any], where: str) -> Prepared:
     """The arguments of all sections; what the file leaves out is in the recipe, which is not read."""
-    inner = table.get("ConfigContainer", table)
-    if not isinstance(inner, Mapping):
-        raise InputError(f'"{where}": ConfigContainer is {quoted(inner)}; it must be a table of sections.')
+    inner = table_of(table.get("ConfigContainer", table), where, "ConfigContainer", "a table of sections")
     arguments: dict[str, Any] = {}
     for name in SECTIONS:
         section = inner.get(name)
         if name == "mixed_precision" and isinstance(section, str):
             section = {"mixed_precision": section}
-        if section is not None and not isinstance(section, Mapping):
-            raise InputError(f'"{where}": {name} is {quoted(section)}; it must be a table of keys.')
-        for key, value in flat(section or {}).items():
+        for key, value in flat(table_of({} if section is None else section, where, name)).items():
             if not re.match(LEFT_OUT.get(name, "_"), key) and (value is not None or key not in arguments):
                 arguments[key] = value
     length = arguments.pop("sequence_length", None)

@@ -12,13 +12,8 @@ from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.readers.training.interpreter import Hook, Prepared
-from energymodel.readers.training.keys import Keys, quoted
+from energymodel.readers.training.keys import Keys, table_of
 
-OTHER_MODELS = (
-    "bert_binary_head", "encoder", "decoder", "vision", "vision_pretrained", "unet_config", "mm_cfg", "preprocessor",
-)  # fmt: skip
-"""Keys of NeMo's models that are no decoders of text alone."""
-UNUSED = ("tokenizer", "optim", "data", "nsys_profile", "ub_tp_comm_overlap_cfg", "peft", "mcore_customization_config")
 OVERLAPS = ("overlap_grad_sync", "overlap_param_sync")
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 MOST_VALUES, MOST_INTERPOLATED = 20_000, 1_000
@@ -36,22 +31,14 @@ FUNCTIONS = {
 def prepare(table: dict[str, Any], where: str) -> Prepared:
     """The arguments of a file with `trainer` and `model`, alone or below `training`."""
     for name in ("trainer", "model"):
-        if not isinstance(table.get(name), Mapping):
-            raise InputError(f'"{where}": {name} is {quoted(table.get(name))}; it must be a table of keys.')
+        table_of(table.get(name), where, name)
     interpolation = Interpolation(table, where)
     model, trainer = interpolation.copy("model"), Keys(interpolation.copy("trainer"), where, "trainer.")
-    for name in OTHER_MODELS:
-        if model.get(name) not in (None, False, {}, []):
-            raise InputError(
-                f'"{where}": model.{name} is {quoted(model[name])}: a model with an encoder, images or sound '
-                "cannot be described. Describe the nearest transformer with --model, or by its shape in a scenario."
-            )
     names = ("optim", "data", "peft", "tokenizer")
     optim, data, peft, tokenizer = (model[name] if isinstance(model.get(name), Mapping) else {} for name in names)
     optimizer = str(optim.get("name", ""))
-    arguments = {key: value for key, value in model.items() if key not in UNUSED}
-    strategy = arguments.pop("fsdp_sharding_strategy", None)
-    arguments |= {key: value for key, value in optim.items() if key in OVERLAPS}
+    strategy = model.pop("fsdp_sharding_strategy", None)
+    arguments = model | {key: value for key, value in optim.items() if key in OVERLAPS}
     arguments["use_distributed_optimizer"] = optimizer in ("mcore_distributed_optim", "distributed_fused_adam")
     arguments["optimizer"] = optimizer or None
     for key, value in (("encoder_seq_length", data.get("seq_length")), ("precision", trainer.get("precision"))):

@@ -7,18 +7,10 @@ from typing import Any
 from energymodel.errors import InputError, suggest
 from energymodel.readers.frameworks.torchtitan import flavor_shape
 from energymodel.readers.training.interpreter import Hook, Prepared, preset_of
-from energymodel.readers.training.keys import LONGEST_TEXT, quoted
+from energymodel.readers.training.interpreter import framework as rules
+from energymodel.readers.training.keys import LONGEST_TEXT, quoted, table_of
 
 DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*)(?::([^${}]*))?\}")
-LAID_BELOW: dict[str, Any] = {
-    "bf16": True,
-    "tensor_model_parallel_size": 1,
-    "pipeline_model_parallel_size": 1,
-    "context_parallel_size": 1,
-    "sequence_parallel": True,
-    "optimizer": "adam",
-}
-"""What Primus's own files (trainer_base.yaml, language_model.yaml in primus/configs) say where overrides are silent."""
 FRAMEWORKS = ("megatron", "torchtitan", "maxtext", "megatron_bridge")
 TRAINERS = ("pre_trainer", "post_trainer", "sft_trainer", "trainer")
 TITAN_NAME = re.compile(r"(llama3|llama3\.1|llama4|deepseek_v3|qwen3|gpt_oss)_([\w.\-]+?)(-fp8|-bf16)?$", re.IGNORECASE)
@@ -29,8 +21,7 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     modules = table.get("modules")
     if isinstance(modules, list):
         modules = {str(item.get("name")): item for item in modules if isinstance(item, Mapping)}
-    if not isinstance(modules, Mapping):
-        raise InputError(f'"{where}": modules is {quoted(modules)}; it must be a table of modules.')
+    modules = table_of(modules, where, "modules", "a table of modules")
     trainer = next((name for name in TRAINERS if isinstance(modules.get(name), Mapping)), None)
     if trainer is None:
         raise InputError(f'"{where}": modules has no trainer; one of {", ".join(TRAINERS)} is read.')
@@ -42,8 +33,7 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
             f'"{where}": modules.{trainer}.framework is {quoted(framework)}. {suggest(framework[:40], FRAMEWORKS)}'
         )
     overrides = module.get("overrides") or module.get("params") or {}
-    if not isinstance(overrides, Mapping):
-        raise InputError(f'"{where}": modules.{trainer}.overrides is {quoted(overrides)}; it must be a table of keys.')
+    overrides = table_of(overrides, where, f"modules.{trainer}.overrides")
     name = re.sub(r"\.ya?ml$", "", model)[:200] if isinstance(model, str) else None
     words = {"model_name": name, "preset": preset_of(name.replace("_", "-"))} if name else {}
     if framework == "torchtitan":
@@ -61,7 +51,9 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     if framework == "maxtext":
         named = {"model_name": "default", **overrides, "base_config": "base.yml"}
         return Prepared(named, words, tuple(notes), framework="maxtext")
-    return Prepared(LAID_BELOW | {str(key): value for key, value in overrides.items()}, words, tuple(notes))
+    return Prepared(
+        rules("primus")["laid_below"] | {str(key): value for key, value in overrides.items()}, words, tuple(notes)
+    )
 
 
 def _filled(value: Any, notes: list[str]) -> Any:

@@ -12,7 +12,7 @@ from energymodel.readers.lines import Skipped
 from energymodel.readers.log_records import PowerReading
 
 MOST_ROWS = 256  # rows that are read ahead to count the devices; fewer where the pattern is plain
-PAUSE = 0.4  # A pause between samples, relative to a long gap between rows; gaps within a sample are shorter than that
+PAUSE = 0.4  # a pause between samples, relative to a long gap between rows; gaps within a sample are shorter than that
 SHORTEST_PAUSE = 0.003  # rows of one sample come within this time of each other, whatever else [s]
 MOST_DEVICES = 16
 ONE_SAMPLE = 0.02  # no more rows than devices, this close to each other, are one sample, taken without `-l` [s]

@@ -35,7 +35,7 @@ class Header(NamedTuple):
     range: int | None = None
 
 
-BARE = Header(0, {1: "cpu"})  # A table without a header
+BARE = Header(0, {1: "cpu"})  # a table without a header
 
 
 def is_rapl(lines: list[str]) -> bool:

@@ -7,8 +7,7 @@ from typing import Any
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
 
-Shape = dict[str, int | float | str]
-"""Words of a model (`MODEL_WORDS`) and their values."""
+Shape = dict[str, int | float | str]  # words of a model (`MODEL_WORDS`) and their values
 MODEL_WORDS = {
     **{field.name: "as in `Transformer`" for field in dataclasses.fields(Transformer)},
     "shared_feed_forward": "inner width of all shared experts of a layer together",

@@ -166,6 +166,16 @@ def quoted(value: Any) -> str:
     return shorten(" ".join(text.split()))
 
 
+def table_of(value: Any, where: str, name: str, needed: str = "a table of keys") -> Mapping[str, Any]:
+    """A value that must be a table.
+
+    **Raises:** `InputError` that names the file, the key and what it holds.
+    """
+    if not isinstance(value, Mapping):
+        raise InputError(f'"{where}": {name} is {quoted(value)}; it must be {needed}.')
+    return value
+
+
 def shorten(text: str) -> str:
     """A text of bounded length."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
