@@ -86,9 +86,9 @@ def room():
 
 def forget_programs() -> None:
     """Drop all compiled programs."""
-    for one in gc.get_objects():
-        if type(one) is Compiled:
-            one._programs.clear()
+    for entry in gc.get_objects():
+        if type(entry) is Compiled:
+            entry._programs.clear()
     jax.clear_caches()
     gc.collect()
     give_memory_back()

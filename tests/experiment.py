@@ -1,4 +1,4 @@
-"""What does an experiment state, and how are its own modules imported?"""
+"""The stored results of an experiment, and its modules."""
 
 import importlib
 import json

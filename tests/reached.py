@@ -1,4 +1,4 @@
-"""Which functions and classes does a command reach? A static call graph of the package, from its syntax alone.
+"""Functions and classes that a command reaches: a static call graph of the package, from its syntax alone.
 
 A definition is reached if a root names it, or a reached definition does. A method of a reached class is reached if
 reached code reads an attribute of its name; so is every subclass of a reached class, because scenarios name components.
@@ -28,14 +28,14 @@ class Module:
         parent = name if is_package else name.rpartition(".")[0]
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                for one in node.names:
-                    first = one.name.split(".")[0]
-                    self._means(one.asname or first, one.name if one.asname else first)
+                for entry in node.names:
+                    first = entry.name.split(".")[0]
+                    self._means(entry.asname or first, entry.name if entry.asname else first)
             elif isinstance(node, ast.ImportFrom):
                 above = parent.split(".")[: len(parent.split(".")) + 1 - node.level] if node.level else []
                 source = ".".join([*above, *([node.module] if node.module else [])])
-                for one in node.names:
-                    self._means(one.asname or one.name, f"{source}.{one.name}")
+                for entry in node.names:
+                    self._means(entry.asname or entry.name, f"{source}.{entry.name}")
 
     def _means(self, local: str, full: str) -> None:
         """Imports within functions may give one name several meanings; all of them count."""
@@ -48,12 +48,12 @@ def _defined(node: ast.stmt) -> Iterator[str]:
         yield node.name
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     for target in targets:
-        yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name))
+        yield from (entry.id for entry in ast.walk(target) if isinstance(entry, ast.Name))
 
 
 def read_modules() -> dict[str, Module]:
     """All modules of the package and of its kernels; of a package with a stub, what the stub says."""
-    found = {}
+    result = {}
     for package, folder in SOURCES.items():
         for path in folder.rglob("*.py"):
             parts = (package, *path.relative_to(folder).with_suffix("").parts)
@@ -61,8 +61,8 @@ def read_modules() -> dict[str, Module]:
             name = ".".join(parts[:-1] if is_package else parts)
             stub = path.with_suffix(".pyi")
             text = (stub if stub.exists() else path).read_text(encoding="utf-8")
-            found[name] = Module(name, ast.parse(text), is_package)
-    return found
+            result[name] = Module(name, ast.parse(text), is_package)
+    return result
 
 
 class Graph:
@@ -75,8 +75,8 @@ class Graph:
         self._attributes: set[str] = set()
         self._waiting: dict[str, list[tuple[Module, str, Function]]] = {}
         self._followers = self._with_what_they_bring()
-        whole = {name: [f"{name}.{one}" for one in modules[name].definitions] for name in roots if name in modules}
-        self._reach([one for root in roots for one in whole.get(root, [root])])
+        total = {name: [f"{name}.{entry}" for entry in modules[name].definitions] for name in roots if name in modules}
+        self._reach([entry for root in roots for entry in total.get(root, [root])])
 
     def _reach(self, names: list[str]) -> None:
         while names:
@@ -94,13 +94,13 @@ class Graph:
     def _class(self, home: Module, node: ast.ClassDef) -> Iterator[str]:
         """What a class names; methods wait until an attribute of their name is read."""
         yield from self._used(home, [*node.bases, *node.keywords, *node.decorator_list])
-        for one in node.body:
-            if not isinstance(one, Function):
-                yield from self._used(home, [one])
-            elif one.name.startswith("_") or one.name in self._attributes:
-                yield from self._method(home, node.name, one)
+        for entry in node.body:
+            if not isinstance(entry, Function):
+                yield from self._used(home, [entry])
+            elif entry.name.startswith("_") or entry.name in self._attributes:
+                yield from self._method(home, node.name, entry)
             else:
-                self._waiting.setdefault(one.name, []).append((home, node.name, one))
+                self._waiting.setdefault(entry.name, []).append((home, node.name, entry))
 
     def _method(self, home: Module, owner: str, node: Function) -> Iterator[str]:
         self.reached.add(f"{home.name}.{owner}.{node.name}")
@@ -108,7 +108,7 @@ class Graph:
 
     def _used(self, home: Module, nodes: Iterable[ast.AST]) -> Iterator[str]:
         """Full names that a piece of syntax names; notes the attributes that it reads."""
-        for node in (one for root in nodes for one in ast.walk(root)):
+        for node in (entry for root in nodes for entry in ast.walk(root)):
             if isinstance(node, ast.Name):
                 yield from self._meanings(home, node)
             elif isinstance(node, ast.Attribute):
@@ -121,7 +121,7 @@ class Graph:
     def _meanings(self, home: Module, node: ast.expr) -> list[str]:
         """What a name, or a chain of attributes of a name, may stand for."""
         if isinstance(node, ast.Attribute):
-            return [f"{one}.{node.attr}" for one in self._meanings(home, node.value)]
+            return [f"{entry}.{node.attr}" for entry in self._meanings(home, node.value)]
         label = node.id if isinstance(node, ast.Name) else ""
         return [f"{home.name}.{label}"] if label in home.definitions else home.imports.get(label, [])
 
@@ -136,17 +136,19 @@ class Graph:
         if label in home.definitions:
             return name
         # A package may pass on a function that has the name of one of its modules.
-        return next((self._resolve(one) for one in home.imports.get(label, ()) if one != name), None)
+        return next((self._resolve(entry) for entry in home.imports.get(label, ()) if entry != name), None)
 
     def _with_what_they_bring(self) -> dict[str, list[str]]:
         """Subclasses of each class, and of each function the rules that decorators such as `@f.defjvp` give it."""
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for home in self.modules.values():
             for label, node in home.definitions.items():
                 above = node.bases if isinstance(node, ast.ClassDef) else []
-                above = [one for base in above for one in ast.walk(base) if isinstance(one, ast.Name | ast.Attribute)]
+                above = [
+                    entry for base in above for entry in ast.walk(base) if isinstance(entry, ast.Name | ast.Attribute)
+                ]
                 if isinstance(node, Function):
-                    above = [one for one in node.decorator_list if isinstance(one, ast.Attribute)]
-                for name in (self._resolve(name) for one in above for name in self._meanings(home, one)):
-                    found.setdefault(name or "", []).append(f"{home.name}.{label}")
-        return found
+                    above = [entry for entry in node.decorator_list if isinstance(entry, ast.Attribute)]
+                for name in (self._resolve(name) for entry in above for name in self._meanings(home, entry)):
+                    result.setdefault(name or "", []).append(f"{home.name}.{label}")
+        return result

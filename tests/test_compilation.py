@@ -45,7 +45,7 @@ print(np.diag(factor).tolist())
 """
 
 
-def kept(folder):
+def held(folder):
     return sorted(folder.glob(f"{PACKAGE}-*"))
 
 
@@ -54,8 +54,8 @@ def test_result_is_that_of_the_function():
     ours = evaluate_once(scenario.system, scenario.plan)
     plain = evaluate(scenario.system, scenario.plan)
     assert jax.tree.structure(ours) == jax.tree.structure(plain)
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-6)
+    for left, other in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(left, other, rtol=2e-6)
 
 
 def printed_by_two_processes(code, folder):
@@ -69,27 +69,27 @@ def printed_by_two_processes(code, folder):
 
 def test_programs_are_kept_between_processes(tmp_path):
     assert printed_by_two_processes(IN_A_PROCESS, tmp_path) == [["0.21875", "True"], ["0.21875", "False"]]
-    assert len(kept(tmp_path)) == 1
+    assert len(held(tmp_path)) == 1
 
 
 def test_a_kept_program_finds_lapack(tmp_path):
     first, second = printed_by_two_processes(FACTORIZED_IN_A_PROCESS, tmp_path)
     assert first == second == ["[2.0,", "2.0,", "2.0]"]
-    assert len(kept(tmp_path)) == 1
+    assert len(held(tmp_path)) == 1
 
 
 def test_numbers_share_a_program_and_forms_do_not(folder):
     compiled = Compiled(bubble_fraction)
     assert float(compiled(8.0, 2.0, 16.0)) == 7 / 32
     assert float(compiled(4.0, 1.0, 16.0)) == 3 / 16
-    assert len(kept(folder)) == 1
+    assert len(held(folder)) == 1
     assert compiled(jnp.ones(3), 2.0, 16.0).shape == (3,)
-    assert len(kept(folder)) == 2
+    assert len(held(folder)) == 2
     Compiled(effective_parameters)(8.0, 2.0, 16.0)
-    assert len(kept(folder)) == 3
+    assert len(held(folder)) == 3
     with jax.enable_x64(not jax.config.values["jax_enable_x64"]):
         Compiled(bubble_fraction)(8.0, 2.0, 16.0)
-    assert len(kept(folder)) == 4
+    assert len(held(folder)) == 4
 
 
 def test_a_function_of_numbers_is_that_of_its_arguments(folder):
@@ -97,7 +97,7 @@ def test_a_function_of_numbers_is_that_of_its_arguments(folder):
     of_numbers, structure = compiled.of_numbers(8.0, 2.0, 16.0)
     for numbers in ([8.0, 2.0, 16.0], [4.0, 1.0, 16.0]):
         assert float(jax.tree.unflatten(structure, of_numbers(numbers))) == float(compiled(*numbers))
-    assert len(kept(folder)) == 1
+    assert len(held(folder)) == 1
 
 
 def test_functions_that_may_change_unseen_are_not_kept(folder):
@@ -111,7 +111,7 @@ def test_functions_that_may_change_unseen_are_not_kept(folder):
     exec("def tripled(x):\n    return 3.0 * x", typed)
     typed["tripled"].__module__ = None
     assert float(Compiled(typed["tripled"])(2.0)) == 6.0
-    assert kept(folder) == []
+    assert held(folder) == []
 
 
 class Multiple(eqx.Module):
@@ -123,19 +123,19 @@ class Multiple(eqx.Module):
 
 def test_classes_that_may_change_unseen_are_not_kept(folder):
     rows = {"x": np.arange(3.0)}
-    found = Compiled(_evaluate)(Multiple(jnp.asarray(2.0)), rows)
-    np.testing.assert_array_equal(found["product"], [0.0, 2.0, 4.0])
-    assert kept(folder) == []
+    result = Compiled(_evaluate)(Multiple(jnp.asarray(2.0)), rows)
+    np.testing.assert_array_equal(result["product"], [0.0, 2.0, 4.0])
+    assert held(folder) == []
 
 
 def test_the_program_that_was_used_last_is_preloaded(folder):
     Compiled(bubble_fraction)(8.0, 2.0, 16.0)
     again = Compiled(bubble_fraction)
     again.preload()
-    (path,) = kept(folder)
+    (path,) = held(folder)
     path.unlink()
     assert float(again(8.0, 2.0, 16.0)) == 7 / 32
-    assert kept(folder) == []  # it came from memory, and was not made again
+    assert held(folder) == []  # it came from memory, and was not made again
 
 
 def test_nothing_is_preloaded_where_nothing_was_kept(folder):
@@ -160,7 +160,7 @@ def test_nothing_is_preloaded_where_nothing_was_kept(folder):
 )
 def test_a_program_that_cannot_be_read_is_made_again_and_says_so(folder, caplog, content):
     Compiled(bubble_fraction)(8.0, 2.0, 16.0)
-    (path,) = kept(folder)
+    (path,) = held(folder)
     path.write_bytes(zlib.compress(content))
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
     assert path.name in caplog.text
@@ -173,8 +173,8 @@ def test_a_program_that_cannot_be_read_is_made_again_and_says_so(folder, caplog,
 def test_a_result_that_is_no_plain_tree_is_computed_and_not_kept(folder, monkeypatch, caplog):
     monkeypatch.setattr(compilation, "_describe", lambda tree: object())
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
-    assert kept(folder) == []
-    assert "cannot be kept: Object of type object is not JSON serializable" in caplog.text
+    assert held(folder) == []
+    assert "cannot be held: Object of type object is not JSON serializable" in caplog.text
 
 
 def test_the_structure_of_a_result_survives_its_file():
@@ -191,12 +191,12 @@ def test_the_structure_of_a_result_survives_its_file():
 @pytest.mark.parametrize("damage", [b"", b"short", None])
 def test_a_damaged_program_is_made_again(folder, damage):
     Compiled(bubble_fraction)(8.0, 2.0, 16.0)
-    (path,) = kept(folder)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1] + b"?" if damage is None else damage)
+    (path,) = held(folder)
+    total = path.read_bytes()
+    path.write_bytes(total[:-1] + b"?" if damage is None else damage)
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
-    assert len(kept(folder)) == 1
-    assert path.read_bytes() not in (damage, whole[:-1] + b"?")
+    assert len(held(folder)) == 1
+    assert path.read_bytes() not in (damage, total[:-1] + b"?")
 
 
 def test_a_folder_that_cannot_be_written_only_costs_time(folder):
@@ -206,7 +206,7 @@ def test_a_folder_that_cannot_be_written_only_costs_time(folder):
 
 def test_a_folder_that_others_can_write_is_not_used(folder, caplog):
     Compiled(bubble_fraction)(8.0, 2.0, 16.0)
-    (path,) = kept(folder)
+    (path,) = held(folder)
     folder.chmod(0o777)
     path.write_bytes(b"planted")
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
@@ -224,8 +224,8 @@ def test_threads_share_one_program_and_the_precision_of_the_caller():
     compiled = Compiled(spied)
     with jax.enable_x64(True):
         results = concurrently(compiled, [np.float64(k) for k in range(9)])
-    assert [float(one) for one in results] == [2.0 * k for k in range(9)]
-    assert {one.dtype for one in results} == {np.dtype(np.float64)}
+    assert [float(entry) for entry in results] == [2.0 * k for k in range(9)]
+    assert {entry.dtype for entry in results} == {np.dtype(np.float64)}
     assert len(traced) == 1
 
 

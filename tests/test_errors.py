@@ -13,7 +13,7 @@ from energymodel.errors import LONGEST, InputError, one_line, printable
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("case", "printed"),
     [
         ("\x1b[31mred", "\\u001b[31mred"),
         ("a\nb\r\tc", "a\\nb\\r\\tc"),
@@ -24,20 +24,22 @@ from energymodel.errors import LONGEST, InputError, one_line, printable
         ("27 °C, Größe, 10\u00a0000, 光", "27 °C, Größe, 10\u00a0000, 光"),
     ],
 )
-def test_what_a_terminal_would_obey_is_escaped(given, shown):
-    assert printable(given) == shown
-    assert str(InputError(given)) == shown
+def test_what_a_terminal_would_obey_is_escaped(case, printed):
+    assert printable(case) == printed
+    assert str(InputError(case)) == printed
 
 
 @given(text(characters(codec=None)))
-def test_every_other_character_prints(given):
-    shown = printable(given)
-    assert all(unicodedata.category(one)[0] != "C" and unicodedata.category(one) not in ("Zl", "Zp") for one in shown)
-    assert printable(shown) == shown
-    if '"' not in given and "\\" not in given:
+def test_every_other_character_prints(case):
+    printed = printable(case)
+    assert all(
+        unicodedata.category(entry)[0] != "C" and unicodedata.category(entry) not in ("Zl", "Zp") for entry in printed
+    )
+    assert printable(printed) == printed
+    if '"' not in case and "\\" not in case:
         # As JSON reads it: surrogates are what an invalid file name holds, and pairs of them are one character.
-        back = json.loads(f'"{shown}"').encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        assert back == given.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        back = json.loads(f'"{printed}"').encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        assert back == case.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def test_layout_may_stay():
@@ -45,11 +47,11 @@ def test_layout_may_stay():
 
 
 def test_a_long_line_keeps_its_ends():
-    shown = one_line("unknown " + "x" * 100_000 + " Give another.")
-    assert len(shown) < LONGEST + 50
-    assert shown.startswith("unknown xxx")
-    assert shown.endswith("xxx Give another.")
-    assert "[... 98,022 characters ...]" in shown
+    printed = one_line("unknown " + "x" * 100_000 + " Give another.")
+    assert len(printed) < LONGEST + 50
+    assert printed.startswith("unknown xxx")
+    assert printed.endswith("xxx Give another.")
+    assert "[... 98,022 characters ...]" in printed
 
 
 def test_what_a_message_lists_stays_on_lines_of_its_own():

@@ -1,4 +1,4 @@
-"""Does every formula of layers 1 and 2 state its equation, units and source, and have a worked number?"""
+"""Every formula of layers 1 and 2 states its equation, units and source, and has a worked number."""
 
 import importlib
 import inspect
@@ -32,7 +32,7 @@ def public_functions(package: str) -> Iterator[tuple[str, Callable]]:
     names = [root.__name__]
     if hasattr(root, "__path__"):
         names += [module.name for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
-    for name in (one for one in names if one not in NO_FORMULAS):
+    for name in (entry for entry in names if entry not in NO_FORMULAS):
         module = importlib.import_module(name)
         for label, value in vars(module).items():
             function = inspect.isfunction(value) or (hasattr(value, "__wrapped__") and not inspect.isclass(value))
@@ -65,11 +65,11 @@ def complaints(function: Callable) -> list[str]:
 @pytest.fixture(scope="module")
 def worked() -> set[int]:
     """Identities of all functions that have a worked number."""
-    found = set()
+    result = set()
     for _, case in worked_numbers.cases():
         function = worked_numbers.resolve(case["function"])
-        found.add(id(function))
-    return found
+        result.add(id(function))
+    return result
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -40,8 +40,8 @@ def arguments() -> tuple[Array, Array]:
 def test_barriers_keep_the_values(arguments: tuple[Array, Array]):
     options = compiler_options(once=True)
     for function in (branching, gradient):
-        found = jax.jit(with_barriers(function), compiler_options=options)(*arguments)
-        np.testing.assert_allclose(found, function(*arguments), rtol=1e-12)
+        result = jax.jit(with_barriers(function), compiler_options=options)(*arguments)
+        np.testing.assert_allclose(result, function(*arguments), rtol=1e-12)
 
 
 def test_barriers_stand_in_the_compiled_program_and_shorten_it(arguments: tuple[Array, Array]):
@@ -79,5 +79,5 @@ def test_trees_constants_calls_and_arguments_that_are_returned():
         return {"own": tree["x"], "twice": called(called(tree["x"])), "one": jnp.ones(())}
 
     tree = {"x": jnp.array([-1.0, 2.0, 3.0])}
-    found = jax.jit(with_barriers(function), compiler_options=compiler_options())(tree)
-    jax.tree.map(np.testing.assert_array_equal, found, function(tree))
+    result = jax.jit(with_barriers(function), compiler_options=compiler_options())(tree)
+    jax.tree.map(np.testing.assert_array_equal, result, function(tree))

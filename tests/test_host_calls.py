@@ -16,8 +16,8 @@ def horner(stand_in, x, lane):
     """Values and slope at a point, and two rounds of a loop."""
 
     def values(x):
-        found = stand_in(x, lane)
-        return jnp.append(found.inequalities, found.objective)
+        result = stand_in(x, lane)
+        return jnp.append(result.inequalities, result.objective)
 
     value, slope = jax.jvp(values, (x,), (jnp.ones_like(x),))
     _, rounds = jax.lax.scan(lambda at, step: (at + values(at)[0], values(at)[-1]), x, None, length=2)

@@ -28,23 +28,23 @@ CURVES = {  # increasing function of x and a root that is known, over all of the
 @pytest.mark.parametrize("name", CURVES)
 def test_roots_are_found_to_rounding(name):
     curve, (a, b), (low, high) = CURVES[name]
-    known = RANDOM.uniform(low, high, MANY)
+    expected = RANDOM.uniform(low, high, MANY)
 
-    def root(known, a, b):
-        level = curve(known, a, b)
-        return implicit_root(lambda x, given: curve(x, *given[1:]) - given[0], low, high, (level, a, b))
+    def root(expected, a, b):
+        level = curve(expected, a, b)
+        return implicit_root(lambda x, case: curve(x, *case[1:]) - case[0], low, high, (level, a, b))
 
     with jax.enable_x64(True):
-        found, slopes = jax.jit(jax.vmap(jax.value_and_grad(root)))(known, a, b)
-    np.testing.assert_allclose(found, known, rtol=1e-9, atol=1e-9 * (high - low))
+        result, slopes = jax.jit(jax.vmap(jax.value_and_grad(root)))(expected, a, b)
+    np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-9 * (high - low))
     np.testing.assert_allclose(slopes, 1.0, rtol=1e-6)  # the root moves with the known one
 
 
 @pytest.mark.parametrize(("level", "expected"), [(-1.0, 0.25), (0.0625, 0.25), (4.0, 2.0), (5.0, 2.0)])
 def test_without_a_root_the_nearer_end_is_the_answer(level, expected):
     with jax.enable_x64(True):
-        found = implicit_root(lambda x, level: x**2 - level, 0.25, 2.0, level)
-    assert float(found) == expected
+        result = implicit_root(lambda x, level: x**2 - level, 0.25, 2.0, level)
+    assert float(result) == expected
 
 
 def test_the_ramp_is_smooth_at_its_corner():

@@ -19,11 +19,11 @@ def repetitive(x, y):
 
 
 @jax.custom_jvp
-def stated(x):
+def published(x):
     return x**2
 
 
-stated.defjvp(lambda primals, tangents: (stated(*primals), 7.0 * tangents[0]))
+published.defjvp(lambda primals, tangents: (published(*primals), 7.0 * tangents[0]))
 
 
 def names(listing):
@@ -31,12 +31,12 @@ def names(listing):
 
 
 def test_repeats_and_what_nobody_needs_are_left_out():
-    whole = list_operations(jax.make_jaxpr(repetitive)(0.3, 0.4))
-    short = without_repeats(whole)
-    assert names(whole).count("exp") == 3
+    total = list_operations(jax.make_jaxpr(repetitive)(0.3, 0.4))
+    short = without_repeats(total)
+    assert names(total).count("exp") == 3
     assert names(short).count("exp") == names(short).count("log1p") == 2
     assert names(short).count("select_n") == 1
-    assert "cos" in names(whole)
+    assert "cos" in names(total)
     assert "cos" not in names(short)
 
 
@@ -54,8 +54,8 @@ def test_operations_that_differ_in_a_parameter_or_a_number_stay():
 )
 def test_values_and_derivatives_are_the_same(transformed):
     ours, plain = (transformed(function)(POINTS, POINTS[::-1]) for function in (simplified(repetitive), repetitive))
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-14)
+    for left, other in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(left, other, rtol=1e-14)
 
 
 def test_one_within_another_is_listed_with_it():
@@ -73,7 +73,7 @@ def test_a_function_that_cannot_be_listed_leaves_others_listed():
 
 
 def test_a_stated_derivative_stays():
-    assert float(jax.grad(simplified(lambda x: stated(x) + x))(2.0)) == 8.0
+    assert float(jax.grad(simplified(lambda x: published(x) + x))(2.0)) == 8.0
 
 
 def test_loops_stay():

@@ -1,4 +1,4 @@
-"""Do the names that the package offers exist, and those of the solvers without their modules?"""
+"""The names that the package offers exist, those of the solvers without their modules."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Does a command reach every public function and class of the model? What no command reaches is no feature."""
+"""A command reaches every public function and class of the model: what no command reaches is no feature."""
 
 import ast
 from pathlib import Path
@@ -43,14 +43,14 @@ def unreached() -> list[str]:
 
 def public_names(module: Module) -> list[str]:
     """Functions, classes and their methods, without a leading underscore."""
-    found = []
+    result = []
     for label, node in module.definitions.items():
         if isinstance(node, Function | ast.ClassDef) and not label.startswith("_"):
-            found.append(f"{module.name}.{label}")
+            result.append(f"{module.name}.{label}")
             below = node.body if isinstance(node, ast.ClassDef) else []
-            methods = [one.name for one in below if isinstance(one, Function) and not one.name.startswith("_")]
-            found += [f"{module.name}.{label}.{name}" for name in methods]
-    return found
+            methods = [entry.name for entry in below if isinstance(entry, Function) and not entry.name.startswith("_")]
+            result += [f"{module.name}.{label}.{name}" for name in methods]
+    return result
 
 
 def unreached_owners(module: Module, reached: set[str]) -> set[str]:
@@ -59,25 +59,25 @@ def unreached_owners(module: Module, reached: set[str]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def found() -> list[str]:
+def result() -> list[str]:
     return unreached()
 
 
-def test_a_command_reaches_every_public_function(found):
-    missing = [name for name in found if name not in LATER]
+def test_a_command_reaches_every_public_function(result):
+    missing = [name for name in result if name not in LATER]
     assert not missing, (
         "no command reaches these; call them from one, delete them, or move what the documents say to "
         "energymodel/sources/:\n" + "\n".join(missing)
     )
 
 
-def test_what_comes_later_is_still_unreached(found):
-    assert sorted(set(LATER) - set(found)) == [], "reached or gone: delete these from LATER"
+def test_what_comes_later_is_still_unreached(result):
+    assert sorted(set(LATER) - set(result)) == [], "reached or gone: delete these from LATER"
 
 
 def graph_of(text: str, *roots: str) -> set[str]:
     module = Module("energymodel.a", ast.parse(text), is_package=False)
-    return Graph({"energymodel.a": module}, [f"energymodel.a.{one}" for one in roots]).reached
+    return Graph({"energymodel.a": module}, [f"energymodel.a.{entry}" for entry in roots]).reached
 
 
 def test_the_graph_follows_calls_attributes_subclasses_and_rules_of_derivatives():

@@ -1,4 +1,4 @@
-"""Do the examples of the reference run, and is there one for each public function and class?"""
+"""The examples of the reference run, one for each public function and class."""
 
 import doctest
 import re
@@ -17,15 +17,15 @@ OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 def examples(*, slow: bool) -> doctest.DocTest:
     """All examples of the page as one session, without those that take long unless they are wanted."""
     test = doctest.DocTestParser().get_doctest(PAGE.read_text(encoding="utf-8"), {}, PAGE.name, str(PAGE), 0)
-    test.examples = [one for one in test.examples if slow or not one.source.endswith(SLOW)]
+    test.examples = [entry for entry in test.examples if slow or not entry.source.endswith(SLOW)]
     return test
 
 
 def run(test: doctest.DocTest) -> str:
     """What differs from the page, as text."""
-    said: list[str] = []
-    doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(test, out=said.append)
-    return "".join(said)
+    message: list[str] = []
+    doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(test, out=message.append)
+    return "".join(message)
 
 
 def test_examples(monkeypatch):
@@ -53,6 +53,8 @@ def test_each_public_name_is_on_the_page():
 
 def test_a_wrong_example_is_noticed():
     session = examples(slow=False)
-    session.examples = [one for one in session.examples if "load_scenario" in one.source or "clock" in one.source][:2]
+    session.examples = [
+        entry for entry in session.examples if "load_scenario" in entry.source or "clock" in entry.source
+    ][:2]
     session.examples.append(doctest.Example("1 + 1\n", "3\n"))
     assert "Expected:\n    3\nGot:\n    2" in run(session)

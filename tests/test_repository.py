@@ -1,4 +1,4 @@
-"""Is the tree in order: file sizes, license, machine paths, unfinished places, README commands, import layers?"""
+"""Order of the tree: file sizes, license, machine paths, unfinished places, README commands, import layers."""
 
 import os
 import re
@@ -34,12 +34,12 @@ FILES = tree()
 
 def complaints(pattern: str, files: list[Path]) -> list[str]:
     """List the lines that match, by file and number."""
-    found = []
+    result = []
     for path in files:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if re.search(pattern, line):
-                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:90]}")
-    return found
+                result.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:90]}")
+    return result
 
 
 def texts() -> list[Path]:
@@ -97,7 +97,7 @@ def test_layers_for_contributors_are_those_of_the_import_rules():
     layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
     told = re.findall(r"^\| \d+ \| (.+) \|$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
     words = [set(re.findall(r"\w+", layer)) - {"__main__"} for layer in layers]
-    assert [set(re.findall(r"\w+", row)) for row in told] == [one for one in words if one]
+    assert [set(re.findall(r"\w+", row)) for row in told] == [entry for entry in words if entry]
 
 
 def test_every_directory_of_the_package_is_a_package():

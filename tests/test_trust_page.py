@@ -1,4 +1,4 @@
-"""Does the page on trust say what the results of the experiments say?"""
+"""The page on trust says what the results of the experiments say."""
 
 import importlib
 import json

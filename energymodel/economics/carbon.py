@@ -55,5 +55,5 @@ class Carbon(eqx.Module):
 
     def embodied(self, chip_carbon: Numeric, chips: Numeric, time: Numeric) -> Float[Array, "..."]:
         """Embodied carbon [kg] of a run of `time` [s] on `chips` chips of `chip_carbon` [kg] each."""
-        whole = jnp.asarray(chip_carbon) * self.embodied_multiplier
-        return embodied_carbon(whole, chips, time, self.chip_life, self.utilization)
+        with_server = jnp.asarray(chip_carbon) * self.embodied_multiplier
+        return embodied_carbon(with_server, chips, time, self.chip_life, self.utilization)

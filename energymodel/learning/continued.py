@@ -19,45 +19,45 @@ class ContinuedLearning(AbstractLearning):
     x_0 = 0.
     """
 
-    whole: AbstractLearning = component()
+    base: AbstractLearning = component()
     done: Real = real("token", doc="effective tokens at the moment from which the rest counts, x_0")
 
     def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.loss`."""
-        return self.whole.loss(parameters, self.done + jnp.asarray(effective_tokens))
+        return self.base.loss(parameters, self.done + jnp.asarray(effective_tokens))
 
     def run(
         self, parameters: Numeric, tokens: Numeric, batch: Numeric
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """See `AbstractLearning.run`."""
-        loss, effective_tokens = self.whole.run(parameters, tokens + self._tokens_before(parameters, batch), batch)
+        loss, effective_tokens = self.base.run(parameters, tokens + self._tokens_before(parameters, batch), batch)
         return loss, effective_tokens - self.done
 
     def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens`; negligible for a loss that is already reached."""
         before = self._tokens_before(parameters, batch)
-        return jnp.maximum(self.whole.tokens(parameters, loss, batch) - before, _LEAST_REST * before)
+        return jnp.maximum(self.base.tokens(parameters, loss, batch) - before, _LEAST_REST * before)
 
     def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens_to`."""
-        whole = self.whole.tokens_to(parameters, self.done + jnp.asarray(effective_tokens), batch)
-        return whole - self._tokens_before(parameters, batch)
+        from_the_beginning = self.base.tokens_to(parameters, self.done + jnp.asarray(effective_tokens), batch)
+        return from_the_beginning - self._tokens_before(parameters, batch)
 
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""
-        return jnp.maximum(self.whole.effective_tokens(parameters, loss) - self.done, _LEAST_REST * self.done)
+        return jnp.maximum(self.base.effective_tokens(parameters, loss) - self.done, _LEAST_REST * self.done)
 
     def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.penalty`."""
-        return self.whole.penalty(parameters, self.done + jnp.asarray(effective_tokens), batch)
+        return self.base.penalty(parameters, self.done + jnp.asarray(effective_tokens), batch)
 
     def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.information`; that of the whole run, which the model must store."""
-        return self.whole.information(self.done + jnp.asarray(effective_tokens))
+        return self.base.information(self.done + jnp.asarray(effective_tokens))
 
     def _tokens_before(self, parameters: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """Tokens that make the progress so far at a batch [token]."""
         done = jnp.asarray(self.done)
         begun = done > 0.0
-        before = self.whole.tokens_to(parameters, jnp.where(begun, done, 1.0), batch)
+        before = self.base.tokens_to(parameters, jnp.where(begun, done, 1.0), batch)
         return jnp.where(begun, before, 0.0)

@@ -36,40 +36,40 @@ class LimitedData(AbstractDataSet):
 class RepeatedLearning(AbstractLearning):
     """Learning from a data set that is repeated: tokens are worth those of `unique_equivalent_tokens`."""
 
-    whole: AbstractLearning = component()
+    base: AbstractLearning = component()
     data: LimitedData = component()
 
     def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.loss`."""
-        return self.whole.loss(parameters, effective_tokens)
+        return self.base.loss(parameters, effective_tokens)
 
     def run(
         self, parameters: Numeric, tokens: Numeric, batch: Numeric
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """See `AbstractLearning.run`."""
         worth = unique_equivalent_tokens(tokens, self.data.unique_tokens, self.data.repetition_scale)
-        return self.whole.run(parameters, worth, batch)
+        return self.base.run(parameters, worth, batch)
 
     def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens`."""
-        return self._seen(self.whole.tokens(parameters, loss, batch))
+        return self._seen(self.base.tokens(parameters, loss, batch))
 
     def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens_to`."""
-        return self._seen(self.whole.tokens_to(parameters, effective_tokens, batch))
+        return self._seen(self.base.tokens_to(parameters, effective_tokens, batch))
 
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""
-        return self.whole.effective_tokens(parameters, loss)
+        return self.base.effective_tokens(parameters, loss)
 
     def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.penalty`; a schedule counts the epochs so far as if it had had this batch all along."""
-        worth = self.whole.tokens_to(parameters, effective_tokens, batch)
-        return self.whole.penalty(parameters, effective_tokens, batch) / jnp.maximum(self._room(worth), _LEAST_ROOM)
+        worth = self.base.tokens_to(parameters, effective_tokens, batch)
+        return self.base.penalty(parameters, effective_tokens, batch) / jnp.maximum(self._room(worth), _LEAST_ROOM)
 
     def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.information`."""
-        return self.whole.information(effective_tokens)
+        return self.base.information(effective_tokens)
 
     def _room(self, worth: Numeric) -> Float[Array, "..."]:
         """Worth of the next token, `1 - (D - U) / (U R*)` after the first epoch, below zero out of reach [1]."""

@@ -80,16 +80,16 @@ class CriticalBatchLearning(AbstractLearning):
         size, tokens, batch = jnp.broadcast_arrays(jnp.asarray(parameters), jnp.asarray(tokens), jnp.asarray(batch))
 
         # In ln(D_eff / D), which is of order one: ln D_eff itself would cost two digits in float32.
-        def excess(log_efficiency: Array, given: tuple[Any, Array, Array, Array]) -> Array:
-            learning, size, tokens, batch = given
+        def excess(log_efficiency: Array, inputs: tuple[Any, Array, Array, Array]) -> Array:
+            learning, size, tokens, batch = inputs
             effective_tokens = tokens * jnp.exp(log_efficiency)
             loss = learning.loss(size, effective_tokens)
             return jnp.log(learning._tokens(effective_tokens, loss, batch) / tokens)
 
-        given = (self, size, tokens, batch)
-        lowest = least_log_efficiency(excess, given, tokens)
+        inputs = (self, size, tokens, batch)
+        lowest = least_log_efficiency(excess, inputs, tokens)
         highest = jnp.log1p(self.absorbed_overhead) + 1.0
-        log_efficiency = implicit_root(excess, lowest, jnp.zeros_like(tokens) + highest, given)
+        log_efficiency = implicit_root(excess, lowest, jnp.zeros_like(tokens) + highest, inputs)
         effective_tokens = tokens * jnp.exp(log_efficiency)
         return self.loss(size, effective_tokens), effective_tokens
 
@@ -177,7 +177,7 @@ class ThreeTermLearning(AbstractLearning):
         return at_optimal_batch(self.loss_law).information(effective_tokens)
 
 
-def least_log_efficiency(excess: Callable[[Any, Any], Any], given: Any, tokens: Numeric) -> Float[Array, "..."]:
+def least_log_efficiency(excess: Callable[[Any, Any], Any], inputs: Any, tokens: Numeric) -> Float[Array, "..."]:
     """Lower end of a bracket for `ln(D_eff / D)`, of order -40, or -7 where the law has a second root [definition].
 
     At the start of a run Kaplan's critical batch vanishes faster than the tokens, so that the tokens of a run first
@@ -192,4 +192,4 @@ def least_log_efficiency(excess: Callable[[Any, Any], Any], given: Any, tokens: 
     **Returns:** lower end [1].
     """
     lowest = jnp.full_like(jnp.asarray(tokens), _LEAST_LOG_EFFICIENCY)
-    return jnp.where(excess(lowest, given) < 0, lowest, _LEAST_SOUND_LOG_EFFICIENCY)
+    return jnp.where(excess(lowest, inputs) < 0, lowest, _LEAST_SOUND_LOG_EFFICIENCY)

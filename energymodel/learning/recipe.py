@@ -123,42 +123,42 @@ class RecipeLearning(AbstractLearning):
     `L(N, D) = L_law(w_N N, w_D D) + dL` [Castro et al. 2025, eq. 3].
     """
 
-    whole: AbstractLearning = component()
+    base: AbstractLearning = component()
     parameters_worth: Real = real("1", doc="w_N", within=ABOVE_ZERO)
     tokens_worth: Real = real("1", doc="w_D", within=ABOVE_ZERO)
     added_loss: Real = real("nat/token", 0.0, doc="dL")
 
     def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.loss`."""
-        return self.whole.loss(self._parameters(parameters), effective_tokens) + self.added_loss
+        return self.base.loss(self._parameters(parameters), effective_tokens) + self.added_loss
 
     def run(
         self, parameters: Numeric, tokens: Numeric, batch: Numeric
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """See `AbstractLearning.run`."""
         worth = jnp.asarray(tokens) * self.tokens_worth
-        loss, effective_tokens = self.whole.run(self._parameters(parameters), worth, batch)
+        loss, effective_tokens = self.base.run(self._parameters(parameters), worth, batch)
         return loss + self.added_loss, effective_tokens
 
     def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens`."""
-        return self.whole.tokens(self._parameters(parameters), loss - self.added_loss, batch) / self.tokens_worth
+        return self.base.tokens(self._parameters(parameters), loss - self.added_loss, batch) / self.tokens_worth
 
     def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens_to`."""
-        return self.whole.tokens_to(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
+        return self.base.tokens_to(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
 
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""
-        return self.whole.effective_tokens(self._parameters(parameters), loss - self.added_loss)
+        return self.base.effective_tokens(self._parameters(parameters), loss - self.added_loss)
 
     def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.penalty`."""
-        return self.whole.penalty(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
+        return self.base.penalty(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
 
     def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.information`."""
-        return self.whole.information(effective_tokens)
+        return self.base.information(effective_tokens)
 
     def _parameters(self, parameters: Numeric) -> Float[Array, "..."]:
         return jnp.asarray(parameters) * self.parameters_worth

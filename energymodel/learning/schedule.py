@@ -111,15 +111,15 @@ def schedule_effective_tokens(
 
     **Returns:** effective tokens at the end [token].
     """
-    given = (jnp.asarray(tokens), jnp.asarray(knots), learning, jnp.asarray(parameters))
+    inputs = (jnp.asarray(tokens), jnp.asarray(knots), learning, jnp.asarray(parameters))
 
-    def excess(log_efficiency: Array, given: Any) -> Array:
-        tokens, knots, learning, parameters = given
+    def excess(log_efficiency: Array, inputs: Any) -> Array:
+        tokens, knots, learning, parameters = inputs
         return jnp.log(schedule_tokens(tokens * jnp.exp(log_efficiency), knots, learning, parameters) / tokens)
 
-    lowest = least_log_efficiency(excess, given, given[0])
-    highest = jnp.full_like(given[0], _GREATEST_LOG_EFFICIENCY)
-    return given[0] * jnp.exp(implicit_root(excess, lowest, highest, given))
+    lowest = least_log_efficiency(excess, inputs, inputs[0])
+    highest = jnp.full_like(inputs[0], _GREATEST_LOG_EFFICIENCY)
+    return inputs[0] * jnp.exp(implicit_root(excess, lowest, highest, inputs))
 
 
 def _segments(count: int) -> np.ndarray:

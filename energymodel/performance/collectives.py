@@ -228,7 +228,7 @@ class Communication(NamedTuple):
 
     def plus(self, other: "Communication") -> "Communication":
         """One collective, then another."""
-        return Communication(*(jnp.asarray(one) + two for one, two in zip(self, other, strict=True)))
+        return Communication(*(jnp.asarray(mine) + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def scaled(self, count: Numeric) -> "Communication":
         """The same collective, `count` times in a row."""
@@ -332,15 +332,15 @@ class Fabric(NamedTuple):
         `1 - 1 / inner` of what leaves the node [Wang et al. 2024], unless what arrives is passed on anyway.
         """
         inner, library, n = inner_ranks(ranks, stride, self.node), self.library, jnp.asarray(ranks)
-        kept = 1.0 - once * (1.0 - sent_once_share(n / inner, copies))
+        sent = 1.0 - once * (1.0 - sent_once_share(n / inner, copies))
         near = (inner - 1.0) / n * (1.0 + once * (n / inner - 1.0)) * size
-        far = (1.0 - inner / n) * kept * size
+        far = (1.0 - inner / n) * sent * size
         brought = self.topology.forwarded() * (1.0 - once) * (1.0 - 1.0 / inner)
         near += brought * far
         start = jnp.minimum(n - 1.0, 1.0) * (library.start_latency + self.framework_latency)
         messages = n / inner - 1.0
         latency = start + (inner - 1.0 + brought * messages) * self.inner_latency + messages * self.outer_latency
-        leaving = (1.0 - self.ranks_in_domain(ranks, stride, pipeline) / n) * kept * size
+        leaving = (1.0 - self.ranks_in_domain(ranks, stride, pipeline) / n) * sent * size
         spread = self.outer_bandwidth * self.topology.spread_share(n / inner, self.nodes)
         slowest = jnp.maximum(far / spread, self.ratio * leaving / self.outer_bandwidth)
         own = library.own_share * jnp.minimum(inner - 1.0, 1.0) * size / n

@@ -40,7 +40,7 @@ class CoreMemory(eqx.Module):
     def sized(self, registers: Numeric, local_memory: Numeric) -> "CoreMemory":
         """The same with so many times the registers and the local memory."""
         sizes = (self.registers * jnp.asarray(registers), self.local_memory * jnp.asarray(local_memory))
-        return eqx.tree_at(lambda one: (one.registers, one.local_memory), self, sizes)
+        return eqx.tree_at(lambda tree: (tree.registers, tree.local_memory), self, sizes)
 
     def product_slowdown(self, rate: Numeric, exponent: Numeric) -> Float[Array, "..."]:
         """Time of large products over that of their arithmetic, `(1 + u_r^p + u_l^p)^(1/p)` [1], at least 1.

@@ -38,7 +38,7 @@ class AbstractGradientSharding(eqx.Module):
         """Times that a step scatters the gradients of all parameters [1]."""
 
     @abstractmethod
-    def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+    def held(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
         """Share of the whole gradient that a chip keeps until it is scattered [1]."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class ScatterEachMicrobatch(AbstractGradientSharding):
         """Once for each micro-batch, `m` [1]."""
         return jnp.asarray(microbatches) * jnp.ones_like(pipeline)
 
-    def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+    def held(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
         """Nothing but the layer at work [1]."""
         return jnp.zeros_like(jnp.asarray(microbatches) * pipeline * virtual_stages)
 
@@ -72,7 +72,7 @@ class ScatterOnce(AbstractGradientSharding):
         """Once [1]."""
         return jnp.ones_like(jnp.asarray(microbatches) * pipeline)
 
-    def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+    def held(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
         """All of it, `min(m - 1, 1)`: a single micro-batch has nothing to add to [1]."""
         return jnp.clip(jnp.asarray(microbatches) - 1.0, 0.0, 1.0) * jnp.ones_like(jnp.asarray(pipeline))
 
@@ -93,7 +93,7 @@ class ScatterEachRound(AbstractGradientSharding):
         """Once a round, `max(1, m / p)` [1]."""
         return jnp.maximum(1.0, jnp.asarray(microbatches) / pipeline)
 
-    def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+    def held(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
         """One virtual stage of the rank, `1 / v`; nothing without a pipeline [1]."""
         several = jnp.clip(jnp.asarray(pipeline) - 1.0, 0.0, 1.0)
         again = jnp.clip(jnp.asarray(microbatches) - 1.0, 0.0, 1.0)

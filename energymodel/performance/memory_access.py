@@ -151,10 +151,10 @@ class StatedAccess(AbstractMemoryAccess):
         Ends of lines, strides and useless prefetches move more (`line_efficiency` eta_0 without overhead,
         `coalescing_efficiency`, `prefetch_traffic` g).
         """
-        whole = line_efficiency(self.line_size, self.run_length, 0.0)
+        without_overhead = line_efficiency(self.line_size, self.run_length, 0.0)
         own = line_efficiency(self.measured_line_size, self.measured_run_length, 0.0)
         coalesced = coalescing_efficiency(self.stride, self.element_size, self.sector_size)
-        return own / (whole * coalesced) * prefetch_traffic(self.prefetch_coverage, self.prefetch_accuracy)
+        return own / (without_overhead * coalesced) * prefetch_traffic(self.prefetch_coverage, self.prefetch_accuracy)
 
     def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
         """See `AbstractMemoryAccess.bandwidth`: `concurrent_bandwidth` with the latency that prefetches leave.

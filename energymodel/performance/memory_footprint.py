@@ -119,10 +119,10 @@ def layer_activation_bytes(
     """
     norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
     unit = jnp.asarray(tokens) * hidden
-    kept = unit * (10.0 * norm_share + (jnp.asarray(stored) - 10.0) / tensor)
+    held = unit * (10.0 * norm_share + (jnp.asarray(stored) - 10.0) / tensor)
     scores = unit * keep_scores * 5.0 * heads * sequence / (jnp.asarray(hidden) * tensor)
     full = jnp.asarray(recompute_full)
-    return (1.0 - full) * (kept + scores) + full * unit * 2.0 * norm_share
+    return (1.0 - full) * (held + scores) + full * unit * 2.0 * norm_share
 
 
 def logit_bytes(tokens: Numeric, vocabulary: Numeric, tensor: Numeric) -> Float[Array, "..."]:

@@ -149,8 +149,8 @@ def operation_ends(durations: Durations, schedule: Schedule, hop: Numeric = 0.0)
     tables = (schedule.works, schedule.waits, schedule.source, schedule.lag)
     rows = (jnp.ravel(d)[schedule.operation], *map(jnp.asarray, tables))
     _, ends = jax.lax.scan(advance, start, rows)
-    kept = jnp.where(schedule.works, schedule.operation, d.size)  # what does not exist is dropped
-    flat = jnp.zeros(d.size, d.dtype).at[kept].set(ends, mode="drop")
+    operations = jnp.where(schedule.works, schedule.operation, d.size)  # what does not exist is dropped
+    flat = jnp.zeros(d.size, d.dtype).at[operations].set(ends, mode="drop")
     return jnp.reshape(flat, d.shape)
 
 

@@ -316,8 +316,8 @@ def run_orders(order: PipelineOrder, times: PassTimes, sizes: PerStage = 1.0) ->
     """
     stages, ranks = order.stages, len(order.slots)
     forward, gradient, weight, size = (
-        np.broadcast_to(np.asarray(one, np.float64), (stages,))
-        for one in (times.forward, times.input_gradient, times.weight_gradient, sizes)
+        np.broadcast_to(np.asarray(of_stage, np.float64), (stages,))
+        for of_stage in (times.forward, times.input_gradient, times.weight_gradient, sizes)
     )
     duration = {"F": forward, "B": gradient + weight, "I": gradient, "W": weight}
     ends: dict[tuple[bool, int, int], tuple[float, int]] = {}  # of forward and backward passes, with the rank
@@ -348,9 +348,9 @@ def run_orders(order: PipelineOrder, times: PassTimes, sizes: PerStage = 1.0) ->
             while done[rank] < len(order.slots[rank]):
                 slot = order.slots[rank][done[rank]]
                 arrivals = [arrival(operation, rank) for operation in slot]
-                if any(one is None for one in arrivals):
+                if any(arrival is None for arrival in arrivals):
                     break
-                start = max(clock[rank], *(one for one in arrivals if one is not None))
+                start = max(clock[rank], *(arrival for arrival in arrivals if arrival is not None))
                 spent = sum(float(duration[kind][stage]) for kind, stage, _ in slot)
                 spent *= times.overlap if len(slot) > 1 else 1.0
                 first[rank] = start if done[rank] == 0 else first[rank]

@@ -255,7 +255,7 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
     if "loss" in powers:
         raise InputError("minimize loss: a fleet is searched at a given loss. Minimize energy, time, money or carbon.")
     with jax.enable_x64(True):
-        aim = question.limits.get("loss", float(fleet.evaluate().whole.loss))
+        aim = question.limits.get("loss", float(fleet.evaluate().job.loss))
         goal = TargetLoss(np.asarray(aim))
         fleet = _with_plans(fleet, [dataclasses.replace(plan, goal=goal) for _, plan in fleet.pairs])
         # The fleet with its own clocks and a batch near its own: the fastest with whole micro-batches.
@@ -264,8 +264,8 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
             (_moved(fleet, _Point(clocks, np.log(work), np.asarray(0.0))), work, counts)
             for counts, work in _whole_ways(fleet, np.asarray(fleet.evaluate().work) * fleet.microbatches).items()
         ]
-        (_, own), own_work, own_counts = min(tried, key=lambda plan: float(plan[0][1].whole.time))
-        held = {} if "time" in powers else {"time": float(own.whole.time)}
+        (_, own), own_work, own_counts = min(tried, key=lambda plan: float(plan[0][1].job.time))
+        held = {} if "time" in powers else {"time": float(own.job.time)}
         held |= {name: value for name, value in question.limits.items() if name != "loss"}
         asked = Criteria(powers, held)
         point = _searched(fleet, asked, own)[0]
@@ -277,7 +277,7 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
             point, result, prices = _searched(fleet, asked, own, work)
             moved, outcome = _moved(fleet, point)
             broken = _broken(outcome, held)
-            ends.append((len(broken), float(log_objective(outcome.whole, powers)), moved, outcome, counts, result))
+            ends.append((len(broken), float(log_objective(outcome.job, powers)), moved, outcome, counts, result))
             ends[-1] += (prices, broken)
         _, _, best, outcome, microbatches, result, prices, broken = min(ends, key=lambda end: end[:2])
         optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
@@ -329,10 +329,10 @@ def _values(point: _Point, groups: tuple[Group, ...], asked: Criteria, unit: Sca
     moved = [(system, plan) for (system, _), plan in zip(groups, plans, strict=True)]
     time = unit * jnp.exp(point.time)
     outcome = evaluate_fleet(moved, work, time)
-    rows = [excess(name, output(outcome.whole, name), limit) for name, limit in sorted(asked.limits.items())]
-    rows += [-getattr(outcome.whole.slack, name) for name in SLACKS]
+    rows = [excess(name, output(outcome.job, name), limit) for name, limit in sorted(asked.limits.items())]
+    rows += [-getattr(outcome.job.slack, name) for name in SLACKS]
     rows = jnp.append(jnp.stack(rows), jnp.log(outcome.work_time / time))
-    return Values(log_objective(outcome.whole, asked.powers), rows)
+    return Values(log_objective(outcome.job, asked.powers), rows)
 
 
 def _best_point(
@@ -382,7 +382,5 @@ def _whole_ways(fleet: Fleet, wanted: np.ndarray) -> dict[tuple[int, ...], np.nd
 
 def _broken(outcome: FleetOutcome, limits: Mapping[str, float]) -> list[str]:
     """Names of the limits that an outcome breaks."""
-    broken = [
-        name for name, limit in limits.items() if float(excess(name, output(outcome.whole, name), limit)) > MARGIN
-    ]
-    return broken + [name for name in SLACKS if float(getattr(outcome.whole.slack, name)) < -MARGIN]
+    broken = [name for name, limit in limits.items() if float(excess(name, output(outcome.job, name), limit)) > MARGIN]
+    return broken + [name for name in SLACKS if float(getattr(outcome.job.slack, name)) < -MARGIN]

@@ -266,7 +266,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
 
 
 def _in_rest(path: str) -> str:
-    return path.replace("system.learning.", "system.learning.whole.", 1)
+    return path.replace("system.learning.", "system.learning.base.", 1)
 
 
 def _state(scenario: Scenario, measured: MeasuredRun) -> dict[str, float]:

@@ -57,9 +57,9 @@ def good_silicon(area: Numeric, largest_die: Numeric, defect_density: Numeric, c
 
     **Returns:** area [m^2].
     """
-    whole = jnp.asarray(area)
-    each = whole / jnp.maximum(1.0, whole / largest_die)
-    return whole / die_yield(each, defect_density, clustering)
+    silicon = jnp.asarray(area)
+    each = silicon / jnp.maximum(1.0, silicon / largest_die)
+    return silicon / die_yield(each, defect_density, clustering)
 
 
 class Technology(eqx.Module):
@@ -248,7 +248,7 @@ class ScaledChip(AbstractChipDesign):
         price = chip.price * parts / cost.cost(*of_reference, chip.rated_power, 0.0)
         carbon = chip.embodied_carbon + cost.carbon(die, capacity, g) - cost.carbon(*of_reference, 0.0)
         leaking = eqx.tree_at(
-            lambda one: (one.power, one.voltage_sensitivity),
+            lambda tree: (tree.power, tree.voltage_sensitivity),
             chip.leakage,
             (leakage, chip.leakage.voltage_sensitivity * self.voltage),
         )
@@ -286,7 +286,7 @@ class ScaledChip(AbstractChipDesign):
             "embodied_carbon": carbon,
         }
         names = tuple(values)
-        built = eqx.tree_at(lambda one: tuple(getattr(one, name) for name in names), chip, tuple(values.values()))
+        built = eqx.tree_at(lambda tree: tuple(getattr(tree, name) for name in names), chip, tuple(values.values()))
         bit_rate = chip.bits_per_flop * narrow * efficiency * wide_peak
         return DesignedChip(
             accelerator=built, lanes=lanes, error_rate=own.corruption * noise_error_rate(bit_rate, self.error_margin)

@@ -199,13 +199,13 @@ def data_communication(
 
     **Returns:** time [s] and bytes sent [B] in a step, before overlap.
     """
-    layout, software, part, kept = plan.layout, system.software, memory.shard, memory.kept
+    layout, software, part, stored = plan.layout, system.software, memory.shard, memory.stored
     once_or_each = 1.0 + layout.shard_gradients * software.regather * (division.microbatches - 1.0)
     gathers = (1.0 - layout.shard_parameters) * once_or_each + 2.0 * layout.shard_parameters * division.microbatches
     scatters = 1.0 + layout.shard_gradients * (division.gradients.scatters - 1.0)
     sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
-    updated = kept.weight * (layout.shard_parameters + (1.0 - layout.shard_parameters) * kept.trained)
-    halves = scatters * kept.sent + gathers * (sharded * updated + (1.0 - sharded) * kept.sent)
+    updated = stored.weight * (layout.shard_parameters + (1.0 - layout.shard_parameters) * stored.trained)
+    halves = scatters * stored.sent + gathers * (sharded * updated + (1.0 - sharded) * stored.sent)
     # Reduce-scatter and all-gather use rings; only an all-reduce may use a tree.
     fused, tree = 1.0 - sharded, software.tree * (1.0 - sharded)
 

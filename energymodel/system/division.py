@@ -62,12 +62,12 @@ class GradientRounds(NamedTuple):
     """Rounds in which gradients become complete [1].
 
     Share of a step in its `last` round; of sharded gradients how often a step `scatters` them, what share of the whole
-    a chip has `kept` until then, and the `window` of backward passes that hides the scatters.
+    a chip has `held` until then, and the `window` of backward passes that hides the scatters.
     """
 
     last: Scalar
     scatters: Scalar
-    kept: Scalar
+    held: Scalar
     window: Scalar
 
 
@@ -132,7 +132,7 @@ def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Divisi
         stages=stages,
         held=_held_activations(system, layout, stages, microbatches),
         gradients=GradientRounds(
-            last_round_share(*counts), sharding.scatters(*counts[:2]), sharding.kept(*counts), sharding.window(*counts)
+            last_round_share(*counts), sharding.scatters(*counts[:2]), sharding.held(*counts), sharding.window(*counts)
         ),
     )
 
@@ -164,8 +164,8 @@ def _held_activations(
     2 p - 1 in ZB-H2 [Qi et al. 2024, table 1], p + 1 in DualPipe [DeepSeek-AI 2024, table 2].
     """
     m, p, v = jnp.asarray(microbatches), layout.pipeline, layout.virtual_stages
-    whole, full, chunk, spare = system.software.whole_groups, stages.full, stages.chunk, stages.spare
-    group = whole * jnp.minimum(m, p) + (1.0 - whole) * group_size(m, p)
+    in_groups, full, chunk, spare = system.software.whole_groups, stages.full, stages.chunk, stages.spare
+    group = in_groups * jnp.minimum(m, p) + (1.0 - in_groups) * group_size(m, p)
     # The last virtual stage lacks the first spare layer, the first one the second: then the second rank holds most.
     opening, final = held_chunks(m, v, p - 1.0, group), held_chunks(m, v, 0.0, group)
     after = held_chunks(m, v, jnp.maximum(p - 2.0, 0.0), group)

@@ -39,13 +39,13 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     (`system.plausible`). Inside them, such products are those of the next wider format.
     """
     system, plan = with_own_numbers((system, plan))
-    known = not is_traced(system, plan)
-    if known:
+    concrete = not is_traced(system, plan)
+    if concrete:
         check_inputs(system, plan)
     if not is_traced(system.workload, system.software, plan):
         check_pipeline(system, plan)
-    outcome = _evaluate(system, plan) if known else _listed(system, plan)
-    if known and not is_traced(outcome):  # `jit` traces also what depends on no argument
+    outcome = _evaluate(system, plan) if concrete else _listed(system, plan)
+    if concrete and not is_traced(outcome):  # `jit` traces also what depends on no argument
         check_outcome(system, plan, outcome)
     return outcome
 
@@ -56,8 +56,8 @@ evaluate_once = CheckedOutcome(evaluate, once=True)
 
 def _listed(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     """`_evaluate`, whose operations stand once in the program that is traced: derivatives compile in half the time."""
-    traced, known = eqx.partition((system, plan), is_traced)
-    return simplified(lambda part: _evaluate(*eqx.combine(part, known)))(traced)
+    traced, fixed = eqx.partition((system, plan), is_traced)
+    return simplified(lambda part: _evaluate(*eqx.combine(part, fixed)))(traced)
 
 
 def _evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
@@ -90,7 +90,7 @@ def outcome_of_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, 
         tokens = learning.tokens(parameters, _target(plan.goal).loss, batch)
     loss, effective = learning.run(parameters, tokens, batch)
     learned = LearningResult(tokens, effective, loss, learning.information(effective))
-    moment = Moment(step, power_over_time(system, plan, step, calendar), temperature_over_time(system, step))
+    moment = _moment(system, plan, step, calendar)
     run = jax.tree.map(lambda rate: rate * tokens, _per_token(system, plan, batch, moment, calendar))
     return run_outcome(system, plan, run, moment, learned, calendar)
 
@@ -115,7 +115,7 @@ def learning_of(system: TrainingSystem, plan: TrainingPlan) -> AbstractLearning:
     layout, recipe = plan.layout, system.recipe
     of_recipe = recipe.optimizer.token_efficiency * jnp.asarray(recipe.learning_rate.token_efficiency)
     learning = RecipeLearning(
-        whole=ContinuedLearning(system.learning, system.tokens_seen),
+        base=ContinuedLearning(system.learning, system.tokens_seen),
         parameters_worth=system.chip_design.parameters_worth
         * recipe.precision.parameters_worth(layout.fp8, layout.fp4),
         tokens_worth=of_recipe * recipe.precision.tokens_worth(layout.fp8, layout.fp4),
@@ -166,11 +166,12 @@ def run_rates(
     **Returns:** steps [1/token], calendar time [s/token], energy [J/token] and so on.
     """
     calendar = calendar or system.reliability.calendar(plan.chips, plan.spares)
-    return _per_token(system, plan, batch, _moment(system, plan, batch, calendar), calendar)
+    return _per_token(
+        system, plan, batch, _moment(system, plan, training_step(system, plan, batch), calendar), calendar
+    )
 
 
-def _moment(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, calendar: Calendar) -> Moment:
-    step = training_step(system, plan, batch)
+def _moment(system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar) -> Moment:
     return Moment(step, power_over_time(system, plan, step, calendar), temperature_over_time(system, step))
 
 
@@ -209,7 +210,7 @@ def _along_schedule(system: TrainingSystem, plan: TrainingPlan, calendar: Calend
 def _worst_moment(system: TrainingSystem, plan: TrainingPlan, calendar: Calendar) -> Moment:
     """Largest value of each quantity over the knots of the schedule; of lowest temperatures the lowest."""
     batches = jnp.ravel(jnp.asarray(plan.batch))
-    moments = jax.vmap(lambda batch: _moment(system, plan, batch, calendar))(batches)
+    moments = jax.vmap(lambda batch: _moment(system, plan, training_step(system, plan, batch), calendar))(batches)
     worst = jax.tree.map(lambda values: jnp.max(values, axis=0), moments)
     lowest = {name: jnp.min(getattr(moments.warmth, name)) for name in ("trough", "writing", "first")}
     return worst._replace(warmth=worst.warmth._replace(**lowest))

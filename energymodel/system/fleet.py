@@ -45,13 +45,13 @@ SHARED_LIMITS = ("facility_power", "power_swing", "power_ramp", "chillers")
 class FleetOutcome(NamedTuple):
     """What a fleet yields and costs, and the part of each group.
 
-    - `whole`: the run; clock and busy power are means over chips, temperatures and memory those of the worst group.
+    - `job`: the run; clock and busy power are means over chips, temperatures and memory those of the worst group.
     - `groups`: outcomes of uniform jobs of all chips of the fleet, were each chip like those of the group.
     - `work`: batch of a chip over that of the mean chip [1]; `share` of the tokens of each group [1].
     - `work_time`: of a step of each group without the exchange of gradients, before it waits for the others [s].
     """
 
-    whole: TrainingOutcome
+    job: TrainingOutcome
     groups: tuple[TrainingOutcome, ...]
     work: Groups
     share: Groups
@@ -81,18 +81,18 @@ def evaluate_fleet(
     chips = jnp.stack([jnp.asarray(plan.chips) for _, plan in groups])
     all_chips = jnp.sum(chips)
     shares = chips / all_chips
-    whole = [_in_all(group, groups[0][1], all_chips) for group in groups]
-    batch = jnp.reshape(jnp.asarray(whole[0][1].batch), ())
+    in_all = [_in_all(group, groups[0][1], all_chips) for group in groups]
+    batch = jnp.reshape(jnp.asarray(in_all[0][1].batch), ())
     if work is None:
-        work = _work_of_equal_times(whole, batch, shares)
-    steps = [training_step(system, plan, batch * one) for (system, plan), one in zip(whole, work, strict=True)]
+        work = _work_of_equal_times(in_all, batch, shares)
+    steps = [training_step(system, plan, batch * share) for (system, plan), share in zip(in_all, work, strict=True)]
     exchange = jnp.stack([step.time.data for step in steps])
     working = jnp.stack([step.time.total for step in steps]) - exchange
     slowest = jnp.max(exchange)
     step_time = (jnp.max(working) if work_time is None else work_time) + slowest
     outcomes = tuple(
         outcome_of_step(system, plan, batch, _waiting(system, step, step_time, slowest))
-        for (system, plan), step in zip(whole, steps, strict=True)
+        for (system, plan), step in zip(in_all, steps, strict=True)
     )
     return FleetOutcome(_joined(outcomes, shares, shares * work), outcomes, work, shares * work, working)
 
@@ -101,7 +101,7 @@ def _in_all(group: Group, first: TrainingPlan, chips: Scalar) -> Group:
     """System and plan of a job of all chips of a fleet, were each like those of a group."""
     system, plan = group
     shared = (chips, first.batch, first.goal, first.layout)
-    plan = eqx.tree_at(lambda one: (one.chips, one.batch, one.goal, one.layout), plan, shared)
+    plan = eqx.tree_at(lambda plan: (plan.chips, plan.batch, plan.goal, plan.layout), plan, shared)
     designed = as_designed(system, plan)
     return designed.system, designed.plan
 
@@ -119,8 +119,8 @@ def _work_of_equal_times(groups: Sequence[Group], batch: Scalar, shares: Groups)
 
     def newton(groups: Sequence[Group], batch: Scalar, work: Groups) -> Groups:
         times, slopes = [], []
-        for (system, plan), one in zip(groups, work, strict=True):
-            value, slope = jax.jvp(_time_without_exchange(system, plan, batch), (one,), (jnp.ones_like(one),))
+        for (system, plan), entry in zip(groups, work, strict=True):
+            value, slope = jax.jvp(_time_without_exchange(system, plan, batch), (entry,), (jnp.ones_like(entry),))
             times.append(value)
             slopes.append(slope)
         return _equal_times(work, jnp.stack(times), jnp.stack(slopes), shares, least)
@@ -145,15 +145,15 @@ def _time_without_exchange(system: TrainingSystem, plan: TrainingPlan, batch: Sc
 
 def _equal_times(work: Groups, times: Groups, slopes: Groups, shares: Groups, least: Numeric) -> Groups:
     """Work at which straight lines through these points reach one time, none below the least, their mean 1."""
-    open_ends = found = work - times / slopes  # work at time zero
+    open_ends = result = work - times / slopes  # work at time zero
     free = jnp.ones_like(work)
     for _ in range(len(work)):
         left = 1.0 - jnp.sum(shares * (1.0 - free) * least)
         together = (left - jnp.sum(shares * free * open_ends)) / jnp.sum(shares * free / slopes)
-        found = open_ends + together / slopes
-        free = free * (found > least)
+        result = open_ends + together / slopes
+        free = free * (result > least)
         free = jnp.where(jnp.sum(free) > 0.0, free, jnp.ones_like(free))
-    return jnp.where(free > 0.0, found, least)
+    return jnp.where(free > 0.0, result, least)
 
 
 def _waiting(system: TrainingSystem, step: Step, step_time: Scalar, exchange: Scalar) -> Step:
@@ -161,10 +161,14 @@ def _waiting(system: TrainingSystem, step: Step, step_time: Scalar, exchange: Sc
     own = step.time.total
     late = step_time - own
     later = exchange - step.time.data
-    time = eqx.tree_at(lambda one: (one.data, one.straggler), step.time, (exchange, step.time.straggler + late - later))
+    time = eqx.tree_at(
+        lambda time: (time.data, time.straggler), step.time, (exchange, step.time.straggler + late - later)
+    )
     zero = jnp.zeros_like(own)
     wait = ChipPower(zero, zero, zero, network=step.idle.network, host=zero, idle_wait=step.levels.waiting)
-    power = ChipPower(*((one * own + other * late) / step_time for one, other in zip(step.power, wait, strict=True)))
+    power = ChipPower(
+        *((working * own + waiting * late) / step_time for working, waiting in zip(step.power, wait, strict=True))
+    )
     return step._replace(time=time, power=power._replace(host=system.host_power(power.chip, step.coolant)))
 
 
@@ -172,38 +176,41 @@ def _joined(outcomes: Sequence[TrainingOutcome], shares: Groups, tokens: Groups)
     """The outcome of a job, from those of uniform jobs of all chips, the share of each in chips and in tokens."""
 
     def each(read: Callable[[TrainingOutcome], Numeric]) -> Groups:
-        return jnp.stack([jnp.asarray(read(one)) for one in outcomes])
+        return jnp.stack([jnp.asarray(read(outcome)) for outcome in outcomes])
 
     def mean(read: Callable[[TrainingOutcome], Numeric]) -> Scalar:
         return jnp.sum(shares * each(read))
 
     first = outcomes[0]
-    found = {name: getattr(first, name) for name in COMMON}
-    found |= {name: mean(lambda one, name=name: getattr(one, name)) for name in ADDED}
-    found |= {name: jnp.max(each(lambda one, name=name: getattr(one, name))) for name in HIGHEST}
-    found |= {name: jnp.min(each(lambda one, name=name: getattr(one, name))) for name in LOWEST}
+    result = {name: getattr(first, name) for name in COMMON}
+    result |= {name: mean(lambda outcome, name=name: getattr(outcome, name)) for name in ADDED}
+    result |= {name: jnp.max(each(lambda outcome, name=name: getattr(outcome, name))) for name in HIGHEST}
+    result |= {name: jnp.min(each(lambda outcome, name=name: getattr(outcome, name))) for name in LOWEST}
     energy = EnergyBreakdown(
-        **{name: mean(lambda one, name=name: getattr(one.energy, name)) for name in vars(first.energy)}
+        **{name: mean(lambda outcome, name=name: getattr(outcome.energy, name)) for name in vars(first.energy)}
     )
     step_time = StepTime(
-        **{name: mean(lambda one, name=name: getattr(one.step_time, name)) for name in vars(first.step_time)}
+        **{name: mean(lambda outcome, name=name: getattr(outcome.step_time, name)) for name in vars(first.step_time)}
     )
-    joules, of_peak = each(lambda one: one.energy.total), 1.0 / each(lambda one: one.mfu)
+    joules, of_peak = each(lambda outcome: outcome.energy.total), 1.0 / each(lambda outcome: outcome.mfu)
     mfu = 1.0 / jnp.sum(shares * of_peak)
-    euf = jnp.sum(tokens * each(lambda one: one.euf) * joules) / energy.total
-    limit = jnp.sum(tokens * joules / each(lambda one: one.landauer_multiple))
-    slack = {name: jnp.min(each(lambda one, name=name: getattr(one.slack, name))) for name in vars(first.slack)}
-    slack |= {name: -jnp.log(mean(lambda one, name=name: jnp.exp(-getattr(one.slack, name)))) for name in SHARED_LIMITS}
+    euf = jnp.sum(tokens * each(lambda outcome: outcome.euf) * joules) / energy.total
+    limit = jnp.sum(tokens * joules / each(lambda outcome: outcome.landauer_multiple))
+    slack = {name: jnp.min(each(lambda outcome, name=name: getattr(outcome.slack, name))) for name in vars(first.slack)}
+    slack |= {
+        name: -jnp.log(mean(lambda outcome, name=name: jnp.exp(-getattr(outcome.slack, name))))
+        for name in SHARED_LIMITS
+    }
     return TrainingOutcome(
-        **found,
+        **result,
         energy=energy,
         step_time=step_time,
         mfu=mfu,
-        hfu=jnp.sum(shares * each(lambda one: one.hfu) * of_peak) * mfu,
-        pue=energy.total / mean(lambda one: one.energy.total / one.pue),
-        energy_per_bit=energy.total / found["information"],
+        hfu=jnp.sum(shares * each(lambda outcome: outcome.hfu) * of_peak) * mfu,
+        pue=energy.total / mean(lambda outcome: outcome.energy.total / outcome.pue),
+        energy_per_bit=energy.total / result["information"],
         eei=mfu * euf,
-        ppw=found["tokens"] / energy.total,
+        ppw=result["tokens"] / energy.total,
         euf=euf,
         landauer_multiple=energy.total / limit,
         slack=Slack(**slack),

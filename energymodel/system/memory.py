@@ -108,7 +108,7 @@ class ChipMemory(NamedTuple):
     """
 
     shard: Shard
-    kept: KeptBytes
+    stored: KeptBytes
     activations: Scalar
     optimizer_traffic: Scalar
     host_traffic: Scalar
@@ -123,23 +123,23 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
     **Returns:** bytes [B] and parameters [1].
     """
     layout = plan.layout
-    part, kept = shard(system, plan, division), kept_bytes(system, plan)
+    part, stored = shard(system, plan, division), kept_bytes(system, plan)
     activations = activation_bytes(system, plan, division)
-    updated, on_host = updated_bytes(layout, part, kept), jnp.asarray(layout.offload_optimizer)
+    updated, on_host = updated_bytes(layout, part, stored), jnp.asarray(layout.offload_optimizer)
     return ChipMemory(
         shard=part,
-        kept=kept,
+        stored=stored,
         activations=activations,
         optimizer_traffic=(1.0 - on_host) * updated,
         host_traffic=on_host * updated,
-        fetched=fetched_bytes(layout, part, kept),
-        copied=copied_bytes(layout, part, kept),
-        total=memory_per_chip(system, plan, division, part, kept, activations),
+        fetched=fetched_bytes(layout, part, stored),
+        copied=copied_bytes(layout, part, stored),
+        total=memory_per_chip(system, plan, division, part, stored, activations),
     )
 
 
 def memory_per_chip(
-    system: TrainingSystem, plan: TrainingPlan, division: Division, part: Shard, kept: KeptBytes, activations: Scalar
+    system: TrainingSystem, plan: TrainingPlan, division: Division, part: Shard, stored: KeptBytes, activations: Scalar
 ) -> Scalar:
     """Memory of the fullest chip, `(states + max(first, last) + b M h) x overhead + reserve` [Rajbhandari et al. 2020].
 
@@ -160,19 +160,19 @@ def memory_per_chip(
 
     def states(ranks: Numeric) -> Scalar:
         return state_bytes_per_parameter(
-            kept.weight * (1.0 - layout.offload_parameters),
-            kept.gradient * (1.0 - layout.offload_gradients),
-            kept.optimizer * (1.0 - layout.offload_optimizer)
-            + layout.offload_optimizer * jnp.minimum(kept.trained * software.offload_kept_bytes, kept.optimizer),
+            stored.weight * (1.0 - layout.offload_parameters),
+            stored.gradient * (1.0 - layout.offload_gradients),
+            stored.optimizer * (1.0 - layout.offload_optimizer)
+            + layout.offload_optimizer * jnp.minimum(stored.trained * software.offload_kept_bytes, stored.optimizer),
             layout.shard_parameters,
-            layout.shard_gradients * (1.0 - division.gradients.kept),
+            layout.shard_gradients * (1.0 - division.gradients.held),
             layout.shard_optimizer,
             ranks,
         )
 
     def buffers(layer: Numeric, ranks: Numeric) -> Scalar:
         shards = layout.shard_parameters, layout.shard_gradients
-        per_parameter = layer_buffer_bytes(kept.weight, kept.sent, *shards, ranks)
+        per_parameter = layer_buffer_bytes(stored.weight, stored.sent, *shards, ranks)
         return layer / (sizes.layers * layout.tensor) * per_parameter
 
     per_layer, of_dense = activations * on_chip, states(part.dense_ranks)
@@ -190,18 +190,18 @@ def memory_per_chip(
     (opening, final), cut = stages.balanced, stages.cut
 
     def rank(layers: Numeric, flying: Numeric, tables: Numeric, head: Numeric) -> Scalar:
-        stored = (layers * (sizes.replicated / sizes.layers) + tables * sizes.table) / layout.tensor * of_dense
-        return stored + flying * layers * per_layer + head * logits
+        occupied = (layers * (sizes.replicated / sizes.layers) + tables * sizes.table) / layout.tensor * of_dense
+        return occupied + flying * layers * per_layer + head * logits
 
     ranks = jnp.maximum(rank(opening, held.opening, tables, 1.0 - several), rank(final, held.final, tables, 1.0))
     ends = jnp.maximum(rank(cut.first, held.opening, 1.0, 0.0), rank(cut.last, held.final, 1.0, 1.0))
     by_hand = jnp.maximum(ends, rank(cut.middle, held.second, 0.0, 0.0))
     divided = (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
-    stored = part.routed * states(part.routed_ranks) + (1.0 - stages.by_hand) * divided + stages.by_hand * by_hand
-    stored = stored + buffers(sizes.replicated, part.dense_ranks)
-    stored = stored + buffers(sizes.routed / layout.expert, part.routed_ranks)
+    occupied = part.routed * states(part.routed_ranks) + (1.0 - stages.by_hand) * divided + stages.by_hand * by_hand
+    occupied = occupied + buffers(sizes.replicated, part.dense_ranks)
+    occupied = occupied + buffers(sizes.routed / layout.expert, part.routed_ranks)
     gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
-    return (stored + software.gather_buffers * gathered) * software.memory_overhead + software.reserved_memory
+    return (occupied + software.gather_buffers * gathered) * software.memory_overhead + software.reserved_memory
 
 
 def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
@@ -241,7 +241,7 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     return layout.width * software.activation_copies * per_copy
 
 
-def updated_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
+def updated_bytes(layout: ParallelLayout, part: Shard, stored: KeptBytes) -> Scalar:
     """Memory traffic of the optimizer step, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1; 2021].
 
     States of o bytes are read and written, gradients are read and weights written for the n parameters that the chip
@@ -249,13 +249,13 @@ def updated_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scala
 
     **Returns:** traffic [B].
     """
-    touched = 2.0 * kept.optimizer + kept.gradient + kept.trained * kept.weight
+    touched = 2.0 * stored.optimizer + stored.gradient + stored.trained * stored.weight
     dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
     routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
     return jnp.asarray(touched) * (dense + routed)
 
 
-def fetched_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
+def fetched_bytes(layout: ParallelLayout, part: Shard, stored: KeptBytes) -> Scalar:
     """State bytes that a micro-batch moves over the host link, `(2 o_p w z_p + o_g c z_g) n` [definition].
 
     Parameters are fetched for the forward and the backward pass; gradients are sent as they are computed and summed on
@@ -263,7 +263,7 @@ def fetched_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scala
 
     **Returns:** traffic [B].
     """
-    fetched, sent = 2.0 * layout.offload_parameters * kept.weight, layout.offload_gradients * kept.sent
+    fetched, sent = 2.0 * layout.offload_parameters * stored.weight, layout.offload_gradients * stored.sent
 
     def moved(ranks: Numeric) -> Scalar:
         return fetched * zero_share(layout.shard_parameters, ranks) + sent * zero_share(layout.shard_gradients, ranks)
@@ -271,7 +271,7 @@ def fetched_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scala
     return part.dense * moved(part.dense_ranks) + part.routed * moved(part.routed_ranks)
 
 
-def copied_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
+def copied_bytes(layout: ParallelLayout, part: Shard, stored: KeptBytes) -> Scalar:
     """State bytes copied over the host link once a step, `(g |o_o - o_g| + w |o_o - o_p|) n` for shares of 0 or 1.
 
     Gradients go to the optimizer and new weights come back where they are kept on different sides of the link
@@ -279,8 +279,8 @@ def copied_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar
 
     **Returns:** traffic [B].
     """
-    gradients = kept.gradient * _apart(layout.offload_optimizer, layout.offload_gradients)
-    weights = kept.trained * kept.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
+    gradients = stored.gradient * _apart(layout.offload_optimizer, layout.offload_gradients)
+    weights = stored.trained * stored.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
     return jnp.asarray(gradients + weights) * (part.dense + part.routed)
 
 

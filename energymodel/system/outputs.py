@@ -120,9 +120,9 @@ def own_output(function: OutputFunction, unit: str = "1", name: str | None = Non
 
     **Raises:** `InputError` for what is no name, and for a name that another output has.
     """
-    for known in _KNOWN.values():
-        if known.function is function and name in (None, known.name):
-            return known.name
+    for registered in _KNOWN.values():
+        if registered.function is function and name in (None, registered.name):
+            return registered.name
     written = str(getattr(function, "__name__", ""))
     if name is None:
         name = written if _NAME.match(written) else f"own_{len(_KNOWN) + 1}"
@@ -205,10 +205,10 @@ def parse_objective(text: str) -> Objective:
                 "make one objective as a product, such as energy*time; pareto trades them, each with its --minimize."
             )
         name, power = match.group(1), _power(text, match.group(2))
-        for one in ("energy", "time") if name == "etp" else (name,):
-            if not is_output(one) or one in OF_THE_PLAN:
-                raise InputError(f'Unknown objective "{one}". {suggest(one, {*OBJECTIVES, *OUTPUTS})}')
-            factors[one] = factors.get(one, 0.0) + power
+        for entry in ("energy", "time") if name == "etp" else (name,):
+            if not is_output(entry) or entry in OF_THE_PLAN:
+                raise InputError(f'Unknown objective "{entry}". {suggest(entry, {*OBJECTIVES, *OUTPUTS})}')
+            factors[entry] = factors.get(entry, 0.0) + power
     factors = {name: power for name, power in factors.items() if power != 0.0}
     if not factors:
         raise InputError(f'Objective "{text}" is constant. Give an output such as energy.')

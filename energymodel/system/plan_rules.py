@@ -45,8 +45,8 @@ def stage_fault(system: TrainingSystem, layout: Mapping[str, float]) -> str | No
     ranks, chunks = layout["pipeline"], layout["virtual_stages"]
     chosen = [name for name in SCHEDULES if layout[name] > 0.0]
     if len(chosen) > 1 or any(0.0 < layout[name] < 1.0 for name in chosen):
-        given = " and ".join(f"{name} = {layout[name]:g}" for name in chosen)
-        return f"plan.layout: {given}, but a pipeline has one schedule. Set one of them to 1 and the others to 0."
+        switches = " and ".join(f"{name} = {layout[name]:g}" for name in chosen)
+        return f"plan.layout: {switches}, but a pipeline has one schedule. Set one of them to 1 and the others to 0."
     name = SCHEDULE_NAMES[chosen[0]] if chosen else ""
     if ranks == 1.0 and chunks > 1.0:
         return (
@@ -72,21 +72,21 @@ def stage_fault(system: TrainingSystem, layout: Mapping[str, float]) -> str | No
 def _cut_fault(system: TrainingSystem, layout: Mapping[str, float], schedule: str) -> str | None:
     """What is wrong with ends of a pipeline that are cut by hand: Megatron Core's rules."""
     ranks, chunks, layers = layout["pipeline"], layout["virtual_stages"], float(system.workload.layers)
-    given = {name: layout[name] for name in CUTS[:2] if layout[name] > 0.0}
-    words = " and ".join(f"{name} = {count:g}" for name, count in given.items())
+    cuts = {name: layout[name] for name in CUTS[:2] if layout[name] > 0.0}
+    words = " and ".join(f"{name} = {count:g}" for name, count in cuts.items())
     where = f"plan.layout: {words}"
     if ranks == 1.0:
         return f"{where}, but one pipeline rank has all layers. Set them to 0, or pipeline to 2 or more."
     if schedule or layout["embedding_balanced"] > 0.0 or float(system.software.balanced_stages) > 0.0:
         other = schedule or ("embedding_balanced" if layout["embedding_balanced"] > 0.0 else "balanced_stages")
         return f"{where}, but {other} divides the layers itself. Set them to 0, or choose 1F1B without {other}."
-    for name, count in given.items():
+    for name, count in cuts.items():
         if abs(count / chunks - round(count / chunks)) > WHOLE or count < chunks:
             return (
                 f"plan.layout.{name}: {count:g} layers are not the same whole number in each of {chunks:g} virtual "
                 "stages. Give a multiple of them."
             )
-    others, left = ranks - len(given), layers - sum(given.values())
+    others, left = ranks - len(cuts), layers - sum(cuts.values())
     if others == 0.0:
         wrong = f"{where} are not the {layers:g} layers. Let them add up, or leave one out."
         return wrong if abs(left) > WHOLE else None
@@ -241,8 +241,8 @@ def torus_fault(system: TrainingSystem, chips: float) -> str | None:
 def torus_chips(system: TrainingSystem, chips: float, most: float, group: int = 1) -> list[float]:
     """Numbers of chips up to `most` that make a torus, in whole groups: the nearest to `chips` below and above."""
     block = round(float(system.node.chips))
-    whole = math.lcm(block, group)
-    possible = [float(n * whole) for n in range(1, math.floor(most / whole + WHOLE) + 1)]
-    possible = [one for one in possible if torus_fault(system, one) is None]
-    below = [one for one in possible if one <= chips * (1.0 + WHOLE)]
-    return below[-1:] + [one for one in possible if one > chips * (1.0 + WHOLE)][:1]
+    multiple = math.lcm(block, group)
+    possible = [float(n * multiple) for n in range(1, math.floor(most / multiple + WHOLE) + 1)]
+    possible = [count for count in possible if torus_fault(system, count) is None]
+    below = [count for count in possible if count <= chips * (1.0 + WHOLE)]
+    return below[-1:] + [count for count in possible if count > chips * (1.0 + WHOLE)][:1]

@@ -1,4 +1,4 @@
-"""Is the outcome of a run one that physics and bookkeeping allow? Checked where a run is evaluated from the host.
+"""Outcomes of runs that physics and bookkeeping rule out. Checked where a run is evaluated from the host.
 
 Every number can lie in its range and their combination still be none that exists: then a product overflows, or an
 outcome breaks a bound that no run breaks. The message names the outcome, its value and the input to look at.
@@ -50,8 +50,8 @@ class Number(NamedTuple):
     def describe(self) -> str:
         """Path and value."""
         about = self.field.metadata
-        shown = format_quantity(self.value, about["unit"], difference=about.get("difference", False))
-        return f"{self.path} = {shown}"
+        printed = format_quantity(self.value, about["unit"], difference=about.get("difference", False))
+        return f"{self.path} = {printed}"
 
 
 class CheckedOutcome(Compiled):
@@ -87,35 +87,35 @@ def check_outcome(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingO
     """
     outcome = jax.device_get(outcome)
     precision = np.finfo(np.result_type(*jax.tree.leaves(outcome)))
-    found = {name: (float(value), unit) for name, value, unit in _outputs(outcome)}
+    outputs = {name: (float(value), unit) for name, value, unit in _outputs(outcome)}
     rounding = ROUNDING * float(precision.eps)
-    for name, (value, unit) in found.items():
+    for name, (value, unit) in outputs.items():
         if not math.isfinite(value):
             wider = " Evaluate in float64 (jax.enable_x64), or look" if precision.bits < 64 else " Look"
             raise InputError(
                 f"The outcome {name} is {value:g} {unit}: some number is too large or too small beside the others."
                 f"{wider} at {_named(_extremes(system, plan))}."
             )
-    for name, (value, unit) in found.items():
+    for name, (value, unit) in outputs.items():
         if value >= 0.0 or name.startswith(SIGNED):
             continue
         group = name.rpartition(".")[0]  # it may be a difference of the largest like it
-        whole = max(abs(other) for one, (other, of) in found.items() if of == unit and one.startswith(group))
-        if value < -rounding * whole:
+        total = max(abs(other) for part, (other, of) in outputs.items() if of == unit and part.startswith(group))
+        if value < -rounding * total:
             raise InputError(
                 f"The outcome {name} is {format_quantity(value, unit)}, which is negative. {_look(system, plan, name)}"
             )
     for name, what in AT_MOST_ONE.items():
-        if found[name][0] > 1.0 + rounding:
+        if outputs[name][0] > 1.0 + rounding:
             raise InputError(
-                f"The outcome {name} is {found[name][0]:.4g}, more than the whole {what}. {_look(system, plan, name)}"
+                f"The outcome {name} is {outputs[name][0]:.4g}, more than the whole {what}. {_look(system, plan, name)}"
             )
     for name, words in ("pue", "less than the equipment alone"), ("landauer_multiple", "less than Landauer's bound"):
-        if found[name][0] < 1.0 - rounding:
+        if outputs[name][0] < 1.0 - rounding:
             raise InputError(
-                f"The outcome {name} is {found[name][0]:.4g}, below 1: {words}. {_look(system, plan, name)}"
+                f"The outcome {name} is {outputs[name][0]:.4g}, below 1: {words}. {_look(system, plan, name)}"
             )
-    peak, mean = found["power_peak"][0], found["power_average"][0]
+    peak, mean = outputs["power_peak"][0], outputs["power_average"][0]
     if peak < mean * (1.0 - rounding):
         raise InputError(
             f"The outcome power_peak, {format_quantity(peak, 'W')}, is below power_average, "
@@ -135,7 +135,7 @@ def _outputs(component: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]
 
 def _look(system: TrainingSystem, plan: TrainingPlan, name: str) -> str:
     """Which number to look at."""
-    numbers = {one.path.removeprefix("system."): one for one in _numbers(system, "system")}
+    numbers = {number.path.removeprefix("system."): number for number in _numbers(system, "system")}
     suspects = [numbers[path].describe() for path in SUSPECTS.get(name, ()) if path in numbers]
     return f"Look at {_named([*suspects[:2], *_extremes(system, plan)])}."
 
@@ -146,11 +146,11 @@ def _extremes(system: TrainingSystem, plan: TrainingPlan) -> list[str]:
     Nearer than any number of a preset does: those that lie elsewhere are no more likely to be wrong than others.
     """
     numbers = sorted([*_numbers(system, "system"), *_numbers(plan, "plan")], key=_extremity, reverse=True)
-    return [one.describe() for one in numbers[:MOST_NAMED] if _extremity(one) > USUAL]
+    return [number.describe() for number in numbers[:MOST_NAMED] if _extremity(number) > USUAL]
 
 
-def _named(found: list[str]) -> str:
-    return " and ".join(dict.fromkeys(found)) or "the numbers that differ from those of a preset"
+def _named(descriptions: list[str]) -> str:
+    return " and ".join(dict.fromkeys(descriptions)) or "the numbers that differ from those of a preset"
 
 
 def _extremity(number: Number) -> float:
@@ -160,9 +160,9 @@ def _extremity(number: Number) -> float:
     low, high = max(allowed.low, smallest), min(allowed.high, largest)
     if number.value in (0.0, number.field.default) or high / low < WIDE:
         return 0.0
-    place = 2.0 * math.log(abs(number.value) / low) / math.log(high / low) - 1.0
+    position = 2.0 * math.log(abs(number.value) / low) / math.log(high / low) - 1.0
     # Near an end that the field states itself, such as a share of 1, many numbers lie.
-    return max(place if high == largest else 0.0, -place if low == smallest else 0.0)
+    return max(position if high == largest else 0.0, -position if low == smallest else 0.0)
 
 
 def _numbers(component: Any, path: str) -> Iterator[Number]:

@@ -95,7 +95,7 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
     spent = learning.tokens_to(parameters, begun, jnp.exp(knots[0]))
     offset = spent * first.time
     times = outcome.time * shares
-    found = integrate_training(
+    result = integrate_training(
         times - offset,
         batch,
         lambda size, x: rates(size)[0],
@@ -104,14 +104,14 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
         begun,
         lambda time, size, x: rates(size)[1],
     )
-    x = found.effective_tokens
+    x = result.effective_tokens
     size = jax.vmap(batch)(x)
     rate, drawn = jax.vmap(rates)(size)
     along = rate / learning.penalty(parameters, x, size)  # dx/dt
 
-    loss_rate = jax.jvp(lambda one: learning.loss(parameters, one), (x,), (along,))[1]
+    loss_rate = jax.jvp(lambda progress: learning.loss(parameters, progress), (x,), (along,))[1]
     information, learned = jax.jvp(learning.information, (x,), (along,))
-    energy = found.totals + spent * first.energy.total
+    energy = result.totals + spent * first.energy.total
     market, chip = system.market, system.accelerator
     money = money_until(system, plan, outcome, times, energy)
     carbon = market.carbon.operational(energy) + market.carbon.embodied(chip.embodied_carbon, plan.chips, times)
@@ -119,9 +119,9 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
         time=times,
         progress=x / end,
         batch=size,
-        tokens=spent + found.tokens,
+        tokens=spent + result.tokens,
         token_rate=rate,
-        loss=found.loss,
+        loss=result.loss,
         loss_rate=loss_rate,
         information=information,
         information_rate=learned,

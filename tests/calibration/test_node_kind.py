@@ -135,7 +135,7 @@ def test_nodes_that_nobody_metered_are_predicted_from_presets():
         powers[name] = float(predicted_power(system_constants(scenario.system), node_runs(np.ones(1), **columns))[0])
     assert powers["direct-liquid"] == pytest.approx(9800.0, rel=0.02)
     assert powers["air-cooled"] > 1.1 * powers["direct-liquid"]
-    # 70 W of leakage, 70 W fixed, 0.123 x 618 W of switching, over 700 W [tests/system/test_operating_point.py]
+    # 70 W of leakage, 70 W fixed, 0.123 x 618 W of switching, over 700 W [tests/system/test_caps_and_clocks.py]
     waiting = system_constants(load_scenario("test-1b-h100").system)["waiting_power"]
     assert float(waiting) == pytest.approx(216.0 / 700.0, rel=2e-3)
 

@@ -18,7 +18,7 @@ OTHERS = "a100-sxm4-80gb 8"
 
 
 def outcome(fleet, name):
-    return float(output(fleet.whole, name))
+    return float(output(fleet.job, name))
 
 
 def test_the_command_shows_groups_and_writes_files(tmp_path):
@@ -34,7 +34,7 @@ def test_the_command_shows_groups_and_writes_files(tmp_path):
     assert [float(row["token_share [1]"]) for row in rows] == [row["token_share"] for row in groups]
     assert "<svg" in (tmp_path / "f.svg").read_text()
     again = load_fleet(tree["scenario"])
-    np.testing.assert_allclose(float(again.evaluate().whole.time), fleet["time"], rtol=1e-12)
+    np.testing.assert_allclose(float(again.evaluate().job.time), fleet["time"], rtol=1e-12)
 
 
 def test_a_scenario_states_its_groups(tmp_path):

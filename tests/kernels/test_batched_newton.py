@@ -85,12 +85,12 @@ def test_double_precision_is_the_linear_algebra_of_the_interior_point(shape):
     parts = systems(*TESTED[shape])
     step = solved(parts, "interpret")
 
-    def respond(one):
-        A = one.hessian + (one.jacobian.T * one.compliance) @ one.jacobian + jnp.diag(one.stiffness)
-        factor, damping, saddle = factorize(A, one.size, jnp.ones_like(one.size), one.damping)
-        right = one.force - one.jacobian.T @ (one.compliance * one.shift)
+    def respond(entry):
+        A = entry.hessian + (entry.jacobian.T * entry.compliance) @ entry.jacobian + jnp.diag(entry.stiffness)
+        factor, damping, saddle = factorize(A, entry.size, jnp.ones_like(entry.size), entry.damping)
+        right = entry.force - entry.jacobian.T @ (entry.compliance * entry.shift)
         dx = jax.scipy.linalg.cho_solve((factor, True), right)
-        return Step(dx, one.compliance * (one.jacobian @ dx + one.shift), damping, saddle)
+        return Step(dx, entry.compliance * (entry.jacobian @ dx + entry.shift), damping, saddle)
 
     expected = compiled_once(jax.vmap(respond), parts)
     np.testing.assert_array_equal(step.damping, expected.damping)

@@ -119,17 +119,17 @@ def test_fewer_points_than_wanted(implementation):
 def test_bins_are_those_of_brute_force(implementation, logarithmic):
     counts, bins = TESTED["outer and inner"], 6
     keep = ParetoBins(0, 1.37, 8.11, bins, logarithmic)
-    found = sweep_bowl(counts, implementation, keep=keep)
+    result = sweep_bowl(counts, implementation, keep=keep)
     objective, quantities = all_of_bowl(counts)
     edges = (np.geomspace if logarithmic else np.linspace)(keep.low, keep.high, bins + 1)
-    place = np.clip(np.searchsorted(edges, quantities[0], side="right") - 1, 0, None)
+    position = np.clip(np.searchsorted(edges, quantities[0], side="right") - 1, 0, None)
     expected = [
-        np.min(objective[(place == number) & (quantities[0] <= keep.high)], initial=np.inf) for number in range(bins)
+        np.min(objective[(position == number) & (quantities[0] <= keep.high)], initial=np.inf) for number in range(bins)
     ]
-    np.testing.assert_allclose(found.objective, expected, rtol=1e-3)  # a point may fall beside an edge in float32
-    assert np.sum(np.isclose(found.objective, expected, rtol=NEAR)) >= bins - 1
+    np.testing.assert_allclose(result.objective, expected, rtol=1e-3)  # a point may fall beside an edge in float32
+    assert np.sum(np.isclose(result.objective, expected, rtol=NEAR)) >= bins - 1
     running = np.minimum.accumulate([np.inf, *expected[:-1]])
-    np.testing.assert_array_equal(found.front, np.asarray(expected) < running)
+    np.testing.assert_array_equal(result.front, np.asarray(expected) < running)
 
 
 @pytest.mark.parametrize("keep", [Best(), Best(3), ParetoBins(0, 1.0, 5.0, 3)], ids=["best", "top", "bins"])
@@ -256,8 +256,8 @@ def test_lowering(target, keep, approximate):
 @pytest.mark.parametrize("target", ["pallas_mosaic_gpu", "pallas_triton", "pallas_tpu"], indirect=True)
 def test_the_whole_model_lowers(target, scenario):
     """`evaluate` in the fused kernel, over batch and clock of the README's scenario."""
-    given = scenario("llama-3.1-405b-h100")
-    plan = eqx.tree_at(lambda plan: plan.batch, given.plan, np.reshape(given.plan.batch, ()))
+    case = scenario("llama-3.1-405b-h100")
+    plan = eqx.tree_at(lambda plan: plan.batch, case.plan, np.reshape(case.plan.batch, ()))
 
     def formula(point, parameters):
         system, plan = parameters
@@ -267,7 +267,7 @@ def test_the_whole_model_lowers(target, scenario):
 
     axes = {"batch": Axis(1e6, 1e8, 100, logarithmic=True), "clock": Axis(0.3, 1.0, 100)}
     assert target.is_called_by(
-        lambda name: fused_sweep(formula, axes, (given.system, plan), limits=(1e8, 0.0), implementation=name)
+        lambda name: fused_sweep(formula, axes, (case.system, plan), limits=(1e8, 0.0), implementation=name)
     )
 
 

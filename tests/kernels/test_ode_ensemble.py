@@ -30,24 +30,24 @@ def integrate(rate, initial, parameters, implementation, **options):
 def test_loss_agrees_with_the_closed_form(implementation, shape):
     # L(x_0 + R t / (1 + B/B_n)): docs/physics.md A0.10.
     plans, steps, saves = TESTED[shape]
-    given, end = loss_plans(plans), 1000.0
+    case, end = loss_plans(plans), 1000.0
     start = float(LAW.loss(SIZE, START))
-    loss = integrate(loss_rate_of, start, given, implementation, step=end / steps, steps=steps, saves=saves)
+    loss = integrate(loss_rate_of, start, case, implementation, step=end / steps, steps=steps, saves=saves)
     assert loss.shape == (saves, plans)
     times = end * (np.arange(saves) + 1.0)[:, None] / saves
-    progress = START + given.token_rate * times / (1.0 + given.batch / given.critical_batch)
+    progress = START + case.token_rate * times / (1.0 + case.batch / case.critical_batch)
     np.testing.assert_allclose(loss, LAW.loss(SIZE, progress), rtol=2e-5 if steps < 20 else 2e-6)
 
 
 @pytest.mark.parametrize("shape", TESTED)
 def test_temperature_agrees_with_the_closed_form(implementation, shape):
     plans, steps, saves = TESTED[shape]
-    given = ThermalPlan(np.linspace(100.0, 700.0, plans), 300.0, 0.05, np.linspace(100.0, 500.0, plans))
-    step = 1e-2 * given.heat_capacity  # a fifth of each time constant
-    found = integrate(heat_rate, 310.0, given, implementation, step=step, steps=steps, saves=saves)
+    case = ThermalPlan(np.linspace(100.0, 700.0, plans), 300.0, 0.05, np.linspace(100.0, 500.0, plans))
+    step = 1e-2 * case.heat_capacity  # a fifth of each time constant
+    result = integrate(heat_rate, 310.0, case, implementation, step=step, steps=steps, saves=saves)
     times = step * (steps // saves) * (np.arange(saves) + 1.0)[:, None]
-    exact = transient_temperature(times, 310.0, given.power, 300.0, 0.05, given.heat_capacity)
-    np.testing.assert_allclose(found, exact, rtol=1e-5)
+    exact = transient_temperature(times, 310.0, case.power, 300.0, 0.05, case.heat_capacity)
+    np.testing.assert_allclose(result, exact, rtol=1e-5)
 
 
 def pendulum(time, state, parameters):
@@ -59,7 +59,7 @@ def test_several_states_and_time_in_double_precision():
     stiffness = np.linspace(0.5, 2.0, 3)
     initial = {"angle": np.array([0.1, 1.0, 2.0]), "speed": 0.0}
     options = {"step": 0.01, "steps": 200, "saves": 2, "dtype": jnp.float64}
-    found = {
+    result = {
         name: integrate(pendulum, initial, {"stiffness": stiffness, "drive": 0.3}, name, **options)
         for name in ("xla", "interpret")
     }
@@ -71,7 +71,7 @@ def test_several_states_and_time_in_double_precision():
         exact = scipy.integrate.solve_ivp(
             slope, (0.0, 2.0), [initial["angle"][plan], 0.0], t_eval=[1.0, 2.0], rtol=1e-11, atol=1e-12
         )
-        for states in found.values():
+        for states in result.values():
             np.testing.assert_allclose(states["angle"][:, plan], exact.y[0], rtol=1e-8)
             np.testing.assert_allclose(states["speed"][:, plan], exact.y[1], rtol=1e-8)
 
@@ -93,18 +93,18 @@ def test_many_small_increments_do_not_drown(implementation):
 @pytest.mark.parametrize("approximate", [False, True])
 @pytest.mark.parametrize("equation", ["loss", "heat", "pendulum"])
 def test_lowering(target, equation, approximate):
-    rate, initial, given = {
+    rate, initial, case = {
         "loss": (loss_rate_of, 2.5, loss_plans(131)),
         "heat": (heat_rate, 310.0, ThermalPlan(np.linspace(100.0, 700.0, 131), 300.0, 0.05, 300.0)),
         "pendulum": (pendulum, {"angle": 0.1, "speed": 0.0}, {"stiffness": np.linspace(1.0, 2.0, 131), "drive": 0.1}),
     }[equation]
 
-    def run(name, given):
+    def run(name, case):
         return ode_ensemble(
-            rate, initial, given, step=1.0, steps=64, saves=4, approximate=approximate, implementation=name
+            rate, initial, case, step=1.0, steps=64, saves=4, approximate=approximate, implementation=name
         )
 
-    assert target.is_called_by(run, given)
+    assert target.is_called_by(run, case)
 
 
 def test_bad_input_is_named():

@@ -27,9 +27,9 @@ POSITIVE = np.geomspace(1e-30, 1e30, 700).astype(np.float32)
 )
 def test_substitute_keeps_its_digits(function, exact, x, ulps):
     x = x.astype(np.float32)
-    found = jax.jit(portable(function, DIALECT))(x)
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, exact(x.astype(np.float64)), rtol=ulps * 6e-8)
+    result = jax.jit(portable(function, DIALECT))(x)
+    assert result.dtype == jnp.float32
+    np.testing.assert_allclose(result, exact(x.astype(np.float64)), rtol=ulps * 6e-8)
 
 
 def test_no_number_stays_none():
@@ -51,7 +51,7 @@ def test_loops_and_branches_are_rewritten_too():
 
     x = np.linspace(0.1, 9.0, 7, dtype=np.float32)
     rewritten = portable(function, DIALECT)
-    for one, other in zip(rewritten(x), function(x), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+    for left, other in zip(rewritten(x), function(x), strict=True):
+        np.testing.assert_allclose(left, other, rtol=1e-6)
     text = str(jax.make_jaxpr(rewritten)(x))
     assert not any(f" {name}" in text for name in ("sqrt", "log1p", "expm1", "stop_gradient", "custom_jvp"))

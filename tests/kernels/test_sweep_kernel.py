@@ -26,9 +26,9 @@ def bowl(x, y, shift):
 
 def test_points_are_those_of_xla():
     # 41 voltages in two blocks: the last one is padded.
-    given = (sweep_model, axes(3, 4, 31, 41), "top:5")
+    case = (sweep_model, axes(3, 4, 31, 41), "top:5")
     options = {"minimize": "energy", "limits": LIMITS, "chunk": 1000, "tile": 4000}
-    by_xla, by_kernel = em.sweep(*given, **options), em.sweep(*given, kernel=forced, **options)
+    by_xla, by_kernel = em.sweep(*case, **options), em.sweep(*case, kernel=forced, **options)
     assert by_kernel.grid.tiles > 1
     assert by_kernel.grid.blocks * by_kernel.grid.block > len(by_kernel.grid.axes[by_kernel.grid.cut])
     assert by_kernel.choice.sentence() == "Evaluated by interpret: it was asked for."
@@ -95,4 +95,4 @@ def test_a_scenario_lowers(target, scenario):
     number = jnp.int32(0)
     with program.precision():
         arguments = (*program.arguments, None, number, number)
-        assert target.is_called_by(lambda _, *given: program.trace(*given), *arguments)
+        assert target.is_called_by(lambda _, *case: program.trace(*case), *arguments)

@@ -1,4 +1,4 @@
-"""Is the rest of a run what is left of the whole, at any moment, batch and law?"""
+"""The rest of a run from any moment on, at any batch and law."""
 
 import jax
 import jax.numpy as jnp
@@ -28,23 +28,23 @@ WHOLES: list[AbstractLearning] = [
     CriticalBatchLearning(LAW, KAPLAN, as_real(0.0)),
     ThreeTermLearning(THREE_TERM),
 ]
-each = pytest.mark.parametrize("whole", WHOLES, ids=["bergsma", "kaplan", "three_term"])
+each = pytest.mark.parametrize("total", WHOLES, ids=["bergsma", "kaplan", "three_term"])
 SIZE = 7e10
 
 
-def after(whole, tokens, batch):
-    return ContinuedLearning(whole, whole.run(SIZE, tokens, batch)[1])
+def after(total, tokens, batch):
+    return ContinuedLearning(total, total.run(SIZE, tokens, batch)[1])
 
 
 @pytest.mark.slow
 @each
 @settings(max_examples=8, deadline=None)
 @given(share=st.floats(0.02, 0.98), log_batch=st.floats(13.0, 16.5))
-def test_both_parts_make_the_whole(whole, share, log_batch):
+def test_both_parts_make_the_whole(total, share, log_batch):
     """At the same batch the rest takes the tokens that are left, and ends at the same loss."""
     tokens, batch = 1.4e12, float(np.exp(log_batch))
-    rest = after(whole, share * tokens, batch)
-    loss, effective = whole.run(SIZE, tokens, batch)
+    rest = after(total, share * tokens, batch)
+    loss, effective = total.run(SIZE, tokens, batch)
     loss_of_rest, effective_of_rest = rest.run(SIZE, (1.0 - share) * tokens, batch)
     np.testing.assert_allclose(loss_of_rest, loss, rtol=1e-9)
     np.testing.assert_allclose(rest.done + effective_of_rest, effective, rtol=1e-7)
@@ -55,46 +55,47 @@ def test_both_parts_make_the_whole(whole, share, log_batch):
 
 def test_rest_at_another_batch_is_the_schedule_that_changes_there():
     """Half of the progress at one batch, half at another: closed form of both parts against the quadrature."""
-    whole, small, large = WHOLES[0], 2e6, 8e6
-    rest = after(whole, 7e11, small)
+    total, small, large = WHOLES[0], 2e6, 8e6
+    rest = after(total, 7e11, small)
     done = float(rest.done)
-    tokens = rest.tokens(SIZE, whole.loss(SIZE, 2.0 * done), large)
+    tokens = rest.tokens(SIZE, total.loss(SIZE, 2.0 * done), large)
     # The quadrature of the second half: all of it at the large batch, less its first half.
     knots = jnp.log(jnp.asarray([large]))
-    first, both = (schedule_tokens(end, knots, whole, SIZE) for end in (done, 2.0 * done))
+    first, both = (schedule_tokens(end, knots, total, SIZE) for end in (done, 2.0 * done))
     np.testing.assert_allclose(tokens, both - first, rtol=1e-6)
 
 
 @each
-def test_penalty_and_information_go_on(whole):
-    rest = after(whole, 5e11, 4e6)
-    np.testing.assert_allclose(rest.penalty(SIZE, 1e11, 4e6), whole.penalty(SIZE, rest.done + 1e11, 4e6))
-    np.testing.assert_allclose(rest.information(1e11), whole.information(rest.done + 1e11))
+def test_penalty_and_information_go_on(total):
+    rest = after(total, 5e11, 4e6)
+    np.testing.assert_allclose(rest.penalty(SIZE, 1e11, 4e6), total.penalty(SIZE, rest.done + 1e11, 4e6))
+    np.testing.assert_allclose(rest.information(1e11), total.information(rest.done + 1e11))
 
 
 @each
-def test_loss_reached_already_costs_next_to_nothing(whole):
-    rest = after(whole, 5e11, 4e6)
-    reached = float(whole.loss(SIZE, 0.5 * rest.done))
+def test_loss_reached_already_costs_next_to_nothing(total):
+    rest = after(total, 5e11, 4e6)
+    reached = float(total.loss(SIZE, 0.5 * rest.done))
     assert 0.0 < float(rest.tokens(SIZE, reached, 4e6)) < 1e4
     assert 0.0 < float(rest.effective_tokens(SIZE, reached)) < 1e4
 
 
+@pytest.mark.slow
 @each
-def test_gradients(whole):
-    rest = after(whole, 5e11, 4e6)
+def test_gradients(total):
+    rest = after(total, 5e11, 4e6)
     # In steps of a thousandth of a nat: tokens are a steep power of what is left of the loss.
     check_grads(lambda shift: jnp.log(rest.tokens(SIZE, 2.0 + 1e-3 * shift, 4e6)), (0.0,), order=1)
     check_grads(lambda scale: rest.run(SIZE, 5e11 * scale, 4e6)[0], (1.0,), order=1)
 
 
 @each
-def test_a_run_that_begins_has_nothing_before_it(whole):
-    begun = ContinuedLearning(whole, 0.0)
+def test_a_run_that_begins_has_nothing_before_it(total):
+    begun = ContinuedLearning(total, 0.0)
     loss, effective = begun.run(SIZE, 1e12, 4e6)
-    np.testing.assert_allclose((loss, effective), whole.run(SIZE, 1e12, 4e6), rtol=1e-12)
+    np.testing.assert_allclose((loss, effective), total.run(SIZE, 1e12, 4e6), rtol=1e-12)
     np.testing.assert_allclose(begun.tokens(SIZE, loss, 4e6), 1e12, rtol=1e-9)
-    gradient = jax.grad(lambda done: ContinuedLearning(whole, done).tokens(SIZE, loss, 4e6))(0.0)
+    gradient = jax.grad(lambda done: ContinuedLearning(total, done).tokens(SIZE, loss, 4e6))(0.0)
     assert np.isfinite(gradient)
 
 
@@ -103,24 +104,24 @@ def test_tokens_seen_continue_a_scenario():
     law = "system.learning.critical_batch=bergsma-2025"
     scenario = em.load_scenario("llama-3.1-405b-h100", [law])
     with jax.enable_x64(True):
-        whole = evaluate_once(scenario.system, scenario.plan)
+        total = evaluate_once(scenario.system, scenario.plan)
         learning, size = scenario.system.learning, parameters_in_loss(scenario.system)
         done, batch = 7e12, float(scenario.plan.batch[0])
         before = float(learning.tokens_to(size, done, batch))
     changes = [law, f"system.tokens_seen={done!r} token", f"plan.goal.tokens={15.6e12 - before!r} token"]
     rest = em.load_scenario("llama-3.1-405b-h100", changes)
-    goal = f"plan.goal.loss={float(whole.loss)!r} nat/token"
+    goal = f"plan.goal.loss={float(total.loss)!r} nat/token"
     other = em.load_scenario("llama-3.1-405b-h100", [*changes[:2], goal])
     with jax.enable_x64(True):
-        found, by_loss = (evaluate_once(one.system, one.plan) for one in (rest, other))
-    np.testing.assert_allclose(found.loss, whole.loss, rtol=1e-9)
-    np.testing.assert_allclose(by_loss.tokens, found.tokens, rtol=1e-6)
-    np.testing.assert_allclose(found.energy.total / whole.energy.total, found.tokens / whole.tokens, rtol=1e-9)
-    np.testing.assert_allclose(found.information, whole.information, rtol=1e-9)
+        result, by_loss = (evaluate_once(entry.system, entry.plan) for entry in (rest, other))
+    np.testing.assert_allclose(result.loss, total.loss, rtol=1e-9)
+    np.testing.assert_allclose(by_loss.tokens, result.tokens, rtol=1e-6)
+    np.testing.assert_allclose(result.energy.total / total.energy.total, result.tokens / total.tokens, rtol=1e-9)
+    np.testing.assert_allclose(result.information, total.information, rtol=1e-9)
     schedule = em.load_scenario("llama-3.1-405b-h100", [*changes, "plan.batch=[16 Mi tokens, 16 Mi tokens]"])
     with jax.enable_x64(True):
         along = evaluate_once(schedule.system, schedule.plan)
-    np.testing.assert_allclose(along.loss, found.loss, rtol=1e-8)
+    np.testing.assert_allclose(along.loss, result.loss, rtol=1e-8)
 
 
 def test_tokens_seen_that_leave_nothing_to_learn_are_refused():

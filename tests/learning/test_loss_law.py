@@ -1,3 +1,5 @@
+"""Loss laws: limits, inverses, information, the shape of a model."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +11,17 @@ from energymodel.learning.loss_law import (
     ChinchillaLaw,
     chinchilla_loss,
     chinchilla_tokens,
-    effective_parameters,
     information_absorbed,
     tokens_for_gap,
     unique_equivalent_tokens,
+)
+from energymodel.learning.shape import shape_penalty
+from energymodel.learning.three_term import (
+    ThreeTermLaw,
+    at_optimal_batch,
+    batch_term,
+    three_term_loss,
+    three_term_optimal_batch,
 )
 from energymodel.numerics import as_real
 
@@ -20,10 +29,6 @@ from energymodel.numerics import as_real
 LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
 few = settings(max_examples=20, deadline=None)
 sizes, data = st.floats(1e8, 1e12), st.floats(1e9, 1e14)
-
-
-def test_infinite_model_and_data_leave_the_entropy_floor():
-    np.testing.assert_allclose(chinchilla_loss(1e60, 1e60, LAW), 1.8172, rtol=1e-12)
 
 
 @few
@@ -59,13 +64,6 @@ def test_out_of_reach_joins_continuously():
     np.testing.assert_allclose(tokens_for_gap(gaps, 2085.43, 0.3658), UNREACHABLE_TOKENS, rtol=1e-7)
 
 
-@few
-@given(active=sizes, factor=st.floats(1.0, 50.0), exponent=st.floats(0.0, 1.0))
-def test_expert_size_lies_between_active_and_total(active, factor, exponent):
-    size = effective_parameters(active, factor * active, exponent)
-    assert active * (1 - 1e-12) <= size <= factor * active * (1 + 1e-12)
-
-
 def test_fresh_data_count_in_full_and_repeated_data_saturate():
     np.testing.assert_allclose(unique_equivalent_tokens(0.4e12, 1e12, 15.4), 0.4e12, rtol=1e-14)
     np.testing.assert_allclose(unique_equivalent_tokens(1e12, 1e12, 15.4), 1e12, rtol=1e-14)
@@ -98,3 +96,35 @@ def test_absorbed_information_is_the_excess_code_length():
     excess = B * ((tokens * u**4) ** -BETA - tokens**-BETA)
     total = np.sum(w * excess * 4 * u**3) * tokens / np.log(2)
     np.testing.assert_allclose(information_absorbed(tokens, B, BETA), total, rtol=1e-6)
+
+
+# Invented, of the size of a real fit: only the algebra is tested.
+THREE_TERM = ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25)))
+
+
+@few
+@given(log_tokens=st.floats(20.0, 30.0))
+def test_optimal_batch_is_stationary_and_gives_the_chinchilla_form(log_tokens):
+    tokens = jnp.exp(log_tokens)
+    best = three_term_optimal_batch(tokens, THREE_TERM)
+
+    def loss_at(log_batch):
+        return three_term_loss(7e10, tokens / jnp.exp(log_batch), jnp.exp(log_batch), THREE_TERM)
+
+    np.testing.assert_allclose(jax.grad(loss_at)(jnp.log(best)), 0.0, atol=1e-10)
+    np.testing.assert_allclose(loss_at(jnp.log(best)), at_optimal_batch(THREE_TERM).loss(7e10, tokens), rtol=1e-12)
+
+
+@few
+@given(batch=st.floats(1e3, 1e8), factor=st.floats(1.1, 10.0))
+def test_loss_falls_with_steps_down_to_the_batch_floor(batch, factor):
+    assert three_term_loss(7e10, 1e5 * factor, batch, THREE_TERM) < three_term_loss(7e10, 1e5, batch, THREE_TERM)
+    floor = 1.8 + 482.0 * 7e10**-0.35 + batch_term(batch, THREE_TERM)
+    np.testing.assert_allclose(three_term_loss(7e10, 1e60, batch, THREE_TERM), floor, rtol=1e-12)
+
+
+def test_best_shape_costs_nothing_and_both_sides_cost_the_same():
+    assert shape_penalty(8000.0, 80.0, 100.0, 0.005) == 0.0
+    assert jax.grad(shape_penalty)(8000.0, 80.0, 100.0, 0.005) == 0.0
+    wide, deep = shape_penalty(16000.0, 80.0, 100.0, 0.005), shape_penalty(8000.0, 160.0, 100.0, 0.005)
+    np.testing.assert_allclose(wide, deep, rtol=1e-12)

@@ -102,12 +102,6 @@ def test_loss_does_not_fall_below_its_floor():
     assert loss_rate(floor + 0.1, SIZE, RATE, 1e6, 1e7, LAW) < 0
 
 
-def test_exponential_limit():
-    # docs/physics.md A0.10: with 1/beta -> 0 and no floor, dL/dt = -beta L R: exponential decay.
-    law = ChinchillaLaw(*map(as_real, (0.0, 0.0, 1.0, 2.0, 1e9)))
-    np.testing.assert_allclose(loss_rate(3.0, SIZE, 1.0, 0.0, 1e7, law), -1e9 * 3.0, rtol=1e-8)
-
-
 @pytest.mark.slow
 def test_gradients_of_a_run():
     def final(log_batch, log_rate, law):

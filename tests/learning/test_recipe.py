@@ -1,4 +1,4 @@
-"""Worth of parameters and tokens under another recipe: published efficiencies, and what evaluate makes of them."""
+"""Worth of parameters and tokens under another recipe, with repeated data, and as the document states it."""
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +9,17 @@ import energymodel as em
 from energymodel.errors import InputError
 from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import PowerCriticalBatch
+from energymodel.learning.data_set import LimitedData, RepeatedLearning, UnlimitedData
 from energymodel.learning.learning import CriticalBatchLearning
-from energymodel.learning.loss_law import ChinchillaLaw
+from energymodel.learning.loss_law import ChinchillaLaw, unique_equivalent_tokens
 from energymodel.learning.recipe import RecipeLearning, mismatch_loss, quantized_parameters
+from energymodel.performance.saturation import StatedSaturation
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.evaluate import evaluate_once
+from energymodel.sources import stated_batch_throughput, stated_per_sample_efficiency
+from energymodel.system.evaluate import learning_of, parameters_in_loss
+from energymodel.system.plan import TargetLoss
 from gradients import check_grads
+from outcomes import outcome_of
 
 B200 = "llama-3.1-70b-b200"
 LAW = CriticalBatchLearning(
@@ -22,12 +27,6 @@ LAW = CriticalBatchLearning(
 )
 NARROW = RecipeLearning(LAW, 0.64, 0.94)
 SIZE, BATCH = 7e9, 4e6
-
-
-def outcome(name, *changes):
-    scenario = load_scenario(name, changes)
-    with jax.enable_x64(True):
-        return evaluate_once(scenario.system, scenario.plan)
 
 
 def test_recipe_is_a_smaller_model_on_fewer_tokens():
@@ -81,20 +80,23 @@ def test_penalty_of_fp4_is_that_of_nvfp4_pretraining():
 
 
 def test_narrow_products_cost_loss_and_tokens_in_evaluate():
-    wide, fp8, half, fp4 = (outcome(B200, f"plan.layout.{one}") for one in ("fp8=0", "fp8=1", "fp4=0.5", "fp4=1"))
+    wide, fp8, half, fp4 = (
+        outcome_of(B200, f"plan.layout.{entry}") for entry in ("fp8=0", "fp8=1", "fp4=0.5", "fp4=1")
+    )
     assert wide.loss < fp8.loss < half.loss < fp4.loss
     assert fp4.energy.total < fp8.energy.total < wide.energy.total
     goal = f"plan.goal.loss={float(wide.loss)} nat/token"
-    wide, fp8, fp4 = (outcome(B200, f"plan.layout.{one}", goal) for one in ("fp8=0", "fp8=1", "fp4=1"))
+    wide, fp8, fp4 = (outcome_of(B200, f"plan.layout.{entry}", goal) for entry in ("fp8=0", "fp8=1", "fp4=1"))
     assert wide.tokens < fp8.tokens < fp4.tokens
     np.testing.assert_allclose([wide.loss, fp8.loss, fp4.loss], wide.loss, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_schedule_has_the_penalty_too():
     change = "plan.batch=[8 Mi tokens, 8 Mi tokens]"
     constant, schedule = (
-        outcome(B200, "plan.layout.fp4=1", "plan.batch=8 Mi tokens"),
-        outcome(B200, "plan.layout.fp4=1", change),
+        outcome_of(B200, "plan.layout.fp4=1", "plan.batch=8 Mi tokens"),
+        outcome_of(B200, "plan.layout.fp4=1", change),
     )
     np.testing.assert_allclose(schedule.loss, constant.loss, rtol=1e-8)
     np.testing.assert_allclose(schedule.tokens, constant.tokens, rtol=1e-8)
@@ -116,31 +118,154 @@ def test_a_system_without_recipe_is_refused():
 
 
 def test_optimizer_and_schedule_are_worth_tokens():
-    base = outcome(B200)
+    base = outcome_of(B200)
     for change, worth in (
         ("system.recipe.optimizer=muon", 1.15),
         ("system.recipe.learning_rate=wsd", 1.17),
         ("system.recipe.learning_rate=constant", 0.51),
     ):
-        more = outcome(B200, f"plan.goal.tokens={15e12 * worth!r} token")
-        found = outcome(B200, change)
-        np.testing.assert_allclose(found.loss, more.loss, rtol=1e-9)
-        np.testing.assert_allclose(found.energy.total, base.energy.total, rtol=1e-12)
-        by_loss = outcome(B200, change, f"plan.goal.loss={float(base.loss)!r} nat/token")
+        more = outcome_of(B200, f"plan.goal.tokens={15e12 * worth!r} token")
+        result = outcome_of(B200, change)
+        np.testing.assert_allclose(result.loss, more.loss, rtol=1e-9)
+        np.testing.assert_allclose(result.energy.total, base.energy.total, rtol=1e-12)
+        by_loss = outcome_of(B200, change, f"plan.goal.loss={float(base.loss)!r} nat/token")
         np.testing.assert_allclose(by_loss.energy.total, base.energy.total / worth, rtol=1e-6)
 
 
 def test_wrong_learning_rate_adds_loss():
     # By hand: (0.0357 / 2) ln^2 2 = 0.01785 x 0.480453 = 0.008576, at twice and at half the best rate.
-    base = outcome(B200)
+    base = outcome_of(B200)
     for ratio in (2.0, 0.5):
         change = f"system.recipe.learning_rate.ratio={ratio}"
-        np.testing.assert_allclose(outcome(B200, change).loss - base.loss, 0.008576, atol=1e-6)
+        np.testing.assert_allclose(outcome_of(B200, change).loss - base.loss, 0.008576, atol=1e-6)
         goal = f"plan.goal.loss={float(base.loss)!r} nat/token"
-        assert outcome(B200, change, goal).tokens > 1.1 * base.tokens
+        assert outcome_of(B200, change, goal).tokens > 1.1 * base.tokens
 
 
 def test_right_learning_rate_costs_nothing():
     assert mismatch_loss(3e-4, 3e-4, 0.02) == 0.0
     assert jax.grad(mismatch_loss)(3e-4, 3e-4, 0.02) == 0.0
     np.testing.assert_allclose(mismatch_loss(6e-4, 3e-4, 0.02), mismatch_loss(1.5e-4, 3e-4, 0.02), rtol=1e-12)
+
+
+SMALL = "test-1b-h100"  # 24 G tokens
+FOUR_EPOCHS = ["system.data.unique_tokens=6 G tokens"]
+
+
+def test_data_that_are_not_repeated_change_nothing():
+    assert load_scenario(SMALL).system.data == UnlimitedData()
+    own, enough = outcome_of(SMALL), outcome_of(SMALL, "system.data.unique_tokens=24 G tokens")
+    for left, other in zip(jax.tree.leaves(own), jax.tree.leaves(enough), strict=True):
+        np.testing.assert_allclose(other, left, rtol=1e-9)
+
+
+def test_four_epochs_are_worth_fewer_tokens():
+    repeated = outcome_of(SMALL, *FOUR_EPOCHS)
+    worth = float(unique_equivalent_tokens(24e9, 6e9, 15.39))
+    assert 0.9 * 24e9 < worth < 24e9  # Muennighoff et al.: up to four epochs are nearly as good as new data
+    same = outcome_of(SMALL, f"plan.goal.tokens={worth} token")
+    assert float(repeated.loss) == pytest.approx(float(same.loss), rel=1e-9)
+    assert float(repeated.time / same.time) == pytest.approx(24e9 / worth, rel=1e-9)
+
+
+def test_a_target_loss_takes_the_tokens_that_reach_it():
+    repeated = outcome_of(SMALL, *FOUR_EPOCHS)
+    scenario = load_scenario(SMALL, FOUR_EPOCHS)
+    with jax.enable_x64(True):
+        learning, size = learning_of(scenario.system, scenario.plan), parameters_in_loss(scenario.system)
+        batch = scenario.plan.batch[0]
+        assert float(learning.tokens(size, repeated.loss, batch)) == pytest.approx(24e9, rel=1e-9)
+        end = learning.effective_tokens(size, repeated.loss)
+        assert float(learning.tokens_to(size, end, batch)) == pytest.approx(24e9, rel=1e-9)
+        slope = jax.grad(lambda x: learning.tokens_to(size, x, batch))(end)
+        assert float(learning.penalty(size, end, batch)) == pytest.approx(float(slope), rel=1e-6)
+
+
+def test_a_loss_beyond_what_the_data_can_give_is_out_of_reach():
+    scenario = load_scenario(SMALL, FOUR_EPOCHS)
+    with jax.enable_x64(True):
+        learning, size = learning_of(scenario.system, scenario.plan), parameters_in_loss(scenario.system)
+        batch = scenario.plan.batch[0]
+        best = learning.run(size, 1e20, batch)[0]  # 16.39 times the data
+        for below in (1e-3, 1e-2, 0.1):
+            tokens, slope = jax.value_and_grad(lambda loss: learning.tokens(size, loss, batch))(best - below)
+            assert np.isfinite(tokens)
+            assert float(tokens) > 1e5 * 6e9
+            assert np.isfinite(slope)
+            assert float(slope) < 0.0
+    tables = load_scenario(SMALL, FOUR_EPOCHS).tables
+    for loss, message in ((float(best) - 1e-3, "even system.data repeated without end leave"), (2.49, None)):
+        goal = {**tables["plan"], "goal": {"loss": f"{loss} nat/token"}}
+        if message is None:
+            assert load_scenario({**tables, "name": SMALL, "plan": goal}).plan.goal == TargetLoss(loss)
+        else:
+            with pytest.raises(InputError, match=message):
+                load_scenario({**tables, "name": SMALL, "plan": goal})
+
+
+@pytest.mark.slow
+def test_a_schedule_of_one_batch_is_that_batch():
+    constant = outcome_of(SMALL, *FOUR_EPOCHS)
+    schedule = outcome_of(SMALL, *FOUR_EPOCHS, "plan.batch=[524288 token, 524288 token]")
+    assert float(schedule.loss) == pytest.approx(float(constant.loss), rel=1e-6)  # the second epoch is a kink
+    assert float(schedule.energy.total) == pytest.approx(float(constant.energy.total), rel=1e-5)
+
+
+def test_the_loss_falls_with_unique_tokens():
+    with jax.enable_x64(True):
+        law = load_scenario(SMALL).system.learning
+
+        def loss(unique):
+            learning = RepeatedLearning(law, LimitedData(unique))
+            return learning.run(jnp.asarray(1.2e9), jnp.asarray(24e9), jnp.asarray(5e5))[0]
+
+        for unique in (3e9, 10e9):
+            slope = (loss(unique * 1.0001) - loss(unique * 0.9999)) / (2e-4 * unique)
+            assert float(jax.grad(loss)(jnp.asarray(unique))) == pytest.approx(float(slope), rel=1e-4)
+            assert float(slope) < 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("system.data.unique_tokens=0 tokens", "is impossible"),
+        ("system.data.unique_token=1 T tokens", 'system.data: missing component|unknown quantity "unique_token"'),
+    ],
+)
+def test_bad_data_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        load_scenario(SMALL, [change])
+
+
+STATED = "system.learning.critical_batch=stated-batch-efficiency"
+LOSS = ["plan.goal.loss=2.5 nat/token"]
+
+
+def test_tokens_to_a_loss_are_those_of_the_stated_efficiency():
+    batches = (262144.0, 1048576.0)
+    tokens = [outcome_of(SMALL, STATED, *LOSS, f"plan.batch={batch:g} token").tokens for batch in batches]
+    published = [stated_per_sample_efficiency(batch, 1.0, 0.2) for batch in batches]
+    np.testing.assert_allclose(tokens[1] / tokens[0], published[0] / published[1], rtol=1e-6)
+
+
+def test_the_run_at_the_unit_batch_is_that_of_a_small_batch():
+    unit = outcome_of(
+        SMALL, STATED, *LOSS, "plan.batch=1048576 token", "system.learning.critical_batch.unit_batch=1048576 token"
+    )
+    small = outcome_of(SMALL, *LOSS, "system.learning.critical_batch.at_pivot=1e15 token", "plan.batch=1048576 token")
+    np.testing.assert_allclose(unit.tokens, small.tokens, rtol=1e-3)
+
+
+@pytest.mark.parametrize("batch", [1e5, 1e6, 1e7])
+def test_throughput_has_the_stated_kink(batch):
+    published = stated_batch_throughput(batch, 1.0, 2e6, 0.5)
+    np.testing.assert_allclose(StatedSaturation(2e6, 0.5).utilization(batch), published, rtol=1e-3)
+
+
+def test_products_of_a_small_batch_take_longer_and_of_a_large_one_as_long():
+    own = outcome_of(SMALL)
+    batch = float(load_scenario(SMALL).plan.batch[0])
+    half = outcome_of(SMALL, f"system.software.saturation.saturation_batch={2 * batch} token")
+    enough = outcome_of(SMALL, f"system.software.saturation.saturation_batch={batch / 4} token")
+    assert 1.5 < half.step_time.compute / own.step_time.compute < 2.1
+    np.testing.assert_allclose(enough.time, own.time, rtol=1e-6)

@@ -39,7 +39,7 @@ def rule(name):
 
 
 @pytest.mark.parametrize(
-    ("kind", "scatters", "kept"),
+    ("kind", "scatters", "held"),
     # micro-batches, pipeline, virtual stages: (1, 1, 1), (8, 1, 1), (5, 8, 16), (64, 8, 4)
     [
         (ScatterEachMicrobatch, [1, 8, 5, 64], [0, 0, 0, 0]),
@@ -47,10 +47,10 @@ def rule(name):
         (ScatterEachRound, [1, 8, 1, 8], [0, 0, 1 / 16, 1 / 4]),
     ],
 )
-def test_scatters_and_kept_gradients_by_hand(kind, scatters, kept):
+def test_scatters_and_kept_gradients_by_hand(kind, scatters, held):
     m, p, v = np.array([[1, 1, 1], [8, 1, 1], [5, 8, 16], [64, 8, 4]], dtype=float).T
     np.testing.assert_array_equal(kind().scatters(m, p), scatters)
-    np.testing.assert_array_equal(kind().kept(m, p, v), kept)
+    np.testing.assert_array_equal(kind().held(m, p, v), held)
 
 
 def test_only_the_last_round_hides_gradients_that_are_summed():
@@ -73,34 +73,34 @@ def test_more_micro_batches_do_not_hide_more_of_one_exchange(microbatches):
         work = step_work(system, plan, plan.batch[0])
         point = operating_point(system, plan, work.coolant, work.load)
         time = step_time(system, plan, work, point)
-        one = (time.compute + time.memory + time.host + time.bubble) / microbatches
+        entry = (time.compute + time.memory + time.host + time.bubble) / microbatches
         np.testing.assert_allclose(work.division.microbatches, microbatches)
-        np.testing.assert_allclose(time.data, work.traffic.data.time - one * 2.0 / 3.0, rtol=1e-9)
+        np.testing.assert_allclose(time.data, work.traffic.data.time - entry * 2.0 / 3.0, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", RULES)
 def test_fewer_scatters_keep_more(kind):
     # Between sending everything for each micro-batch and keeping everything there is no free choice.
     for m, p, v in itertools.product((2.0, 16.0, 64.0), (2.0, 8.0), (1.0, 4.0)):
-        assert float(kind().scatters(m, p)) == m or float(kind().kept(m, p, v)) >= 1.0 / v
+        assert float(kind().scatters(m, p)) == m or float(kind().held(m, p, v)) >= 1.0 / v
 
 
 @pytest.mark.parametrize("name", [kind.__name__ for kind in RULES])
 def test_a_step_sends_and_keeps_what_the_framework_does(name):
     with jax.enable_x64(True):
         _, sharded = work_of(zero=2, **rule(name))
-        scenario, whole = work_of(zero=1, **rule(name))
+        scenario, total = work_of(zero=1, **rule(name))
         kind = scenario.system.software.sharded_gradients
-        software, ranks = scenario.system.software, float(whole.memory.shard.dense_ranks)
-        parameters, sent = float(whole.memory.shard.dense), float(software.communicated_bytes)
-        more = float(sharded.traffic.data.outer_bytes - whole.traffic.data.outer_bytes)
+        software, ranks = scenario.system.software, float(total.memory.shard.dense_ranks)
+        parameters, sent = float(total.memory.shard.dense), float(software.communicated_bytes)
+        more = float(sharded.traffic.data.outer_bytes - total.traffic.data.outer_bytes)
         again = float(kind.scatters(16.0, 16.0)) - 1.0
         np.testing.assert_allclose(more, again * sent * parameters * (1.0 - 1.0 / ranks), rtol=1e-9, atol=1.0)
         # Gradients of 4 bytes are saved but for what is kept, and the layer at work is sent from a buffer.
         layer = float(scenario.system.workload.sizes().replicated) / 126.0 / 8.0
-        saved = 4.0 * parameters * (1.0 - float(kind.kept(16.0, 16.0, 8.0))) - sent * layer
+        saved = 4.0 * parameters * (1.0 - float(kind.held(16.0, 16.0, 8.0))) - sent * layer
         saved = float(software.memory_overhead) * saved * (1.0 - 1.0 / ranks)
-        np.testing.assert_allclose(whole.memory.total - sharded.memory.total, saved, rtol=1e-9)
+        np.testing.assert_allclose(total.memory.total - sharded.memory.total, saved, rtol=1e-9)
 
 
 def test_parameters_are_gathered_as_often_as_the_framework_does():

@@ -31,21 +31,21 @@ WRITTEN_OUT = [(ONE_BY_ONE, (3, 4, 1)), (INTERLEAVED, (2, 2, 2))]
 def least_time(orders, durations, hop):
     """Makespan as a linear program over the starts: an operation follows its predecessors, the last one ends at t."""
     operations = [operation for order in orders for operation in order]
-    place = {operation: number for number, operation in enumerate(operations)}
+    position = {operation: number for number, operation in enumerate(operations)}
     stages, ranks = durations.shape[1], len(orders)
     rows, limits = [], []
 
     def follows(late, early, gap):
         row = np.zeros(len(operations) + 1)
-        row[place[early]], row[late] = 1.0, -1.0
+        row[position[early]], row[late] = 1.0, -1.0
         rows.append(row)
         limits.append(-durations[early] - gap)
 
     for order in orders:
         for early, late in pairwise(order):
-            follows(place[late], early, 0.0)
+            follows(position[late], early, 0.0)
     for direction, stage, microbatch in operations:
-        late = place[direction, stage, microbatch]
+        late = position[direction, stage, microbatch]
         if direction == B and stage == stages - 1:
             follows(late, (F, stage, microbatch), 0.0)
         neighbor = stage - 1 if direction == F else stage + 1
@@ -113,11 +113,11 @@ def test_gradient_is_that_of_central_differences():
     schedule = pipeline_schedule(3, 4)
     durations = np.random.default_rng(1).uniform(0.5, 1.5, (2, 3, 1))
     counts = np.asarray(critical(durations, schedule, 0.1))
-    for place in np.ndindex(durations.shape):
+    for position in np.ndindex(durations.shape):
         step = np.zeros_like(durations)
-        step[place] = 1e-6
+        step[position] = 1e-6
         change = makespan(durations + step, schedule, 0.1) - makespan(durations - step, schedule, 0.1)
-        np.testing.assert_allclose(counts[place], change / 2e-6, atol=1e-6)
+        np.testing.assert_allclose(counts[position], change / 2e-6, atol=1e-6)
     hop_slope = jax.grad(makespan, argnums=2)(jnp.asarray(durations), schedule, 0.1)
     change = makespan(durations, schedule, 0.1001) - makespan(durations, schedule, 0.0999)
     np.testing.assert_allclose(hop_slope, change / 2e-4, rtol=1e-9)

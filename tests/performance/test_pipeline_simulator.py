@@ -1,4 +1,4 @@
-"""Does the simulator of pipeline schedules give what their authors publish and draw?"""
+"""The simulator of pipeline schedules against what their authors publish and draw."""
 
 import numpy as np
 import pytest

@@ -103,12 +103,6 @@ def test_spares_shorten_restarts_until_there_are_enough():
     assert many < few_spares < none
 
 
-@few
-@given(w=st.floats(0.0, 0.5))
-def test_availability_is_exact_up_to_one_half(w):
-    assert availability(w) == 1 - w
-
-
 def test_availability_is_positive_decreasing_and_twice_smooth_beyond():
     w = jnp.linspace(0.0, 20.0, 400)
     assert np.all(availability(w) > 0)

@@ -1,26 +1,19 @@
 """Serving: chip time by arithmetic or memory, what a life costs beside a run, and the model that it asks for."""
 
-import jax
 import numpy as np
 import pytest
 
 from energymodel.performance.serving import NoServing, writing_time
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.architecture import optimize_architecture
-from energymodel.system.evaluate import evaluate_once
+from outcomes import outcome_of
 
 SMALL = "test-1b-h100"
 SERVED = ("system.serving.read_tokens=2 T tokens", "system.serving.written_tokens=0.2 T tokens")
 
 
-def outcome(*changes):
-    scenario = load_scenario(SMALL, changes)
-    with jax.enable_x64(True):
-        return jax.device_get(evaluate_once(scenario.system, scenario.plan))
-
-
 def test_without_served_tokens_the_life_is_the_run():
-    own = outcome()
+    own = outcome_of(SMALL)
     assert load_scenario(SMALL).system.serving == NoServing()
     assert own.serving_chip_time == 0.0
     np.testing.assert_allclose(own.lifetime_energy, own.energy.total, rtol=1e-12)
@@ -29,7 +22,7 @@ def test_without_served_tokens_the_life_is_the_run():
 
 
 def test_a_life_costs_what_chips_cost_that_serve():
-    own, served = outcome(), outcome(*SERVED)
+    own, served = outcome_of(SMALL), outcome_of(SMALL, *SERVED)
     assert served.time == own.time
     hours = served.serving_chip_time
     assert hours > 0.0
@@ -43,7 +36,7 @@ def test_a_life_costs_what_chips_cost_that_serve():
 
 def test_reading_alone_is_arithmetic_by_hand():
     workload, chip = load_scenario(SMALL).system.workload, load_scenario(SMALL).system.accelerator
-    served = outcome("system.serving.read_tokens=1 T tokens", "system.serving.written_tokens=0 token")
+    served = outcome_of(SMALL, "system.serving.read_tokens=1 T tokens", "system.serving.written_tokens=0 token")
     by_hand = 1e12 * 2.0 * float(workload.active_parameters) / (0.4 * float(chip.peak_flops) * float(served.clock))
     np.testing.assert_allclose(served.serving_chip_time, by_hand, rtol=1e-9)
 

@@ -1,4 +1,4 @@
-"""At which resistance does leakage run away? The limit of `leakage_temperature`, in closed form."""
+"""The thermal resistance at which leakage runs away, in closed form: the limit of `leakage_temperature`."""
 
 import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""Does the physics that a kernel evaluates hold in float32, values and gradients, and lower for a GPU?"""
+"""The physics that a kernel evaluates in float32: values, gradients, lowering for a GPU."""
 
 import equinox as eqx
 import jax
@@ -22,7 +22,6 @@ from energymodel.physics.voltage import VoltageCurve
 from energymodel.physics.weather import Weather
 
 PRECISION = 32
-
 SYSTEM = (
     BusyPower(VoltageCurve(0.70, 0.60, 0.03), 140.0, 660.0),
     Leakage(70.0, 3.0, 0.015, 338.15),

@@ -1,7 +1,7 @@
 """Power, energy, time and money of a whole run, written a second time in NumPy from docs/physics.md.
 
 The step's terms are those of `bookkeeping_work`. What cooling and fans take for a heat is that of the building
-(tests/physics/test_cooling.py), what links draw and cost that of the network (tests/system/test_topology_choices.py).
+(tests/physics/test_building.py), what links draw and cost that of the network (tests/system/test_network.py).
 """
 
 from types import SimpleNamespace
@@ -33,9 +33,9 @@ def bookkeeping(system, plan, outcome):
     temperature = site.coolant + (site.resistance + system.accelerator.thermal_resistance) * outcome.power_busy
     terms = step_times(system, plan, done, outcome, temperature)
     power, levels = step_power(system, plan, done, terms, outcome, site, temperature)
-    found = {f"step_time.{name}": term for name, term in terms.items()}
-    found |= run(system, plan, done, sum(terms.values()), power, levels, site, outcome)
-    return found
+    result = {f"step_time.{name}": term for name, term in terms.items()}
+    result |= run(system, plan, done, sum(terms.values()), power, levels, site, outcome)
+    return result
 
 
 def precision_energy(chip, layout):
@@ -169,8 +169,8 @@ def run(system, plan, done, step, power, levels, site, outcome):
     equipment_full, meter_full, _ = at_meter(system.facility, full)
     hottest = site.hottest_power(equipment_full)
     peak = n * (meter_full + hottest + other)
-    found = {f"energy.{name}": part for name, part in joules.items()}
-    return found | {
+    result = {f"energy.{name}": part for name, part in joules.items()}
+    return result | {
         "time": time,
         "steps": steps,
         "chip_time": time * n,
@@ -220,8 +220,8 @@ def money(system, plan, site, time, energy, peak):
 def carbon(system, plan, time):
     """Share of the chips' embodied carbon."""
     law, chips = system.market.carbon, plan.chips + plan.spares * system.node.chips
-    whole = system.accelerator.embodied_carbon * law.embodied_multiplier
-    return chips * whole * time / (law.chip_life * law.utilization)
+    total = system.accelerator.embodied_carbon * law.embodied_multiplier
+    return chips * total * time / (law.chip_life * law.utilization)
 
 
 def efficiencies(system, plan, done, step, energy, outcome):

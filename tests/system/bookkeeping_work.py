@@ -203,11 +203,11 @@ def step_times(system, plan, done, outcome, temperature):
     """Terms of a step, from the work, the clock, and the communication that the outcome leaves exposed."""
     w, chip, s, layout = system.workload, system.accelerator, system.software, plan.layout
     slow, clock = system.production_slowdown, outcome.clock
-    given = {name: getattr(outcome.step_time, name) / slow for name in ("expert", "data")}
+    case = {name: getattr(outcome.step_time, name) / slow for name in ("expert", "data")}
     product = norm(chip.roofline_exponent, done.arithmetic / clock, done.gemm_bytes / done.bandwidth)
     product += done.attention_time / clock
     elementwise = done.elementwise_bytes / done.bandwidth
-    on_chip = product + elementwise + given["expert"] / done.layer_passes
+    on_chip = product + elementwise + case["expert"] / done.layer_passes
     routed = 1.0 - w.dense_layers / w.layers if w.experts > 1.0 else 0.0
     launch = chip.launch_overhead * (1.0 + s.expert_launch * routed) * (1.0 - layout.cuda_graphs)
     layer = norm(chip.launch_exponent, on_chip, launch)
@@ -217,19 +217,19 @@ def step_times(system, plan, done, outcome, temperature):
     offloaded = done.host_traffic / system.node.host_update_bandwidth
     optimizer = done.optimizer_traffic / done.bandwidth + done.copied / system.node.host_bandwidth
     outside = (1.0 - layout.cuda_graphs) * s.microbatch_time * done.microbatches
-    idle = chip.overhead_time + outside + given["data"] + given["expert"]
+    idle = chip.overhead_time + outside + case["data"] + case["expert"]
     periods = done.layer_passes + done.microbatches + 1.0
     leakage = leakage_power(chip, voltage(chip, clock), temperature)
     waking = periods * gated_share(chip, leakage, idle / periods) * chip.gate.wake_time
     overhead = chip.overhead_time + outside + waking
-    steady = passes + offloaded + given["data"] + optimizer + overhead
+    steady = passes + offloaded + case["data"] + optimizer + overhead
     terms = {
         "compute": compute,
         "memory": done.layer_passes * elementwise,
         "host": done.layer_passes * (layer - on_chip) + offloaded,
         "tensor": 0.0,
         "context": 0.0,
-        **given,
+        **case,
         "pipeline": 0.0,
         "bubble": 0.0,
         "optimizer": optimizer,

@@ -1,6 +1,6 @@
 """Scenarios, and how their outputs respond to every number that they are made of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from energymodel.scenarios.scenario import Scenario, leaf_paths, load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
 
 MEASURES = ("loss", "time", "energy", "money", "carbon")
+PARTS = 4  # of the leaves whose differences are taken together
 STEP = 1e-4  # of a leaf; with differences of fourth order truncation and rounding are both below 1e-9
 OFFSETS = np.arange(-4, 5)
 FORWARD = np.array([-25.0 / 12.0, 4.0, -3.0, 4.0 / 3.0, -0.25])  # at 0, 1, 2, 3, 4 steps [Fornberg 1988, table 3]
@@ -98,14 +99,31 @@ def run() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def respond() -> Callable[[Any, Any], Response]:
-    """Compare the gradient of each output for each leaf of a system and a plan with differences of fourth order."""
-    options = compiler_options(once=True)
-    slopes, values_near = (jax.jit(with_barriers(one), compiler_options=options) for one in (_slopes, _values_near))
+def gradients() -> Callable[[Any, Any], Any]:
+    """Leaves of a system and a plan, and the gradient of each output by each per change by its size [leaf, output]."""
+    slopes = jax.jit(with_barriers(_slopes), compiler_options=compiler_options(once=True))
 
-    def respond(system: Any, plan: Any) -> Response:
+    def gradients(system: Any, plan: Any) -> tuple[np.ndarray, np.ndarray]:
         scale, gradient = map(np.asarray, slopes(system, plan))
-        near = np.asarray(values_near(system, plan))
+        return np.array(leaf_paths(system, "system") + leaf_paths(plan, "plan")), gradient.T * scale[:, None]
+
+    return gradients
+
+
+@pytest.fixture(scope="session")
+def respond(gradients: Callable[[Any, Any], Any]) -> Callable[..., Response]:
+    """Compare the gradient of each output for each leaf of a system and a plan with differences of fourth order.
+
+    `parts`: those of the leaves, of which every `PARTS`th belongs to one.
+    """
+    values_near = jax.jit(with_barriers(_values_near), compiler_options=compiler_options(once=True))
+
+    def respond(system: Any, plan: Any, parts: Iterable[int] = range(PARTS)) -> Response:
+        leaves, gradient = gradients(system, plan)
+        of_parts = [np.arange(part, len(leaves), PARTS) for part in parts]
+        most = -(-len(leaves) // PARTS)  # one program for all parts
+        near = np.concatenate([values_near(system, plan, np.resize(rows, most))[: len(rows)] for rows in of_parts])
+        rows = np.concatenate(of_parts)
         values, without = near[:, :-1], near[:, -1]
         center = values[:, 4]
         slope = {
@@ -116,10 +134,8 @@ def respond() -> Callable[[Any, Any], Response]:
         limits = np.einsum("o,iok->ik", LIMIT, values[:, 3::-1]), np.einsum("o,iok->ik", LIMIT, values[:, 5:])
         constant = np.all(values == center[:, None], axis=1)
         jump = np.any(np.abs(np.stack(limits) - center) > 1e-8 * np.abs(center), axis=0)
-        leaves = leaf_paths(system, "system") + leaf_paths(plan, "plan")
-        return Response(
-            leaves, center[0], gradient.T * scale[:, None], **slope, jump=jump, unread=np.isfinite(without) & constant
-        )
+        unread = np.isfinite(without) & constant
+        return Response(list(leaves[rows]), center[0], gradient[rows], **slope, jump=jump, unread=unread)
 
     return respond
 
@@ -150,8 +166,8 @@ def _slopes(system: Any, plan: Any) -> tuple[jax.Array, jax.Array]:
     return scale, jax.lax.map(lambda cotangent: pull_back(cotangent)[0], jnp.eye(len(MEASURES)))
 
 
-def _values_near(system: Any, plan: Any) -> jax.Array:
-    """Outputs at `OFFSETS` of each leaf, and last where the leaf is not a number [leaf, offset, output].
+def _values_near(system: Any, plan: Any, rows: jax.Array) -> jax.Array:
+    """Outputs at `OFFSETS` of some leaves, and last where the leaf is not a number [leaf, offset, output].
 
     Outputs that do not read the leaf stay as they are where it is not a number.
     """
@@ -161,7 +177,7 @@ def _values_near(system: Any, plan: Any) -> jax.Array:
     def around(direction: jax.Array) -> jax.Array:
         return jax.vmap(lambda offset: measure(x + jnp.where(direction > 0.0, offset * direction, 0.0)))(offsets)
 
-    return jax.lax.map(around, jnp.diag(scale))
+    return jax.lax.map(lambda row: around(jnp.where(jnp.arange(x.size) == row, scale, 0.0)), rows)
 
 
 def _changed(plan: Any, changes: dict[str, float]) -> Any:

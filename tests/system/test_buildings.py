@@ -1,12 +1,21 @@
-"""Do buildings have the PUE and the water that are published for them, and the slopes of their parts?"""
+"""PUE, water and slopes of published buildings, the size of chillers, and converters and gates in front of the chip."""
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import energymodel as em
+from cli.shell import run
+from energymodel.physics.chiller import LiftChiller
+from energymodel.physics.delivery import Regulator
 from energymodel.scenarios.components import build
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.facility import Facility
+from energymodel.system.outputs import output
+from gradients import check_grads
+from outcomes import outcome_of
 
 LITERS_PER_KILOWATT_HOUR = 3.6e9  # m^3/J
 # PUE over a year, as published. Meta 2023, environmental data (over its own data centers); Google, trailing twelve
@@ -29,8 +38,8 @@ def pue(building, load, coolant):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_run_stands_in_its_published_building(name, scenario, run):
-    given = scenario(name)
-    np.testing.assert_allclose(run(given.system, given.plan).pue, PUBLISHED[name], atol=0.015)
+    case = scenario(name)
+    np.testing.assert_allclose(run(case.system, case.plan).pue, PUBLISHED[name], atol=0.015)
 
 
 @pytest.mark.parametrize(
@@ -114,11 +123,11 @@ def test_the_hottest_hour_sizes_the_building():
 
 def test_warm_air_costs_fans_and_leakage(scenario, run):
     """Beyond what the outside cools for nothing, warmer air costs more than it saves."""
-    given = scenario("llama-3.1-405b-h100")
+    case = scenario("llama-3.1-405b-h100")
 
     def energy(degrees):
-        plan = eqx.tree_at(lambda p: p.coolant_temperature, given.plan, np.asarray(celsius(degrees)))
-        return run(given.system, plan).energy
+        plan = eqx.tree_at(lambda p: p.coolant_temperature, case.plan, np.asarray(celsius(degrees)))
+        return run(case.system, plan).energy
 
     cool, warm = energy(23.0), energy(30.0)
     server = cool.total - cool.cooling - cool.other - cool.network
@@ -135,9 +144,9 @@ def test_an_air_cooled_node_draws_what_meters_saw(scenario, run):
         idle[name] = system.host_power(75.0, system.facility.cooling.at(celsius(10.0))) * 8
     np.testing.assert_allclose(idle["air-cooled"] - idle["immersion"], 700.0, rtol=1e-3)
     np.testing.assert_allclose((idle["immersion"] + 8 * 75.0) / 0.96, 2080.0, rtol=0.06)
-    given = scenario("gpt3-175b-h100")
-    outcome = run(given.system, given.plan)
-    node = outcome.power_average / outcome.pue / given.plan.chips * 8
+    case = scenario("gpt3-175b-h100")
+    outcome = run(case.system, case.plan)
+    node = outcome.power_average / outcome.pue / case.plan.chips * 8
     np.testing.assert_allclose(node, 6849.0, rtol=0.05)  # metered mean of 64 nodes, alternating current
 
 
@@ -147,13 +156,167 @@ def test_coolant_beyond_the_class_of_the_equipment_breaks_a_limit(degrees, named
     from energymodel.report.answers.run_tables import Run
     from energymodel.report.number import sentence
 
-    given = scenario("llama-3.1-405b-h100", f"plan.coolant_temperature={degrees} °C")
-    outcome = run(given.system, given.plan)
+    case = scenario("llama-3.1-405b-h100", f"plan.coolant_temperature={degrees} °C")
+    outcome = run(case.system, case.plan)
     assert outcome.slack.coolant < 0.0
     message = next(
-        line for line in map(sentence, broken_limits(given, Run(given.plan, outcome))) if line.startswith("coolant")
+        line for line in map(sentence, broken_limits(case, Run(case.plan, outcome))) if line.startswith("coolant")
     )
     assert named in message
     assert f"{degrees:g} °C" in message
     liquid = scenario("llama-3.1-405b-h100", "plan.coolant_temperature=45 °C", "system.facility=immersion")
     assert run(liquid.system, liquid.plan).slack.coolant >= -1e-12
+
+
+SMALL = "test-1b-h100"
+CAPACITY = "system.facility.cooling.chiller_capacity"
+WARM = {"system.facility": "air-cooled", "system.facility.cooling.weather": "singapore-weather"}
+LAYOUT = tuple(f"plan.layout.{name}" for name in ("tensor", "pipeline", "context", "microbatch", "virtual_stages"))
+
+
+@pytest.fixture(scope="module")
+def with_chillers():
+    """Outcome of a run in a warm place with chillers of a capacity per chip [W]."""
+    scenario = em.load_scenario(SMALL, WARM)
+
+    @jax.jit
+    def outcome(capacity):
+        system = eqx.tree_at(lambda tree: tree.facility.cooling.chiller_capacity, scenario.system, capacity)
+        return em.evaluate(system, scenario.plan)
+
+    return outcome, scenario
+
+
+def test_a_plant_for_all_heat_is_that_of_the_building(with_chillers):
+    # Machines that carry all heat in the hottest hour at the stated load never run at a higher one.
+    outcome, scenario = with_chillers
+    free = outcome(jnp.zeros(()))
+    load = float(scenario.system.facility.cooling.chiller.load)
+    large = outcome(jnp.asarray(2.0 * float(free.power_peak) / scenario.plan.chips / load))
+    for name in ("energy", "power_peak", "water", "time"):
+        np.testing.assert_allclose(output(large, name), output(free, name), rtol=1e-12)
+    assert float(large.money) > float(free.money)
+
+
+def test_each_watt_of_chillers_has_its_price(with_chillers):
+    outcome, scenario = with_chillers
+    price, run_time = scenario.system.market.price, outcome(jnp.zeros(())).time
+    single, two = outcome(jnp.asarray(20e3)), outcome(jnp.asarray(21e3))
+    recovery = price.cost(0.0, scenario.plan.chips, run_time, 0.0, 0.0, 0.0, 0.5 * 1e3)
+    np.testing.assert_allclose(two.money - single.money, recovery, rtol=1e-6)
+
+
+def test_limit_binds_where_a_hot_day_asks_more(with_chillers):
+    outcome, scenario = with_chillers
+    heat = float(outcome(jnp.zeros(())).chilled_heat) / float(scenario.plan.chips)
+    np.testing.assert_allclose(outcome(jnp.asarray(heat)).slack.chillers, 0.0, atol=1e-9)
+    np.testing.assert_allclose(outcome(jnp.asarray(0.5 * heat)).slack.chillers, np.log(0.5), rtol=1e-9)
+
+
+def test_gradient_with_capacity(with_chillers):
+    outcome, _ = with_chillers
+    for capacity in (1100.0, 1500.0):  # part load of the year above that of the machines that run
+        check_grads(
+            lambda c: jnp.log(jnp.stack([outcome(c).energy.total, outcome(c).money])),
+            (capacity,),
+            order=1,
+            loops=True,
+            rtol=1e-4,
+        )
+
+
+@pytest.mark.slow
+def test_search_finds_the_load_of_lowest_work_and_money_asks_for_less():
+    scenario = em.load_scenario(SMALL, WARM)
+    vary, fix = {CAPACITY: (100.0, 5000.0)}, ["plan.chips", "plan.batch", "plan.coolant_temperature", *LAYOUT]
+    energy, money = (
+        em.optimize(scenario, minimize=entry, vary=vary, fix=fix, tolerance=0.0) for entry in ("energy", "money")
+    )
+    chiller = scenario.system.facility.cooling.chiller
+    assert isinstance(chiller, LiftChiller)
+    best = np.sqrt(float(chiller.fixed_work) / float(chiller.quadratic_work))  # of lowest work per heat
+    on_a_hot_day = float(np.exp(-energy.outcome.slack.chillers))
+    assert best < on_a_hot_day < 1.1 * best  # lower on other days: the year has the best load in its mean
+    assert best < on_a_hot_day < float(np.exp(-money.outcome.slack.chillers)) <= 1.0 + 1e-6
+    assert float(energy.outcome.money) > float(money.outcome.money)
+
+
+def test_too_small_a_plant_exits_with_3_and_says_what_to_do():
+    result = run("evaluate", SMALL, "--set", f"{CAPACITY}=100 W")
+    assert result.exit_code == 3
+    assert "chillers: " in result.stderr
+    assert "Raise system.facility.cooling.chiller_capacity to" in result.stderr
+
+
+CONVERTER = "system.facility.bus_converter"
+SUPPLY = "system.facility.power_supply.rated_power"
+GATE = "system.accelerator.gate"
+
+
+def outcome(changes):
+    return outcome_of(SMALL, *(f"{path}={value}" for path, value in changes.items()))
+
+
+def test_a_converter_without_losses_and_price_is_none():
+    free = {f"{CONVERTER}.{name}": 0.0 for name in ("fixed_loss", "proportional_loss", "quadratic_loss")}
+    lossless = outcome({CONVERTER: "bus-converter", **free, f"{CONVERTER}.rating_price": "0 USD/W"})
+    without = outcome({})
+    for left, other in zip(jax.tree.leaves(lossless), jax.tree.leaves(without), strict=True):
+        np.testing.assert_allclose(left, other, rtol=1e-12)
+
+
+def test_each_converter_adds_its_loss_by_load():
+    without, board, die = (
+        outcome(entry)
+        for entry in ({}, {CONVERTER: "bus-converter"}, {"system.facility.point_of_load": "point-of-load"})
+    )
+    for result in (board, die):
+        assert result.energy.delivery_loss > without.energy.delivery_loss
+        assert result.money > without.money
+        assert result.slack.facility_power < without.slack.facility_power
+    lower = outcome({CONVERTER: "bus-converter", "plan.power_cap": "300 W"})
+    capped = outcome({"plan.power_cap": "300 W"})
+    losses = [
+        (entry.energy.delivery_loss - other.energy.delivery_loss) / other.energy.total
+        for entry, other in ((board, without), (lower, capped))
+    ]
+    assert losses[1] > losses[0]  # the loss at no load weighs more
+
+
+@pytest.mark.slow
+def test_the_best_rating_of_a_supply_has_the_best_load():
+    scenario = em.load_scenario(SMALL)
+    supply = scenario.system.facility.power_supply
+    assert isinstance(supply, Regulator)
+    result = em.optimize(
+        scenario, vary={SUPPLY: (500.0, 20e3)}, fix=["plan.chips", "plan.batch", *LAYOUT], tolerance=0.0
+    )
+    energy, time = result.outcome.energy, result.outcome.time * result.plan.chips
+    load = (energy.total - energy.cooling - energy.other - energy.delivery_loss) / time
+    best = np.sqrt(float(supply.fixed_loss) / float(supply.quadratic_loss))  # of highest efficiency
+    np.testing.assert_allclose(load / result.found[SUPPLY], best, rtol=0.02)  # the wires to it lose a little
+
+
+def test_an_overloaded_supply_exits_with_3_and_says_what_to_do():
+    case = ["--set", f"{CONVERTER}=bus-converter", "--set", f"{CONVERTER}.rated_power=800 W"]
+    result = run("evaluate", SMALL, *case)
+    assert result.exit_code == 3
+    assert "supplies: " in result.stderr
+    assert "Raise rated_power" in result.stderr
+
+
+def test_gates_save_leakage_and_cost_their_waking():
+    plain, instant = outcome({}), outcome({f"{GATE}.fraction": 1.0, f"{GATE}.wake_time": "0 s"})
+    np.testing.assert_allclose(instant.step_time.total, plain.step_time.total, rtol=1e-12)
+    assert instant.energy.idle_wait < plain.energy.idle_wait
+    half = outcome({f"{GATE}.fraction": 0.5, f"{GATE}.wake_time": "0 s"})
+    saved = [float(plain.energy.idle_wait - entry.energy.idle_wait) for entry in (half, instant)]
+    np.testing.assert_allclose(saved[1], 2.0 * saved[0], rtol=1e-9)
+    slow = outcome({f"{GATE}.fraction": 1.0, f"{GATE}.wake_time": "1 ms"})
+    assert slow.step_time.overhead > plain.step_time.overhead
+    assert slow.energy.total > instant.energy.total
+
+
+def test_waits_shorter_than_the_break_even_time_are_not_gated():
+    costly = outcome({f"{GATE}.fraction": 1.0, f"{GATE}.wake_energy": "1 MJ"})
+    np.testing.assert_allclose(costly.energy.total, outcome({}).energy.total, rtol=1e-9)

@@ -1,4 +1,4 @@
-"""Does a chip designed like its reference give the reference, and do its laws act through `evaluate` at a cost?"""
+"""A designed chip beside its reference: its laws in `evaluate`, and what they cost."""
 
 import equinox as eqx
 import jax
@@ -8,7 +8,6 @@ import pytest
 
 from compiled_once import derivative_once
 from energymodel.constants import BOLTZMANN
-from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.chip_design import ScaledChip
 from energymodel.system.evaluate import evaluate, evaluate_once
@@ -37,7 +36,7 @@ def changed(**choices):
     assert isinstance(design, ScaledChip)
     values = {name: np.asarray(float(value)) for name, value in choices.items()}
     names = tuple(values)
-    new = eqx.tree_at(lambda one: tuple(getattr(one, name) for name in names), design, tuple(values.values()))
+    new = eqx.tree_at(lambda tree: tuple(getattr(tree, name) for name in names), design, tuple(values.values()))
     return eqx.tree_at(lambda system: system.chip_design, SCENARIO.system, new)
 
 
@@ -57,7 +56,7 @@ def test_a_chip_of_the_catalog_is_the_one_of_the_system():
 
 def test_the_choices_of_the_reference_give_the_reference():
     system, plan = as_designed(SCENARIO.system, SCENARIO.plan)
-    same = eqx.tree_at(lambda one: one.chip_design, system, CATALOG.system.chip_design)
+    same = eqx.tree_at(lambda tree: tree.chip_design, system, CATALOG.system.chip_design)
     pairs = zip(jax.tree.leaves((same, plan)), jax.tree.leaves((CATALOG.system, CATALOG.plan)), strict=True)
     for made, own in pairs:
         np.testing.assert_allclose(made, own, rtol=1e-12)
@@ -93,7 +92,9 @@ def test_larger_memories_in_the_cores_speed_up_products_and_leak():
     larger = chip(registers=2, local_memory=2)
     assert REFERENCE.gemm_efficiency < larger.gemm_efficiency
     assert REFERENCE.attention_efficiency < larger.attention_efficiency < 1.02 * REFERENCE.attention_efficiency
-    energies = [np.asarray(one.energy_per_flop).item() for one in (chip(local_memory=2), REFERENCE, chip(registers=2))]
+    energies = [
+        np.asarray(entry.energy_per_flop).item() for entry in (chip(local_memory=2), REFERENCE, chip(registers=2))
+    ]
     assert energies == sorted(energies)
     # On a die with room for 132 x (3 x 256 + 228) KiB more, in cells of 20 W/GB: 2.69 W.
     room = 1.0 + 132 * 996 * 1024 * 8 * 2.1e-14 / 0.42 / REFERENCE.die_area
@@ -114,10 +115,6 @@ def test_what_is_larger_has_its_price_carbon_and_power():
     assert chip(memory_stacks=2).busy_power > chip(memory_stacks=1).busy_power
     assert chip(generations=1).price > REFERENCE.price
     assert chip(area=1.2).leakage.power > REFERENCE.leakage.power
-
-
-def test_no_part_of_the_energy_is_negative_with_few_lanes():
-    assert all(part >= 0.0 for part in jax.tree.leaves(outcome(link_lanes=0.25).energy))
 
 
 def test_energy_nears_the_bound_of_reliable_operations_with_the_generations():
@@ -151,19 +148,13 @@ def test_gradients_reach_loss_and_energy():
     @jax.jit
     def logs(values):
         new = eqx.tree_at(
-            lambda one: tuple(getattr(one, name) for name in CHOICES), design, tuple(values[name] for name in CHOICES)
+            lambda tree: tuple(getattr(tree, name) for name in CHOICES), design, tuple(values[name] for name in CHOICES)
         )
-        found = evaluate(eqx.tree_at(lambda one: one.chip_design, SCENARIO.system, new), SCENARIO.plan)
-        return jnp.log(jnp.stack([found.energy.total, found.time, found.money, found.loss]))
+        result = evaluate(eqx.tree_at(lambda tree: tree.chip_design, SCENARIO.system, new), SCENARIO.plan)
+        return jnp.log(jnp.stack([result.energy.total, result.time, result.money, result.loss]))
 
     slopes = derivative_once(jax.jacfwd, logs, point)
     for name in CHOICES:
         step = 1e-5 * float(point[name])
         up, down = logs({**point, name: point[name] + step}), logs({**point, name: point[name] - step})
         np.testing.assert_allclose(slopes[name], (up - down) / (2.0 * step), rtol=2e-3, atol=1e-8, err_msg=name)
-
-
-@pytest.mark.parametrize("value", ["-1", "nan", "1e9", "2 V"])
-def test_a_choice_out_of_range_is_refused(value):
-    with pytest.raises(InputError, match="voltage"):
-        load_scenario(NAME, {"system.chip_design": "scaled", "system.chip_design.voltage": value})

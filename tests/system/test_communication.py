@@ -1,4 +1,4 @@
-"""Do overlaps, asynchronous collectives and the kinds of context parallelism cost what their definitions say?"""
+"""Times of overlaps, asynchronous collectives and kinds of context parallelism by their definitions."""
 
 import equinox as eqx
 import jax
@@ -10,13 +10,7 @@ from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, OF_CLUSTER, layouts
 from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
-from energymodel.performance.collectives import (
-    CollectiveLibrary,
-    Communication,
-    Fabric,
-    node_collective_time,
-    sent_once_share,
-)
+from energymodel.performance.collectives import CollectiveLibrary, Communication, Fabric, node_collective_time
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.communication import Traffic, exposed_communication, fabric_of
 from energymodel.system.plan import ParallelLayout
@@ -74,8 +68,6 @@ def test_an_impossible_overlap_is_named(value):
 def test_fewer_heads_than_chips_are_refused():
     with pytest.raises(InputError, match="divides 64 heads over tensor x context = 128 chips"):
         columns(context=16, context_all_to_all=1)
-    with pytest.raises(InputError, match=r"plan\.layout: context_all_to_all = 1 divides 128 heads"):
-        load_scenario("llama-3.1-405b-h100", {"plan.layout.context": 32, "plan.layout.context_all_to_all": 1})
 
 
 def test_full_overlap_hides_all(system, run):
@@ -95,7 +87,7 @@ def hidden(tensor, products, transfer=3.0, latency=0.5):
     )
     none = Communication(*map(jnp.asarray, (0.0, 0.0, 0.0, 0.0)))
     sent = Communication(*map(jnp.asarray, (transfer + latency, 0.0, 0.0, latency)))
-    found = [
+    result = [
         exposed_communication(
             software,
             ParallelLayout(tensor=tensor, async_tensor=switch),
@@ -104,7 +96,7 @@ def hidden(tensor, products, transfer=3.0, latency=0.5):
         )
         for switch in (0.0, 1.0)
     ]
-    return float(found[0].tensor - found[1].tensor)
+    return float(result[0].tensor - result[1].tensor)
 
 
 def test_asynchronous_collectives_hide_all_parts_but_one():
@@ -154,12 +146,6 @@ def test_a_token_sent_once_to_each_node_has_fewer_bytes_between_and_more_within(
     np.testing.assert_allclose(once.outer_bytes / each.outer_bytes, (1.0 - 0.5**8) / 4.0, rtol=1e-12)
     np.testing.assert_allclose(once.inner_bytes, 7.0 / 8.0 * 1e8, rtol=1e-12)
     assert once.time < each.time
-
-
-def test_the_share_sent_once_has_finite_slopes():
-    for groups in (1.0, 1.5, 8.0):
-        slopes = jax.grad(sent_once_share, argnums=(0, 1))(jnp.asarray(groups), jnp.asarray(8.0))
-        assert np.all(np.isfinite(slopes))
 
 
 def test_what_a_framework_adds_is_added_to_each_collective(fabric):

@@ -1,4 +1,4 @@
-"""How much memory do layers with experts take on the rank that holds nothing else?"""
+"""Memory of layers with experts on the rank that holds nothing else."""
 
 import csv
 from pathlib import Path
@@ -40,7 +40,7 @@ def case(pipeline=4.0, **shape):
     """A system with the shape above, a plan with so many pipeline ranks, and the counts that follow."""
     scenario = load_scenario("test-1b-h100")
     system = eqx.tree_at(lambda s: s.workload, scenario.system, Transformer(**{**SHAPE, **shape}))
-    layout = eqx.tree_at(lambda one: (one.pipeline, one.microbatch), scenario.plan.layout, (pipeline, 1.0))
+    layout = eqx.tree_at(lambda tree: (tree.pipeline, tree.microbatch), scenario.plan.layout, (pipeline, 1.0))
     plan = eqx.tree_at(lambda p: (p.chips, p.layout), scenario.plan, (np.asarray(8.0), layout))
     return system, plan, divide(system, plan, 8.0 * 2048.0)
 
@@ -48,9 +48,9 @@ def case(pipeline=4.0, **shape):
 @pytest.mark.parametrize(("pipeline", "alternating", "share"), [(4.0, 0.0, 1 / 3), (4.0, 1.0, 1 / 4), (1.0, 0.0, 1.0)])
 def test_routed_parameters_by_hand(pipeline, alternating, share):
     # Three of four layers have experts, and a rank with one layer has one of these three.
-    given = case(pipeline, alternating_dense=alternating)
+    inputs = case(pipeline, alternating_dense=alternating)
     routed = 3 * 16 * 3 * 1024 * 512
-    np.testing.assert_allclose(shard(*given).routed, share * routed, rtol=1e-6)
+    np.testing.assert_allclose(shard(*inputs).routed, share * routed, rtol=1e-6)
 
 
 def test_activations_by_hand():
@@ -68,13 +68,13 @@ def test_activations_by_hand():
 
 def test_inputs_of_expert_products_in_their_format():
     system, plan, division = case()
-    kept = 4 * (2 + 2 * 0.5)
+    held = 4 * (2 + 2 * 0.5)
     without = eqx.tree_at(lambda s: s.software.kept_expert_inputs, system, 0.0)
     np.testing.assert_allclose(activation_bytes(without, plan, division), 2048 * 1024 * (12 + 4 + 10), rtol=1e-6)
     for change, share in ({"fp8": 1.0}, 0.5), ({"fp4": 1.0}, 0.25), ({"fp8": 0.5}, 0.75):
         (name, value), *_ = change.items()
         narrow = eqx.tree_at(lambda p, name=name: getattr(p.layout, name), plan, value)
-        expected = 2048 * 1024 * (12 + 4 + 10 + share * kept)
+        expected = 2048 * 1024 * (12 + 4 + 10 + share * held)
         np.testing.assert_allclose(activation_bytes(system, narrow, division), expected, rtol=1e-6)
 
 

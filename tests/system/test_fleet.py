@@ -31,7 +31,7 @@ def fleet():
 
 
 @pytest.fixture(scope="module")
-def found(fleet):
+def result(fleet):
     return fleet.evaluate()
 
 
@@ -51,58 +51,58 @@ def test_every_output_is_joined_in_one_way():
 def test_equal_groups_are_one_job(own, parts):
     scenario = load_scenario(SMALL)
     with jax.enable_x64(True):
-        plan = eqx.tree_at(lambda one: one.chips, scenario.plan, np.asarray(scenario.plan.chips) / parts)
-        whole = jax.device_get(evaluate_fleet([(scenario.system, plan)] * parts)).whole
-    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(own), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10)
+        plan = eqx.tree_at(lambda left: left.chips, scenario.plan, np.asarray(scenario.plan.chips) / parts)
+        total = jax.device_get(evaluate_fleet([(scenario.system, plan)] * parts)).job
+    for left, other in zip(jax.tree.leaves(total), jax.tree.leaves(own), strict=True):
+        np.testing.assert_allclose(left, other, rtol=1e-10)
 
 
-def test_all_end_their_work_together_and_the_faster_does_more(found):
-    np.testing.assert_allclose(found.work_time, np.max(found.work_time), rtol=1e-9)
-    np.testing.assert_allclose(np.sum(found.share), 1.0, rtol=1e-12)
-    assert found.share[0] > 0.6
-    np.testing.assert_allclose(found.whole.step_time.total, np.max(found.work_time) + found.whole.step_time.data)
+def test_all_end_their_work_together_and_the_faster_does_more(result):
+    np.testing.assert_allclose(result.work_time, np.max(result.work_time), rtol=1e-9)
+    np.testing.assert_allclose(np.sum(result.share), 1.0, rtol=1e-12)
+    assert result.share[0] > 0.6
+    np.testing.assert_allclose(result.job.step_time.total, np.max(result.work_time) + result.job.step_time.data)
 
 
-def test_even_shares_wait_for_the_slowest_and_cost_more(fleet, found):
+def test_even_shares_wait_for_the_slowest_and_cost_more(fleet, result):
     even = fleet.evaluate(np.ones(2))
     assert even.work_time[0] < even.work_time[1]
-    assert float(even.whole.time) > float(found.whole.time)
-    assert float(even.whole.energy.total) > float(found.whole.energy.total)
-    np.testing.assert_allclose(even.whole.step_time.total, even.work_time[1] + even.whole.step_time.data, rtol=1e-12)
+    assert float(even.job.time) > float(result.job.time)
+    assert float(even.job.energy.total) > float(result.job.energy.total)
+    np.testing.assert_allclose(even.job.step_time.total, even.work_time[1] + even.job.step_time.data, rtol=1e-12)
 
 
 def test_work_follows_throughput_where_no_time_is_fixed():
     """With straight lines through zero, `W_i = W P_i / sum P_j` and the makespan is `max_i W_i / P_i`."""
     throughputs, shares = jnp.array([3.0, 1.0, 2.0]), jnp.array([0.25, 0.25, 0.5])
     work = jnp.ones(3)
-    found = model._equal_times(work, work / throughputs, 1.0 / throughputs, shares, 0.01)
+    result = model._equal_times(work, work / throughputs, 1.0 / throughputs, shares, 0.01)
     tokens = proportional_split(1.0, shares * throughputs)
-    np.testing.assert_allclose(shares * found, tokens, rtol=1e-6)
-    np.testing.assert_allclose(found / throughputs, jnp.max(tokens / (shares * throughputs)), rtol=1e-6)
+    np.testing.assert_allclose(shares * result, tokens, rtol=1e-6)
+    np.testing.assert_allclose(result / throughputs, jnp.max(tokens / (shares * throughputs)), rtol=1e-6)
 
 
 def test_no_group_takes_less_than_its_schedule_needs():
     throughputs, shares = jnp.array([3.0, 0.01, 2.0]), jnp.array([0.25, 0.25, 0.5])
     work = jnp.ones(3)
-    found = model._equal_times(work, work / throughputs, 1.0 / throughputs, shares, 0.4)
-    np.testing.assert_allclose(found[1], 0.4)
-    np.testing.assert_allclose(jnp.sum(shares * found), 1.0, rtol=1e-6)
-    np.testing.assert_allclose(found[0] / 3.0, found[2] / 2.0, rtol=1e-6)
+    result = model._equal_times(work, work / throughputs, 1.0 / throughputs, shares, 0.4)
+    np.testing.assert_allclose(result[1], 0.4)
+    np.testing.assert_allclose(jnp.sum(shares * result), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(result[0] / 3.0, result[2] / 2.0, rtol=1e-6)
 
 
 def test_energy_counts_the_power_of_those_who_wait(fleet):
     """Money, energy and power of the building are those of the groups, each in proportion to its chips."""
     even = fleet.evaluate(np.ones(2))
     shares = np.array([0.5, 0.5])
-    energy = [float(one.energy.total) for one in even.groups]
-    np.testing.assert_allclose(float(even.whole.energy.total), shares @ energy, rtol=1e-12)
+    energy = [float(tree.energy.total) for tree in even.groups]
+    np.testing.assert_allclose(float(even.job.energy.total), shares @ energy, rtol=1e-12)
     system, plan = fleet.pairs[0]
     with jax.enable_x64(True):
-        both = eqx.tree_at(lambda one: one.chips, plan, np.asarray(16.0))
+        both = eqx.tree_at(lambda tree: tree.chips, plan, np.asarray(16.0))
         step = jax.device_get(jax.jit(training_step)(system, both, float(np.reshape(plan.batch, ()))))
-    waited = float(even.whole.step_time.total) - float(step.time.total)
-    grown = float(even.groups[0].energy.idle_wait) / float(even.whole.steps) / 16.0
+    waited = float(even.job.step_time.total) - float(step.time.total)
+    grown = float(even.groups[0].energy.idle_wait) / float(even.job.steps) / 16.0
     alone = float(step.power.idle_wait) * float(step.time.total)
     assert grown > alone + 0.9 * waited * float(step.levels.waiting)
 
@@ -111,8 +111,8 @@ def test_energy_counts_the_power_of_those_who_wait(fleet):
 def test_derivative_by_a_clock_is_that_of_differences(fleet):
     def energy(clock):
         groups = list(fleet.pairs)
-        groups[1] = groups[1][0], eqx.tree_at(lambda one: one.clock, groups[1][1], clock)
-        return evaluate_fleet(groups).whole.energy.total
+        groups[1] = groups[1][0], eqx.tree_at(lambda tree: tree.clock, groups[1][1], clock)
+        return evaluate_fleet(groups).job.energy.total
 
     with jax.enable_x64(True):
         value = jax.jit(energy)

@@ -1,4 +1,4 @@
-"""Does a stated pattern of access act through `evaluate`, in Python and on the command line, and in a search?"""
+"""A stated pattern of memory access in whole runs."""
 
 import equinox as eqx
 import jax
@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from cli.shell import SMALL, numbers, run, run_json
+from cli.shell import SMALL
 from compiled_once import derivative_once
-from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
+from outcomes import outcome_of
 
 PATH = "system.accelerator.access"
 STATED = load_scenario(SMALL, {PATH: "stated-access"})
 
 
 def outcome(**changes):
-    return em.evaluate(load_scenario(SMALL, {PATH: "stated-access", **changes}).system, STATED.plan)
+    return outcome_of(SMALL, f"{PATH}=stated-access", *(f"{path}={value}" for path, value in changes.items()))
 
 
 def test_the_stated_pattern_as_measured_is_that_of_the_measured_share():
-    own, stated = em.evaluate(load_scenario(SMALL).system, STATED.plan), outcome()
+    own, published = outcome_of(SMALL), outcome()
     for name in ("time", "money", "carbon"):
-        np.testing.assert_allclose(getattr(stated, name), getattr(own, name), rtol=1e-12)
-    np.testing.assert_allclose(stated.energy.memory, own.energy.memory, rtol=1e-12)
+        np.testing.assert_allclose(getattr(published, name), getattr(own, name), rtol=1e-12)
+    np.testing.assert_allclose(published.energy.memory, own.energy.memory, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_gradients_of_energy_and_time():
         for name, value in zip(names, jnp.exp(values), strict=True):
             access = replaced(access, name, value)
         system = replaced(STATED.system, "accelerator", replaced(STATED.system.accelerator, "access", access))
-        found = em.evaluate(system, STATED.plan)
-        return jnp.log(jnp.stack([found.energy.total, found.time]))
+        result = em.evaluate(system, STATED.plan)
+        return jnp.log(jnp.stack([result.energy.total, result.time]))
 
     slopes = derivative_once(jax.jacfwd, logs, point)
     for at in range(len(names)):
@@ -67,42 +67,15 @@ def test_gradients_of_energy_and_time():
 
 
 def replaced(owner, name, value):
-    return eqx.tree_at(lambda one: getattr(one, name), owner, value, is_leaf=lambda leaf: leaf is getattr(owner, name))
-
-
-def test_the_command_line_takes_the_pattern():
-    changes = ("--set", f"{PATH}=stated-access", "--set", f"{PATH}.line_size=128 B")
-    found = run_json("evaluate", SMALL, *changes)
-    np.testing.assert_allclose(
-        numbers(found)["time"], float(outcome(**{f"{PATH}.line_size": "128 B"}).time), rtol=1e-12
+    return eqx.tree_at(
+        lambda tree: getattr(tree, name), owner, value, is_leaf=lambda leaf: leaf is getattr(owner, name)
     )
-
-
-@pytest.mark.parametrize("value", ["0 B", "-1 B", "2 s"])
-def test_a_line_without_bytes_is_refused_in_the_same_words(value):
-    with pytest.raises(InputError, match="line_size") as refused:
-        load_scenario(SMALL, {PATH: "stated-access", f"{PATH}.line_size": value})
-    result = run("evaluate", SMALL, "--set", f"{PATH}=stated-access", "--set", f"{PATH}.line_size={value}")
-    assert result.exit_code == 2
-    assert str(refused.value) in " ".join(result.stderr.split())
-
-
-def test_a_line_of_a_pattern_that_is_not_stated_says_what_to_state():
-    with pytest.raises(InputError, match=f"line_size is a quantity of StatedAccess.*Set {PATH}=stated-access first"):
-        load_scenario(SMALL, {f"{PATH}.line_size": "128 B"})
 
 
 def test_a_fixed_share_for_collectives_costs_time_on_either_side_of_the_best():
     def time(share):
-        changes = {PATH: "divided-access", f"{PATH}.collective_share": share}
-        return float(em.evaluate(load_scenario(SMALL, changes).system, STATED.plan).time)
+        return float(outcome_of(SMALL, f"{PATH}=divided-access", f"{PATH}.collective_share={share}").time)
 
-    own = float(em.evaluate(load_scenario(SMALL).system, STATED.plan).time)
+    own = float(outcome_of(SMALL).time)
     low, best, high = time(0.02), time(0.1), time(0.5)
     assert own < best < min(low, high)
-
-
-@pytest.mark.parametrize("share", ["0", "1", "-0.1"])
-def test_a_share_that_leaves_one_side_nothing_is_refused(share):
-    with pytest.raises(InputError, match="collective_share"):
-        load_scenario(SMALL, {PATH: "divided-access", f"{PATH}.collective_share": share})

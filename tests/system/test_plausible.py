@@ -1,4 +1,4 @@
-"""Is an outcome that cannot be refused with its name, its value and the number to look at?"""
+"""Impossible outcomes are refused with their name, their value and the number to look at."""
 
 import re
 
@@ -17,14 +17,14 @@ SMALL = "test-1b-h100"
 
 
 @pytest.fixture(scope="module")
-def given(scenario):
+def case(scenario):
     return scenario(SMALL)
 
 
 @pytest.fixture(scope="module")
-def outcome(given, run):
+def outcome(case, run):
     with jax.enable_x64(True):
-        return jax.device_get(run(given.system, given.plan))
+        return jax.device_get(run(case.system, case.plan))
 
 
 def changed(tree, where, value):
@@ -32,8 +32,8 @@ def changed(tree, where, value):
     return eqx.tree_at(where, tree, np.asarray(value, np.asarray(where(tree)).dtype))
 
 
-def test_an_outcome_that_can_be_passes(given, outcome):
-    check_outcome(given.system, given.plan, outcome)
+def test_an_outcome_that_can_be_passes(case, outcome):
+    check_outcome(case.system, case.plan, outcome)
 
 
 @pytest.mark.parametrize(
@@ -50,39 +50,39 @@ def test_an_outcome_that_can_be_passes(given, outcome):
         (lambda o: o.power_peak, 10.0, "The outcome power_peak, 10 W, is below power_average"),
     ],
 )
-def test_an_outcome_that_cannot_be_is_refused(given, outcome, where, value, message):
+def test_an_outcome_that_cannot_be_is_refused(case, outcome, where, value, message):
     with pytest.raises(em.InputError, match=re.escape(message)):
-        check_outcome(given.system, given.plan, changed(outcome, where, value))
+        check_outcome(case.system, case.plan, changed(outcome, where, value))
 
 
-def test_rounding_is_no_fault(given, outcome):
+def test_rounding_is_no_fault(case, outcome):
     almost = changed(outcome, lambda o: o.step_time.data, -1e-16 * float(outcome.step_time.total))
-    check_outcome(given.system, given.plan, changed(almost, lambda o: o.pue, 1.0 - 1e-15))
+    check_outcome(case.system, case.plan, changed(almost, lambda o: o.pue, 1.0 - 1e-15))
 
 
-def test_the_message_names_the_number_that_is_out_of_proportion(given, outcome):
-    system = changed(given.system, lambda s: s.accelerator.launch_overhead, 1e11)
+def test_the_message_names_the_number_that_is_out_of_proportion(case, outcome):
+    system = changed(case.system, lambda s: s.accelerator.launch_overhead, 1e11)
     with pytest.raises(em.InputError, match=r"look at system\.accelerator\.launch_overhead = 3171 years"):
-        check_outcome(system, given.plan, jax.tree.map(np.float32, changed(outcome, lambda o: o.time, np.inf)))
+        check_outcome(system, case.plan, jax.tree.map(np.float32, changed(outcome, lambda o: o.time, np.inf)))
 
 
-def test_numbers_that_are_as_in_a_preset_are_not_named(given, outcome):
+def test_numbers_that_are_as_in_a_preset_are_not_named(case, outcome):
     cold = changed(outcome, lambda o: o.energy.cooling, -5e6)
     with pytest.raises(em.InputError, match=r"Look at the numbers that differ from those of a preset\.$"):
-        check_outcome(given.system, given.plan, cold)
-    system = changed(given.system, lambda s: s.software.communicated_bytes, 1e20)
+        check_outcome(case.system, case.plan, cold)
+    system = changed(case.system, lambda s: s.software.communicated_bytes, 1e20)
     system = changed(system, lambda s: s.accelerator.launch_overhead, 1e11)
     with pytest.raises(
         em.InputError, match=r"Look at \S+launch_overhead = 3171 years and \S+communicated_bytes = 1e20 B\."
     ):
-        check_outcome(system, given.plan, cold)
+        check_outcome(system, case.plan, cold)
 
 
 @pytest.mark.parametrize("name", names("scenarios"))
 def test_no_number_of_a_preset_is_out_of_proportion(scenario, name):
-    given = scenario(name)
-    numbers = [*_numbers(given.system, "system"), *_numbers(given.plan, "plan")]
-    assert {one.describe() for one in numbers if _extremity(one) > USUAL} == set()
+    case = scenario(name)
+    numbers = [*_numbers(case.system, "system"), *_numbers(case.plan, "plan")]
+    assert {entry.describe() for entry in numbers if _extremity(entry) > USUAL} == set()
 
 
 class Sized(eqx.Module):
@@ -121,9 +121,9 @@ def test_how_near_a_number_lies_to_an_end_goes_by_orders_of_magnitude(name, valu
         (lambda s: s.accelerator.busy_power, np.nan, "system.accelerator.busy_power: nan W is not a finite number"),
     ],
 )
-def test_python_refuses_what_the_command_line_refuses(given, where, value, message):
+def test_python_refuses_what_the_command_line_refuses(case, where, value, message):
     with pytest.raises(em.InputError, match=re.escape(message)):
-        em.evaluate(changed(given.system, where, value), given.plan)
+        em.evaluate(changed(case.system, where, value), case.plan)
 
 
 def test_the_energy_time_product_is_finite_in_float32(outcome):

@@ -1,4 +1,4 @@
-"""Does any output of a whole run change unnoticed? Proof that an output is right is in the other files.
+"""Stored outputs of whole runs, to notice a change. Proof that an output is right is in the other files.
 
 Every number of a system and a plan is moved at random, so that no branch is switched off. `python
 tests/system/test_stored_outcomes.py` stores the outcomes anew; do so in a commit of its own that says why.
@@ -39,7 +39,7 @@ DEGREES = {
     "system.accelerator.peak_flops_fp4": (2e15, 4e15),  # of chips that lack it 0, which leaves no other time to see
     "system.software.bucket_size": (1e8, 1e9),
     "system.software.microbatch_time": (0.0, 1e-3),
-    "system.network.topology.hop_latency": (0.0,),  # tests/system/test_topology_choices.py
+    "system.network.topology.hop_latency": (0.0,),  # tests/system/test_network.py
     "system.network.topology.uplink_lane_price": (0.0,),
     "system.network.topology.switch_lanes": (256.0,),
     "system.facility.cooling.chiller_capacity": (0.0, 500.0, 900.0),  # W; a fraction of a watt cools no chip
@@ -60,21 +60,21 @@ def outcomes(name):
     paths = leaf_paths(scenario.system, "system") + leaf_paths(scenario.plan, "plan")
     leaves, structure = jax.tree.flatten((scenario.system, scenario.plan))
     near = [moved(path, np.ravel(leaf)[0]) for path, leaf in zip(paths, leaves, strict=True)]
-    found = {}
+    result = {}
     for run in range(RUNS):
         numbers = [np.full(np.shape(leaf), values[run]) for leaf, values in zip(leaves, near, strict=True)]
         # Not all of these can be, but all have an outcome: it is not checked.
         outcome = Compiled.__call__(evaluate_once, *jax.tree.unflatten(structure, numbers))
         for path, value in jax.tree_util.tree_leaves_with_path(outcome):
-            found.setdefault(jax.tree_util.keystr(path)[1:], []).append(float(f"{float(value):.9g}"))
-    return found
+            result.setdefault(jax.tree_util.keystr(path)[1:], []).append(float(f"{float(value):.9g}"))
+    return result
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_outcomes_are_the_stored_ones(name):
-    found, stored = outcomes(name), json.loads(STORED.read_text(encoding="utf-8"))[name]
-    assert list(found) == list(stored)
-    for path, values in found.items():
+    result, stored = outcomes(name), json.loads(STORED.read_text(encoding="utf-8"))[name]
+    assert list(result) == list(stored)
+    for path, values in result.items():
         np.testing.assert_allclose(values, stored[path], rtol=1e-7, atol=1e-9, err_msg=path)
 
 

@@ -1,4 +1,4 @@
-"""Does a run over time end where `evaluate` says it ends, and do its rates agree with its columns?"""
+"""A run over time: it ends at the outcome, and its rates are the slopes of its columns."""
 
 import numpy as np
 import pytest
@@ -60,10 +60,10 @@ def test_the_loss_falls_as_the_closed_form_says(constant):
     assert isinstance(law.loss_law, ChinchillaLaw)
     end = learning.effective_tokens(parameters, run.loss[-1])
     critical = law.critical_batch.instantaneous(run.progress * end, run.loss)
-    stated = loss_rate(run.loss, parameters, run.token_rate, run.batch, critical, law.loss_law)
+    published = loss_rate(run.loss, parameters, run.token_rate, run.batch, critical, law.loss_law)
     # The closed form has the penalty 1 + B/B_n; the law has absorbed an overhead and bends more sharply.
     penalty = learning.penalty(parameters, run.progress * end, run.batch)
-    np.testing.assert_allclose(stated * (1.0 + run.batch / critical) / penalty, run.loss_rate, rtol=1e-6)
+    np.testing.assert_allclose(published * (1.0 + run.batch / critical) / penalty, run.loss_rate, rtol=1e-6)
 
 
 @pytest.mark.parametrize("points", [0, -3, 10_001])

@@ -83,8 +83,8 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
 
 def _law_of(learning: Any, path: str) -> tuple[str, Any]:
     """The law of the critical batch in a learning component, inside others where it is, with its path."""
-    while not hasattr(learning, LAW) and hasattr(learning, "whole"):
-        learning, path = learning.whole, f"{path}.whole"
+    while not hasattr(learning, LAW) and hasattr(learning, "base"):
+        learning, path = learning.base, f"{path}.base"
     return f"{path}.{LAW}", getattr(learning, LAW, None)
 
 

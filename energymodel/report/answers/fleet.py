@@ -61,10 +61,10 @@ def fleet_answer(fleet: Fleet, optimum: FleetOptimum | None = None) -> Answer:
     """
     if optimum is None:
         outcome, alone = fleet.evaluate(), fleet.evaluate_alone()
-        runs = {"fleet": outcome.whole, "even shares": fleet.evaluate(np.ones(len(fleet.groups))).whole}
+        runs = {"fleet": outcome.job, "even shares": fleet.evaluate(np.ones(len(fleet.groups))).job}
     else:
         fleet, outcome, alone = optimum.fleet, optimum.found, optimum.alone
-        runs = {"found": outcome.whole, "own clocks": optimum.own.whole, "even shares": optimum.even.whole}
+        runs = {"found": outcome.job, "own clocks": optimum.own.job, "even shares": optimum.even.job}
     runs[f"{fleet.groups[0].name} alone"] = alone
     groups = groups_table(fleet, outcome)
     together = outcome_table({name: Run(fleet.main.plan, run) for name, run in runs.items()}, "rows")
@@ -113,7 +113,7 @@ def groups_table(fleet: Fleet, outcome: FleetOutcome) -> Table:
     tokens = float(np.reshape(plan.batch, ())) / (float(plan.layout.microbatch) * sequence)
     chips = np.array([float(group.scenario.plan.chips) for group in fleet.groups])
     energy = chips * [np.asarray(own.energy.total) for own in outcome.groups]
-    step = outcome.whole.step_time
+    step = outcome.job.step_time
     idle = 1.0 - (np.asarray(outcome.work_time) + np.asarray(step.data)) / np.asarray(step.total)
     rows = [
         [

@@ -1,3 +1,5 @@
+"""Cost, carbon and series of prices: parts, limits, slopes."""
+
 from functools import partial
 
 import jax
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from energymodel.economics.carbon import Carbon, embodied_carbon, operational_carbon
 from energymodel.economics.cost import (
     YEAR,
     OwnedPrice,
@@ -18,6 +21,7 @@ from energymodel.economics.cost import (
     electricity_cost,
     rental_cost,
 )
+from energymodel.economics.series import pause_price, series_total
 from gradients import check_grads
 
 # docs/physics.md B9
@@ -96,3 +100,37 @@ def test_single_precision():
     assert value.dtype == jnp.float32
     np.testing.assert_allclose(value, OWNED.cost(**RUN), rtol=1e-5)
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))
+
+
+# docs/physics.md B9: 0.35 kg/kWh, 4 years, u = 0.8
+CARBON = Carbon(intensity=0.35 / 3.6e6, chip_life=4 * YEAR, utilization=0.8, embodied_multiplier=1.5)
+
+
+def test_component_calls_the_formulas():
+    np.testing.assert_allclose(CARBON.operational(1e9), operational_carbon(1e9, 0.35 / 3.6e6), rtol=1e-14)
+    np.testing.assert_allclose(
+        CARBON.embodied(150.0, 8.0, 1e6), 1.5 * embodied_carbon(150.0, 8.0, 1e6, 4 * YEAR, 0.8), rtol=1e-14
+    )
+
+
+steps = st.lists(st.floats(0.0, 10.0), min_size=4, max_size=4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(values=steps, powers=steps)
+def test_halves_of_a_step_cost_as_much_as_the_step(values, powers):
+    values, powers = jnp.asarray(values), jnp.asarray(powers)
+    halves = series_total(jnp.repeat(values, 2), jnp.repeat(powers, 2), 1.5)
+    np.testing.assert_allclose(halves, series_total(values, powers, 3.0), rtol=1e-12, atol=1e-12)
+
+
+def test_at_the_pause_price_a_pause_neither_saves_nor_costs():
+    held, price, running, paused = 3.0, 0.2, 11.0, 2.0
+    now = pause_price(held, price, running, paused)
+    run_now = now * running
+    run_later = now * paused + held + price * running
+    np.testing.assert_allclose(run_now, run_later, rtol=1e-14)
+    assert now > price
+    assert (
+        pause_price(0.0, price, running, 0.0) == price
+    )  # nothing held, nothing drawn: any dearer hour is worth a pause

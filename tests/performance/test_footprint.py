@@ -1,3 +1,5 @@
+"""Parallel degrees, and the memory that states and activations take."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.performance.collectives import inner_ranks
-from energymodel.performance.memory_footprint import zero_share
+from energymodel.performance.memory_footprint import (
+    layer_activation_bytes,
+    state_bytes_per_parameter,
+    stored_bytes_per_unit,
+)
 from energymodel.performance.parallelism import (
     bubble_fraction,
     data_parallel_degree,
@@ -73,11 +79,6 @@ def test_gradients_of_idle_work_are_finite_at_kinks(point):
     assert np.all(np.isfinite(gradient))
 
 
-def test_one_rank_has_no_bubble_and_interleaving_divides_it():
-    assert bubble_fraction(1.0, 1.0, 7.0) == 0.0
-    np.testing.assert_allclose(bubble_fraction(16.0, 4.0, 16.0), bubble_fraction(16.0, 1.0, 16.0) / 4.0, rtol=1e-15)
-
-
 @few
 @given(full=shares, attention=shares, share=shares)
 def test_recomputation_repeats_at_most_the_forward_pass(full, attention, share):
@@ -85,14 +86,6 @@ def test_recomputation_repeats_at_most_the_forward_pass(full, attention, share):
     assert 0.0 <= repeated <= 1.0 / 3.0 + 1e-12
     assert recomputed_share(0.0, 0.0, share) == 0.0
     np.testing.assert_allclose(recomputed_share(1.0, attention, share), 1.0 / 3.0, rtol=1e-12)
-
-
-@few
-@given(sharded=shares, ranks=st.floats(1.0, 1e5))
-def test_sharding_keeps_between_one_nth_and_all(sharded, ranks):
-    share = float(zero_share(sharded, ranks))
-    assert 1.0 / ranks * (1.0 - 1e-12) <= share <= 1.0 + 1e-12
-    assert zero_share(sharded, 1.0) == pytest.approx(1.0)
 
 
 @few
@@ -110,3 +103,57 @@ def test_gradients_beside_a_jump_hold_the_count():
     np.testing.assert_allclose(slope(3.0), 4.0)  # four layers in each of three virtual stages
     inside = jax.jit(jax.grad(lambda node: inner_ranks(16.0, 2.0, node)))
     np.testing.assert_allclose([inside(8.0), inside(64.0), inside(1.0)], [0.5, 0.0, 0.0])
+
+
+switches = st.floats(0.0, 1.0)
+GPT3 = {"tokens": 2048.0, "hidden": 12288.0, "heads": 96.0, "sequence": 2048.0, "stored": 34.0}
+ADAM = {"weight_bytes": 2.0, "gradient_bytes": 4.0, "optimizer_bytes": 12.0}
+
+
+def activations(tensor=1.0, sequence_parallel=0.0, keep_scores=1.0, recompute_full=0.0):
+    return float(
+        layer_activation_bytes(
+            **GPT3,
+            tensor=tensor,
+            sequence_parallel=sequence_parallel,
+            keep_scores=keep_scores,
+            recompute_full=recompute_full,
+        )
+    )
+
+
+@few
+@given(parameters=switches, gradients=switches, optimizer=switches, ranks=st.floats(1.0, 1e4))
+def test_sharded_states_lie_between_one_nth_and_all(parameters, gradients, optimizer, ranks):
+    bytes_ = float(
+        state_bytes_per_parameter(
+            **ADAM, shard_parameters=parameters, shard_gradients=gradients, shard_optimizer=optimizer, ranks=ranks
+        )
+    )
+    assert 18.0 / ranks * (1.0 - 1e-12) <= bytes_ <= 18.0 * (1.0 + 1e-12)
+
+
+def test_stored_bytes_grow_with_the_experts_that_act():
+    single, two = (float(stored_bytes_per_unit(1.0, 3.25, 2.125, copies)) for copies in (1.0, 2.0))
+    np.testing.assert_allclose(two - single, 4.0 * 3.25)
+    np.testing.assert_allclose(stored_bytes_per_unit(0.0, 4.0, 4.0, 1.0), 34.0)
+
+
+def test_activations_of_gpt3_in_the_cases_of_the_paper():
+    """Korthikanti et al. 2022, table 2, with s b h = 2048 x 12288 and 5 a s / h = 80."""
+    unit = 2048.0 * 12288.0
+    np.testing.assert_allclose(activations(), unit * (34.0 + 80.0))
+    np.testing.assert_allclose(activations(tensor=8.0), unit * (10.0 + 24.0 / 8.0 + 80.0 / 8.0))
+    np.testing.assert_allclose(activations(tensor=8.0, sequence_parallel=1.0), unit * (34.0 + 80.0) / 8.0)
+    np.testing.assert_allclose(activations(tensor=8.0, sequence_parallel=1.0, keep_scores=0.0), unit * 34.0 / 8.0)
+    np.testing.assert_allclose(activations(recompute_full=1.0), unit * 2.0)
+
+
+@few
+@given(tensor=st.floats(1.0, 64.0), sequence=switches, scores=switches, full=switches)
+def test_less_is_stored_the_more_is_divided_or_recomputed(tensor, sequence, scores, full):
+    held = activations(tensor, sequence, scores, full)
+    assert 0.0 < held <= activations() * (1.0 + 1e-12)
+    assert activations(tensor, 1.0, scores, full) <= held * (1.0 + 1e-12)
+    assert activations(tensor, sequence, 0.0, full) <= held * (1.0 + 1e-12)
+    assert activations(tensor, sequence, scores, 1.0) <= held * (1.0 + 1e-12)

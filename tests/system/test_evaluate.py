@@ -1,0 +1,279 @@
+"""Whole runs: parts that add up, batches and schedules, one run among many, both precisions, extremes."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.runtime.compilation import compiler_options
+from energymodel.scenarios.files import names
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.system.evaluate import evaluate
+from energymodel.system.plan import TargetLoss
+from outcomes import outcome_of
+
+SCENARIOS = [name for name in names("scenarios") if not name.startswith("_")]
+LLAMA = "llama-3.1-405b-h100"
+SMALL = "test-1b-h100"
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_energy_parts_and_step_times_add_up_and_none_is_negative(name, scenario, run):
+    case = scenario(name)
+    system, plan = case.system, case.plan
+    outcome = run(system, plan)
+    parts = jax.tree.leaves(outcome.energy)
+    assert len(parts) == 9
+    assert all(part >= 0.0 for part in parts)
+
+    # What the chips, links and hosts draw, carried through the building, is the whole (docs/physics.md E).
+    energy = outcome.energy
+    load = sum(parts[:6]) / outcome.chip_time
+    assert parts[5] is energy.idle_wait
+    meter = system.facility.power(load, system.facility.cooling.at(plan.coolant_temperature)).total(load)
+    np.testing.assert_allclose(sum(parts), meter * outcome.chip_time, rtol=1e-9)
+    np.testing.assert_allclose(sum(parts), energy.total, rtol=1e-12)
+    np.testing.assert_allclose(energy.total, outcome.power_average * outcome.time, rtol=1e-12)
+    assert 1.0 <= outcome.pue < 2.0
+
+    terms = jax.tree.leaves(outcome.step_time)
+    assert len(terms) == 12
+    assert all(term >= 0.0 for term in terms)
+    productive = outcome.steps * sum(terms)
+    np.testing.assert_allclose(outcome.time, productive / outcome.availability * (1 + system.other_stages), rtol=1e-9)
+    np.testing.assert_allclose(outcome.token_rate * productive, outcome.tokens, rtol=1e-12)
+
+
+def test_batch_may_be_a_scalar_or_one_knot(scenario, run):
+    case = scenario(LLAMA)
+    scalar = eqx.tree_at(lambda p: p.batch, case.plan, np.reshape(case.plan.batch, ()))
+    for left, other in zip(
+        jax.tree.leaves(run(case.system, case.plan)), jax.tree.leaves(run(case.system, scalar)), strict=True
+    ):
+        assert left.shape == other.shape == ()
+        np.testing.assert_allclose(left, other, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_schedule_of_equal_knots_is_the_constant_batch(scenario, run):
+    case = scenario(LLAMA)
+    schedule = eqx.tree_at(lambda p: p.batch, case.plan, np.repeat(case.plan.batch, 3))
+    constant, scheduled = run(case.system, case.plan), run(case.system, schedule)
+    for (path, entry), other in zip(
+        jax.tree_util.tree_leaves_with_path(constant), jax.tree.leaves(scheduled), strict=True
+    ):
+        np.testing.assert_allclose(other, entry, rtol=1e-6, atol=1e-12, err_msg=jax.tree_util.keystr(path))
+
+
+@pytest.mark.parametrize("name", [LLAMA, "deepseek-v3-h800", SMALL])
+def test_the_loss_of_a_token_budget_asks_for_the_same_tokens(name, scenario, run):
+    case = scenario(name)
+    outcome = run(case.system, case.plan)
+    back = run(case.system, eqx.tree_at(lambda p: p.goal, case.plan, TargetLoss(outcome.loss)))
+    np.testing.assert_allclose(back.tokens, outcome.tokens, rtol=1e-9)
+    np.testing.assert_allclose(back.loss, outcome.loss, rtol=1e-12)
+    np.testing.assert_allclose(back.energy.total, outcome.energy.total, rtol=1e-9)
+
+
+def test_llama_405b_at_its_disclosed_plan(scenario, run):
+    # Llama team 2024, table 4: 38 to 43 % MFU on 8,192 to 16,384 H100; model card: 30.84 million H100 hours.
+    case = scenario(LLAMA)
+    layout = case.plan.layout
+    assert (layout.tensor, layout.pipeline, case.plan.chips) == (8.0, 16.0, 16384.0)
+    assert case.plan.chips / (layout.tensor * layout.pipeline) == 128.0
+    assert case.plan.batch == 16 * 2**20
+    assert case.system.workload.sequence == 8192.0
+    outcome = run(case.system, case.plan)
+    assert 0.36 <= outcome.mfu <= 0.45
+    np.testing.assert_allclose(outcome.chip_time / 3600.0, 30.84e6, rtol=0.15)
+    assert outcome.slack.memory > 0.0
+    assert jnp.isfinite(outcome.carbon)
+
+
+def test_a_rise_over_a_share_of_the_progress_is_a_schedule():
+    batch = load_scenario(SMALL, ["plan.batch=256 Ki token to 1 Mi token over 25 %"]).plan.batch
+    np.testing.assert_allclose(batch, np.array([0.25, 1.0, 1.0, 1.0, 1.0]) * 2**20, rtol=1e-12)
+    risen = outcome_of(SMALL, "plan.batch=256 Ki token to 1 Mi token over 25 %")
+    assert risen.loss < outcome_of(SMALL, "plan.batch=1 Mi token").loss  # a young model learns more from small batches
+    assert risen.steps > outcome_of(SMALL, "plan.batch=1 Mi token").steps
+
+
+PLANS = 10_000
+DEGREES = {
+    "tensor": [1.0, 2.0, 4.0, 8.0, 16.0],
+    "pipeline": [1.0, 2.0, 4.0, 16.0],
+    "virtual_stages": [1.0, 2.0, 8.0],
+    "context": [1.0, 2.0],
+    "microbatch": [1.0, 2.0],
+    "shard_parameters": [0.0, 1.0],
+    "recompute_full": [0.0, 1.0],
+    "fp8": [0.0, 1.0],
+}
+
+
+@pytest.fixture(scope="module")
+def lattice(scenario):
+    """A system and ten thousand plans of it, drawn from a fixed seed."""
+    case = scenario("llama-3.1-405b-h100")
+    draw = np.random.default_rng(0)
+    plan = jax.tree.map(lambda leaf: np.broadcast_to(np.reshape(leaf, ()), (PLANS,)), case.plan)
+    plan = eqx.tree_at(
+        lambda p: (p.batch, p.clock, p.power_cap, p.chips, p.coolant_temperature),
+        plan,
+        (
+            np.exp(draw.uniform(np.log(1e6), np.log(1e8), PLANS)),
+            draw.uniform(0.2, 1.0, PLANS),
+            draw.uniform(200.0, 900.0, PLANS),
+            512.0 * draw.integers(1, 64, PLANS),
+            draw.uniform(283.0, 318.0, PLANS),
+        ),
+    )
+    degrees = [draw.choice(values, PLANS) for values in DEGREES.values()]
+    return case.system, eqx.tree_at(lambda p: [getattr(p.layout, name) for name in DEGREES], plan, degrees)
+
+
+def assert_same(entry, other, rtol):
+    entries = jax.tree_util.tree_leaves_with_path(entry)
+    for (path, value), again in zip(entries, jax.tree.leaves(other), strict=True):
+        group = path[0].name
+        # Parts are compared with their total, logarithms with one.
+        total = getattr(entry, group).total if group in ("energy", "step_time") else 1.0 if group == "slack" else 0.0
+        error = np.abs(np.asarray(again) - value) / np.maximum(np.maximum(np.abs(value), total), 1e-300)
+        assert np.max(error) < rtol, (jax.tree_util.keystr(path), np.max(error))
+
+
+@pytest.mark.slow
+def test_ten_thousand_plans_at_once_equal_one_after_another(lattice, run):
+    system, plans = lattice
+    together = jax.jit(jax.vmap(evaluate, in_axes=(None, 0)), compiler_options=compiler_options())
+    at_once = jax.device_get(together(system, plans))
+    assert all(np.shape(leaf) == (PLANS,) for leaf in jax.tree.leaves(at_once))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(at_once))
+
+    one_by_one = jax.jit(
+        lambda system, plans: jax.lax.map(lambda plan: evaluate(system, plan), plans),
+        compiler_options=compiler_options(),
+    )
+    assert_same(at_once, jax.device_get(one_by_one(system, plans)), 1e-9)
+
+    for index in range(0, PLANS, PLANS // 50):
+        plan = jax.tree.map(lambda leaf, index=index: leaf[index], plans)
+        single = jax.device_get(run(system, plan))
+        assert_same(jax.tree.map(lambda leaf, index=index: leaf[index], at_once), single, 1e-9)
+
+
+def test_a_run_is_the_same_compiled_or_not(scenario, run):
+    case = scenario("test-1b-h100")
+    assert_same(run(case.system, case.plan), evaluate(case.system, case.plan), 1e-9)
+
+
+def test_outputs_are_scalars_of_the_precision_of_the_caller(scenario, run):
+    case = scenario("test-1b-h100")
+    for precision, dtype in ((True, np.float64), (False, np.float32)):
+        with jax.enable_x64(precision):
+            outcome = jax.eval_shape(evaluate, case.system, case.plan)
+        assert all(leaf.shape == () and leaf.dtype == dtype for leaf in jax.tree.leaves(outcome))
+    assert jnp.shape(run(case.system, case.plan).carbon) == ()
+
+
+QUICK = ("llama-3.1-405b-h100",)
+IN_BOTH_PRECISIONS = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+    for name in names("scenarios")
+    if not name.startswith("_")
+]
+GROUPS = ("energy", "step_time")  # compared with their total
+SLACKS = "slack"  # logarithms: compared with one
+
+
+def compare(single, double):
+    """Differences of float32 from float64 in the measure of each output: relative, of the total, or absolute."""
+    entries = jax.tree_util.tree_leaves_with_path(double)
+    differences = {}
+    for (path, exact), rough in zip(entries, jax.tree.leaves(single), strict=True):
+        assert exact.dtype == np.float64
+        assert rough.dtype == np.float32
+        group = path[0].name
+        size = getattr(double, group).total if group in GROUPS else 1.0 if group == SLACKS else abs(exact)
+        differences[jax.tree_util.keystr(path)] = abs(float(rough) - float(exact)) / (float(size) or 1.0)
+    return differences
+
+
+@pytest.mark.parametrize("name", IN_BOTH_PRECISIONS)
+def test_float32_agrees_with_float64(name, scenario, run):
+    case = scenario(name)
+    with jax.enable_x64(False):
+        single = jax.device_get(run(case.system, case.plan))
+    with jax.enable_x64(True):
+        double = jax.device_get(run(case.system, case.plan))
+    wrong = {path: difference for path, difference in compare(single, double).items() if not difference < 1e-4}
+    assert wrong == {}
+
+
+ZEROS = {
+    "launch_overhead": lambda s: s.accelerator.launch_overhead,
+    "overhead_time": lambda s: s.accelerator.overhead_time,
+    "fixed_power": lambda s: s.accelerator.fixed_power,
+    "idle_power": lambda s: s.accelerator.idle_power,
+    "leakage": lambda s: s.accelerator.leakage.power,
+    "leakage_feedback": lambda s: s.accelerator.leakage.temperature_sensitivity,
+    "memory_energy": lambda s: s.accelerator.memory_energy,
+    "thermal_resistance": lambda s: s.accelerator.thermal_resistance,
+    "gemm_edge": lambda s: s.accelerator.gemm_edge,
+    "gate": lambda s: s.accelerator.gate.fraction,
+    "wake_energy": lambda s: s.accelerator.gate.wake_energy,
+    "scale_up_latency": lambda s: s.node.scale_up.latency,
+    "scale_out_latency": lambda s: s.network.link.latency,
+    "lane_power": lambda s: s.node.scale_up.lane_power,
+    "packet_overhead": lambda s: s.network.link.overhead,
+    "hop_energy": lambda s: s.network.hop_energy,
+    "static_power": lambda s: s.network.static_power,
+    "overhead_power": lambda s: s.node.overhead_power,
+    "straggler_variation": lambda s: s.reliability.straggler_variation,
+    "restart_time": lambda s: s.reliability.restart_time,
+    "other_stages": lambda s: s.other_stages,
+    "mixture_exponent": lambda s: s.mixture_exponent,
+    "absorbed_overhead": lambda s: s.learning.absorbed_overhead,
+    "interest_rate": lambda s: s.market.price.interest_rate,
+    "carbon_intensity": lambda s: s.market.carbon.intensity,
+    "resistance": lambda s: s.facility.distribution.resistance,
+    "fixed_loss": lambda s: s.facility.power_supply.fixed_loss,
+    "transformer_loss": lambda s: s.facility.transformer_loss,
+    "flash": lambda s: s.workload.flash,
+}
+
+
+@pytest.mark.parametrize("precision", [32, 64])
+def test_outputs_stay_finite_without_what_may_be_zero(precision, scenario, run):
+    case = scenario(LLAMA)
+    systems = {name: eqx.tree_at(where, case.system, np.asarray(0.0)) for name, where in ZEROS.items()}
+    systems["no failures"] = eqx.tree_at(
+        lambda s: (s.reliability.checkpoint_time, s.reliability.restart_time), case.system, [np.asarray(0.0)] * 2
+    )
+    systems["all"] = case.system
+    for where in ZEROS.values():
+        systems["all"] = eqx.tree_at(where, systems["all"], np.asarray(0.0))
+    wrong = {}
+    with jax.enable_x64(precision == 64):
+        for name, system in systems.items():
+            wrong[name] = unsound(run(system, case.plan))
+    assert {name: paths for name, paths in wrong.items() if paths} == {}
+
+
+@pytest.mark.parametrize("precision", [32, 64])
+def test_outputs_stay_finite_for_extreme_plans(precision, scenario, extreme_plans, run):
+    case = scenario(LLAMA)
+    with jax.enable_x64(precision == 64):
+        wrong = {name: unsound(run(case.system, plan)) for name, plan in extreme_plans(case.plan).items()}
+    assert {name: paths for name, paths in wrong.items() if paths} == {}
+
+
+def unsound(outcome):
+    """Outputs that are not finite, and energies and times below zero."""
+    entries = jax.tree_util.tree_leaves_with_path(jax.device_get(outcome))
+    return [
+        f"{jax.tree_util.keystr(path)} = {value:g}"
+        for path, value in entries
+        if not np.isfinite(value) or (path[0].name in GROUPS and value < 0.0)
+    ]
