@@ -359,8 +359,7 @@ def _look_around(
     excess = np.expm1(values[1:] - depths.values[best]).reshape(-1, 2)
     flatness = {name: (float(low), float(high)) for name, (low, high) in zip(names, excess, strict=True)}
     finite = np.isfinite(depths.values)  # between the nearest depths that divide
-    at, known = np.log(depths.layers[finite]), depths.values[finite]
-    wanted = np.log(depths.layers[best]) + np.array(ends)
-    costs = np.expm1(np.interp(wanted, at, known, left=np.nan, right=np.nan) - depths.values[best])
-    flatness["layers"] = (float(costs[0]), float(costs[1]))
+    at, wanted = np.log(depths.layers[finite]), np.log(depths.layers[best]) + np.array(ends)
+    low, high = np.interp(wanted, at, depths.values[finite], left=np.nan, right=np.nan) - depths.values[best]
+    flatness["layers"] = (math.expm1(low), math.expm1(high))
     return float(np.exp(values[0])), flatness

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -22,7 +22,6 @@ from energymodel.system.memory import chip_memory
 from energymodel.system.outputs import OUTPUTS
 from energymodel.system.plan import PRECISIONS, SCHEDULES, ParallelLayout
 from energymodel.system.plan_rules import CUTS, OF_STAGES, stage_fault
-from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
 Lattice = ParallelLayout
@@ -50,8 +49,14 @@ def candidates(run: TrainingRun, chips: float, ranges: Mapping[str, tuple[float,
     system, workload, own = run.system, run.system.workload, run.plan.layout
     layers, node = round(float(workload.layers)), round(float(system.node.chips))
     tensors = [t for t in _powers(min(node, chips)) if float(workload.heads) % t == 0]
-    schedules = [set(ranges.get(name, (float(getattr(own, name)),))) for name in (*SCHEDULES, *CUTS)]
-    stages = _stages(system, layers, list(itertools.product(*schedules)))
+    kinds = [set(ranges.get(name, (float(getattr(own, name)),))) for name in (*SCHEDULES, *CUTS)]
+    schedules = list(itertools.product(*kinds))
+    stages: dict[int, list[int]] = {}  # virtual stages of each pipeline degree that the software runs in some schedule
+    for ranks in range(1, layers + 1):
+        for chunks in range(1, math.ceil(layers / ranks) + 1):
+            asked = (dict(zip(OF_STAGES, (float(ranks), float(chunks), *kind), strict=True)) for kind in schedules)
+            if any(stage_fault(system, kind) is None for kind in asked):
+                stages.setdefault(ranks, []).append(chunks)
     pipelines = [p for p in stages if p <= chips]
     contexts = [c for c in _powers(chips) if c == 1 or float(workload.sequence) / c >= SMALLEST_CONTEXT]
     experts = _powers(min(chips, float(workload.experts)))
@@ -70,7 +75,9 @@ def candidates(run: TrainingRun, chips: float, ranges: Mapping[str, tuple[float,
     table = np.array([(*row, *switch) for row in rows for switch in itertools.product(*switches)] + [chosen])
     # Each product has one precision.
     table = table[table[:, [FIELDS.index(name) for name in PRECISIONS]].sum(axis=1) <= 1.0]
-    table = table[_runnable(system, table)]
+    kinds, kind = np.unique(table[:, [FIELDS.index(name) for name in OF_STAGES]], axis=0, return_inverse=True)
+    faults = [stage_fault(system, dict(zip(OF_STAGES, map(float, row), strict=True))) for row in kinds]
+    table = table[np.array([fault is None for fault in faults])[np.reshape(kind, -1)]]
     for name, (low, high) in ranges.items():
         column = table[:, FIELDS.index(name)]
         table = table[(low <= column) & (column <= high)]
@@ -82,25 +89,6 @@ def candidates(run: TrainingRun, chips: float, ranges: Mapping[str, tuple[float,
 
 def _powers(limit: int | float) -> list[int]:
     return [2**k for k in range(int(math.log2(max(1.0, limit))) + 1)]
-
-
-def _stages(system: TrainingSystem, layers: int, schedules: Sequence[Sequence[float]]) -> dict[int, list[int]]:
-    """Pipeline degrees that the software runs in some of the schedules, each with its virtual stages."""
-    stages: dict[int, list[int]] = {}
-    for ranks in range(1, layers + 1):
-        for chunks in range(1, math.ceil(layers / ranks) + 1):
-            kinds = ((float(ranks), float(chunks), *schedule) for schedule in schedules)
-            if any(stage_fault(system, dict(zip(OF_STAGES, kind, strict=True))) is None for kind in kinds):
-                stages.setdefault(ranks, []).append(chunks)
-    return stages
-
-
-def _runnable(system: TrainingSystem, table: np.ndarray) -> np.ndarray:
-    """Rows whose stages and schedule the software runs."""
-    columns = [FIELDS.index(name) for name in OF_STAGES]
-    kinds, kind = np.unique(table[:, columns], axis=0, return_inverse=True)
-    faults = [stage_fault(system, dict(zip(OF_STAGES, map(float, row), strict=True))) for row in kinds]
-    return np.array([fault is None for fault in faults])[np.reshape(kind, -1)]
 
 
 def take(lanes: Any, index: np.ndarray) -> Any:

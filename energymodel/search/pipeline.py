@@ -62,24 +62,17 @@ def operation_kinds(schedule: Schedule, per: Per) -> OperationKinds:
     - `"operation"`: each micro-batch its own.
     """
     shape = (2, schedule.stages, schedule.microbatches)
-    if per == "rank":
-        kind = np.zeros(shape, np.int32)
-    elif per == "operation":
-        kind = np.broadcast_to(np.arange(schedule.microbatches, dtype=np.int32), shape)
-    else:
-        flat = np.zeros(np.prod(shape), np.int32)
-        half = flat.size // 2
+    kind = np.zeros(shape, np.int32)
+    if per == "operation":
+        kind += np.arange(schedule.microbatches, dtype=np.int32)
+    elif per == "phase":
+        flat, half = kind.reshape(-1), kind.size // 2
         for rank in range(schedule.ranks):
             order = np.asarray(schedule.operation)[np.asarray(schedule.works)[:, rank], rank]
-            backward = np.flatnonzero(order >= half)
-            forward = np.flatnonzero(order < half)
-            flat[order[1 : backward[0]]] = 1
-            flat[order[forward[-1] + 1 : -1]] = 1
-        kind = flat.reshape(shape)
-    kinds = int(kind.max()) + 1
-    return OperationKinds(
-        kind, np.stack([np.sum(kind == number, axis=2) for number in range(kinds)], axis=2).astype(np.float64)
-    )
+            flat[order[1 : np.flatnonzero(order >= half)[0]]] = 1
+            flat[order[np.flatnonzero(order < half)[-1] + 1 : -1]] = 1
+    repeats = [np.sum(kind == number, axis=2) for number in range(int(kind.max()) + 1)]
+    return OperationKinds(kind, np.stack(repeats, axis=2).astype(np.float64))
 
 
 class PipelineLoad(eqx.Module):
@@ -262,17 +255,17 @@ def step_timeline(system: TrainingSystem, plan: TrainingPlan) -> Timeline:
     `InputError` for DualPipe with power by stage.
     """
     with jax.enable_x64(True):
-        times = jax.tree.map(np.asarray, _times_of_step(system, plan))
-    layout, passes = plan.layout, times.passes
-    ranks, chunks, count = (
-        round(float(count)) for count in (layout.pipeline, layout.virtual_stages, times.microbatches)
-    )
+        passes, work, microbatches, step_time = jax.tree.map(np.asarray, _times_of_step(system, plan))
+    layout = plan.layout
+    ranks, chunks, count = (round(float(count)) for count in (layout.pipeline, layout.virtual_stages, microbatches))
     chosen = [name for name in SCHEDULES if float(getattr(layout, name)) > 0.0]
     schedule = SIMULATED[chosen[0]] if chosen and ranks > 1 else "1f1b"
     if schedule == "dualpipe" and isinstance(plan.power, StagePower):
         raise InputError("timeline: DualPipe with power by stage (plan.power) is not simulated. Leave out plan.power.")
     layers = stage_layers(system, plan, ranks, chunks)
-    kinds = _kind_of_stage(ranks, len(layers), schedule)
+    stage = np.arange(len(layers))
+    rank = np.minimum(stage, len(layers) - 1 - stage) if schedule == "zb-v" else stage % ranks
+    kinds = np.where(rank == ranks - 1, 2, np.minimum(rank, 1))  # on the first rank, on one between, on the last one
     slowed = float(system.production_slowdown)
     stages = slowed * passes.layer[kinds] * layers
     stages[-1] += slowed * passes.head[kinds[-1]]
@@ -285,16 +278,9 @@ def step_timeline(system: TrainingSystem, plan: TrainingPlan) -> Timeline:
     again = float(layout.recompute_full)
     part = stages / (3.0 + again)
     in_thirds = PassTimes(part + hop * after, (1.0 + again) * part + hop * before, part)
-    closed_form = slowed * float(times.work) + float(times.step_time.bubble)
+    closed_form = slowed * float(work) + float(step_time.bubble)
     simulated = simulate_pipeline(schedule, ranks, count, chunks, in_thirds)
-    return Timeline(schedule, layers, simulated, times.step_time, closed_form)
-
-
-def _kind_of_stage(ranks: int, stages: int, schedule: str) -> np.ndarray:
-    """Whether a virtual stage is on the first rank (0), on one between (1) or on the last one (2)."""
-    stage = np.arange(stages)
-    rank = np.minimum(stage, stages - 1 - stage) if schedule == "zb-v" else stage % ranks
-    return np.where(rank == ranks - 1, 2, np.minimum(rank, 1))
+    return Timeline(schedule, layers, simulated, step_time, closed_form)
 
 
 def stage_layers(system: TrainingSystem, plan: TrainingPlan, ranks: int, chunks: int) -> Float[np.ndarray, " stages"]:
@@ -313,17 +299,9 @@ def stage_layers(system: TrainingSystem, plan: TrainingPlan, ranks: int, chunks:
     return layers_per_stage(round(layers), ranks * chunks)
 
 
-class _TimesOfStep(NamedTuple):
-    """Times of a micro-batch on the three kinds of ranks, work of the mean rank in a step, terms of the step [s]."""
-
-    passes: MeanPassTimes
-    work: Scalar
-    microbatches: Scalar
-    step_time: StepTime
-
-
 @Compiled
-def _times_of_step(system: TrainingSystem, plan: TrainingPlan) -> _TimesOfStep:
+def _times_of_step(system: TrainingSystem, plan: TrainingPlan) -> tuple[MeanPassTimes, Scalar, Scalar, StepTime]:
+    """Times of a micro-batch on the three kinds of ranks, work of the mean rank in a step, terms of the step [s]."""
     system, plan = as_designed(system, plan)
     batch = jnp.ravel(jnp.asarray(plan.batch))[-1]
     work = step_work(system, plan, batch)
@@ -336,4 +314,4 @@ def _times_of_step(system: TrainingSystem, plan: TrainingPlan) -> _TimesOfStep:
         passes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, stages.ranks.shape), times)
     count = work.division.microbatches
     own = count * jnp.sum(stages.ranks * stages.work(passes)) / plan.layout.pipeline
-    return _TimesOfStep(passes, own, count, training_step(system, plan, batch).time)
+    return passes, own, count, training_step(system, plan, batch).time

@@ -107,8 +107,7 @@ def test_a100_beside_h100(mixed):
     ends = tokens * split.share / (mixed.count * split.on * mixed.rate(split.clock))
     np.testing.assert_allclose(ends, time, rtol=1e-8)
     # The next token costs the same on both.
-    one = jnp.ones_like(full)
-    power, rate = (jax.jvp(f, (split.clock,), (one,))[1] for f in (mixed.busy_power, mixed.rate))
+    power, rate = (jax.jvp(f, (split.clock,), (full,))[1] for f in (mixed.busy_power, mixed.rate))
     np.testing.assert_allclose(power[0] / rate[0], power[1] / rate[1], rtol=1e-6)
     # The other problem at this power gives the same split, and its price is the same exchange rate turned over.
     again = least_time(mixed, tokens, split.power)

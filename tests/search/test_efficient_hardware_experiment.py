@@ -39,9 +39,9 @@ def layouts(rows):
 
 def test_todays_technology_and_choices_give_today(experiment):
     hardware, asked = experiment.hardware, experiment.asked
-    one = np.asarray(1.0)
+    unit = np.asarray(1.0)
     system = asked.scenario.system
-    same = hardware.build(system, hardware.Technology(one, one, one), hardware.todays_choice(system))
+    same = hardware.build(system, hardware.Technology(unit, unit, unit), hardware.todays_choice(system))
     outcome = evaluate_once(jax.tree.map(np.asarray, same), asked.scenario.plan)
     for name in ("time", "memory_per_chip", "mfu", "tokens"):
         np.testing.assert_allclose(getattr(outcome, name), getattr(asked.today, name), rtol=1e-9)
@@ -89,8 +89,8 @@ def test_stated_points_give_the_stated_outcomes(experiment, published):
     lattice = layouts(published["steps"])
 
     @eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
-    def outcome_of(design, x, layout, target, made, given):
-        return evaluate(*design.system_and_plan(x, layout, target, made, given))
+    def outcome_of(design, x, layout, target, made, run):
+        return evaluate(*design.system_and_plan(x, layout, target, made, run))
 
     for index, row in enumerate(published["steps"]):
         step = search.Step(row["aim"], row["world"], row["multiple"])

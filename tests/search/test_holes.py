@@ -39,8 +39,8 @@ def changed(name, path, value):
     root, *names = path.split(".")
 
     def number(tree):
-        for one in names:
-            tree = getattr(tree, one)
+        for name in names:
+            tree = getattr(tree, name)
         return tree
 
     tree = eqx.tree_at(number, getattr(scenario, root), np.asarray(value, np.float64))
@@ -74,7 +74,7 @@ IMPOSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "path", "value", "words"), IMPOSSIBLE, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(("name", "path", "value", "words"), IMPOSSIBLE, ids=lambda value: str(value)[:40])
 def test_what_a_file_may_not_say_is_refused_in_python_too(name, path, value, words):
     with pytest.raises(em.InputError, match=re.escape(words)):
         em.optimize(changed(name, path, value))
@@ -117,16 +117,16 @@ def test_fewer_micro_batches_than_ranks_wait():
 
 
 def test_unsharded_gradients_are_not_sharded_by_zero_2():
-    plain, kept = outcome(LARGE), outcome(LARGE, plan__layout__shard_gradients=0)
-    np.testing.assert_allclose(kept.memory_per_chip, outcome(LARGE, plan__layout__zero=1).memory_per_chip)
-    assert float(kept.memory_per_chip) > float(plain.memory_per_chip)
+    plain, unsharded = outcome(LARGE), outcome(LARGE, plan__layout__shard_gradients=0)
+    np.testing.assert_allclose(unsharded.memory_per_chip, outcome(LARGE, plan__layout__zero=1).memory_per_chip)
+    assert float(unsharded.memory_per_chip) > float(plain.memory_per_chip)
 
 
 def test_sharded_gradients_are_sent_for_every_micro_batch():
     changes = {"plan__layout__pipeline": 1, "plan__layout__virtual_stages": 1, "plan__batch": "64 Mi tokens"}
-    one, two = (outcome(BLACKWELL, **changes, plan__layout__zero=stage) for stage in (1, 2))
-    assert float(two.memory_per_chip) < float(one.memory_per_chip)
-    assert float(two.step_time.data) > float(one.step_time.data)
+    first, second = (outcome(BLACKWELL, **changes, plan__layout__zero=stage) for stage in (1, 2))
+    assert float(second.memory_per_chip) < float(first.memory_per_chip)
+    assert float(second.step_time.data) > float(first.step_time.data)
 
 
 def test_narrow_products_cost_loss():
@@ -141,9 +141,9 @@ def test_narrow_products_fall_short_of_the_ratio_of_peaks():
 
 
 def test_colder_coolant_takes_more_work_where_it_is_warmer():
-    place = "system__facility__cooling__weather"
+    weather = "system__facility__cooling__weather"
     here, there = (
-        [float(outcome(LARGE, plan__coolant_temperature=f"{t} °C", **{place: where}).pue) for t in (18, 27)]
+        [float(outcome(LARGE, plan__coolant_temperature=f"{t} °C", **{weather: where}).pue) for t in (18, 27)]
         for where in ("great-britain-weather", "singapore-weather")
     )
     assert here[0] > here[1]
@@ -215,4 +215,4 @@ def test_the_search_offers_no_torus_that_is_a_ring_of_blocks():
     )
     point[problem.index("plan.chips")] = np.log(832.0)
     counts = nearby_counts(problem, layout, 0, point, 1)
-    assert {8 * one.data for one in counts} == {768, 1024}
+    assert {8 * count.data for count in counts} == {768, 1024}

@@ -128,7 +128,7 @@ def test_infeasible_names_the_conflict_and_what_each_must_give(scenario):
     # Each of time and power can hold alone with the loss and the chips, so that a smallest conflict has both.
     assert {"time", "facility_power", "loss"} == set(conflicts)
     assert "move" in optimum.message
-    nearest = {name: one.nearest / one.asked for name, one in conflicts.items()}
+    nearest = {name: conflict.nearest / conflict.asked for name, conflict in conflicts.items()}
     assert all(ratio > 1.0 for ratio in nearest.values())
     # The plan obeys all limits but the one that gives.
     obeyed = [optimum.outcome.time <= 90 * 86400 * (1 + 1e-6), optimum.outcome.power_peak <= 12e6 * (1 + 1e-6)]

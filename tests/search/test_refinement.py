@@ -56,8 +56,8 @@ def test_it_keeps_the_limits_and_has_whole_micro_batches(both):
 @pytest.mark.slow
 def test_the_printed_command_evaluates_the_plan(both):
     command = shlex.split(evaluate_command(both[1]))
-    shown = run_json(*command[1:])
-    assert numbers(shown)["energy"] == pytest.approx(both[1].value, rel=1e-9)
+    printed = run_json(*command[1:])
+    assert numbers(printed)["energy"] == pytest.approx(both[1].value, rel=1e-9)
     assert "beside the best plan with a batch of" in refinement_sentence(both[1], both[1].refinements[0]).words
 
 
@@ -67,8 +67,8 @@ def question():
     layout = {"tensor": 2, "pipeline": 7, "expert": 16, "virtual_stages": 1, "microbatch": 1, "recompute_attention": 0}
     fixed = [f"plan.layout.{name}={value}" for name, value in layout.items()]
     scenario = load_scenario("deepseek-v3-h800", ["plan.chips=2016", "plan.batch=21233664 token", *fixed])
-    kept = tuple(f"plan.layout.{name}" for name in layout)
-    return scenario.with_question(vary=["plan.power.*"], fix=kept, tolerance=0.0)
+    fixed_paths = tuple(f"plan.layout.{name}" for name in layout)
+    return scenario.with_question(vary=["plan.power.*"], fix=fixed_paths, tolerance=0.0)
 
 
 @pytest.fixture(scope="module")

@@ -39,11 +39,11 @@ def test_the_shares_add_up_to_the_saving():
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         problem = formulate(scenario, baseline)
         changes = {"plan.clock": "0.8", "plan.coolant_temperature": "35 °C", "plan.layout.microbatch": "2"}
-        found = em.load_scenario(SMALL, changes)
+        changed = em.load_scenario(SMALL, changes)
         values = {path: problem.run.number(path) for path in problem.formulation.paths}
         values |= {"plan.clock": 0.8, "plan.coolant_temperature": 308.15}
-        shares = saving_by_cause(scenario, problem, baseline, values, found.plan.layout)
-        after = jax.tree.map(np.asarray, evaluate_once(found.system, found.plan))
+        shares = saving_by_cause(scenario, problem, baseline, values, changed.plan.layout)
+        after = jax.tree.map(np.asarray, evaluate_once(changed.system, changed.plan))
         colder = em.load_scenario(SMALL, {"plan.coolant_temperature": "35 °C"})
         alone = jax.tree.map(np.asarray, evaluate_once(colder.system, colder.plan))
     assert set(shares) == {"clock", "coolant", "layout"}
@@ -54,9 +54,9 @@ def test_the_shares_add_up_to_the_saving():
 
 
 def test_the_table_shows_every_cause_and_their_sum():
-    found = optimum()
-    assert not saving_table(found, None).rows
-    table = saving_table(dataclasses.replace(found, saving={"coolant": 3.6e9, "clock": -0.9e9}), None)
+    result = optimum()
+    assert not saving_table(result, None).rows
+    table = saving_table(dataclasses.replace(result, saving={"coolant": 3.6e9, "clock": -0.9e9}), None)
     causes, saved, share = zip(*table.rows, strict=True)
     assert causes == ("coolant", "clock", "total")
     assert [cell.value for cell in saved] == [3.6e9, -0.9e9, 2.7e9]

@@ -69,7 +69,7 @@ def test_stated_plans_are_whole_obey_the_site_and_give_the_stated_outcomes(cappe
             assert float(outcome.temperature) <= 360.15 + 1e-3
 
 
-def test_a_larger_site_is_faster_and_a_stated_plan_beats_the_capped_one(capped):
+def test_a_larger_site_is_faster_and_a_stated_plan_beats_the_published_one(capped):
     for name in SERIES:
         assert np.all(np.diff([row["days"] for row in capped[name]]) < 0.0)
     for row, old in zip(capped["time"], capped["published"], strict=True):

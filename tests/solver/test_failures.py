@@ -82,10 +82,10 @@ def test_saddles_are_left():
 def test_unbounded_lanes_leave_the_others_alone():
     """x^2 / 2 - p x has its minimum at p; with the sign of its curvature turned there is none."""
 
-    def one(curvature):
+    def end(curvature):
         return minimize(lambda x: curvature * x**2 / 2 - 3.0 * x, 1.0)
 
-    solution = jax.jit(jax.vmap(one), compiler_options=QUICK)(jnp.array([1.0, -1.0, 0.5]))
+    solution = jax.jit(jax.vmap(end), compiler_options=QUICK)(jnp.array([1.0, -1.0, 0.5]))
     np.testing.assert_array_equal(solution.result == RESULTS.successful, [True, False, True])
     np.testing.assert_array_equal(solution.result == RESULTS.unbounded, [False, True, False])
     np.testing.assert_allclose(solution.x[jnp.array([0, 2])], [3.0, 6.0], atol=1e-7)

@@ -62,13 +62,6 @@ def test_lanes_satisfy_their_own_optimality_conditions():
     assert warm.iterations.max() <= 2 < solution.iterations.mean()
 
 
-def test_precision_of_the_caller_does_not_matter():
-    with jax.enable_x64(False):
-        solution = search()
-    assert solution.residual.dtype == np.float64
-    assert solution.residual.max() <= 1e-8
-
-
 def valley(x, steepness):
     return steepness * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2
 

@@ -50,10 +50,10 @@ def test_a_model_outside_leads_to_the_same_optima(model):
 
 
 def test_lanes_are_given_up_after_the_iterations_asked_for(model):
-    found = minimize_many(model, np.zeros((11, 3)), options=OPTIONS, chunk=4, iterations=2)
-    ended = np.asarray(found.result == RESULTS.out_of_iterations)
+    solution = minimize_many(model, np.zeros((11, 3)), options=OPTIONS, chunk=4, iterations=2)
+    ended = np.asarray(solution.result == RESULTS.out_of_iterations)
     assert ended.any()
-    np.testing.assert_array_equal(found.iterations[ended], 2)
+    np.testing.assert_array_equal(solution.iterations[ended], 2)
 
 
 def test_nothing_is_evaluated_where_no_lane_needs_it(model):
@@ -70,12 +70,12 @@ def test_nothing_is_evaluated_where_no_lane_needs_it(model):
 
     counting = ModelOutside(2, counted("values"), counted("expansion"))
     start = np.zeros((5, 3))
-    found = minimize_many(counting, start, bounds=(-1.5, 1.0), options=OPTIONS, chunk=32)
-    assert np.all(found.result == RESULTS.successful)
+    solution = minimize_many(counting, start, bounds=(-1.5, 1.0), options=OPTIONS, chunk=32)
+    assert np.all(solution.result == RESULTS.successful)
     differences = 1 + start.shape[1]
     # One more than its iterations for the start, and one for the verdict.
-    assert sum(asked["expansion"]) == differences * np.sum(found.iterations + 2)
-    assert 2 * np.sum(found.iterations) <= sum(asked["values"]) < 4 * np.sum(found.iterations)
+    assert sum(asked["expansion"]) == differences * np.sum(solution.iterations + 2)
+    assert 2 * np.sum(solution.iterations) <= sum(asked["values"]) < 4 * np.sum(solution.iterations)
 
 
 def test_a_lane_that_stands_still_at_a_kink_is_given_up():
