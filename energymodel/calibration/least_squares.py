@@ -216,7 +216,7 @@ def minimize_lanes(
     held = np.zeros(starts.shape) if held is None else held
     padded = program_rows(max(rows, fewest_rows))
     limits = (prior.mean, prior.whiten, *coordinate_bounds(problem.constants))
-    frozen = tuple((name, one._replace(median=0.0, spread=0.0)) for name, one in problem.constants.items())
+    frozen = tuple((name, constant._replace(median=0.0, spread=0.0)) for name, constant in problem.constants.items())
     knobs = (options.threshold, float(options.steps), options.tolerance)
     parts = []
 

@@ -76,8 +76,8 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
     system = eqx.tree_at(lambda tree: tree.workload, system, workload)
     own = {f"software.{column.name}": row[column.name] for column in OF_CLUSTER}
     usual = [getattr(system.software, column.name) for column in OF_CLUSTER]
-    stated = [jnp.where(jnp.isnan(value), number, value) for value, number in zip(own.values(), usual, strict=True)]
-    system = with_constants(system, dict(zip(own, stated, strict=True)))
+    software = [jnp.where(jnp.isnan(value), number, value) for value, number in zip(own.values(), usual, strict=True)]
+    system = with_constants(system, dict(zip(own, software, strict=True)))
     batch, chip = jnp.asarray(row["batch_sequences"]) * row["sequence"], system.accelerator
     plan = TrainingPlan(
         chips=row["chips"],

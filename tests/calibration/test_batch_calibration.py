@@ -133,8 +133,8 @@ def test_a_family_from_checkpoints_has_one_law_of_all_tokens(tmp_path):
     rows = []
     for name, rest, seen in (("a", 1e9, 2e10), ("b", 2e9, 2e11), ("c", 4e9, None)):
         before = 0.0 if seen is None else seen
-        whole = 3e6 * ((before + rest) / 5e9) ** 0.4
-        critical = float(rest_critical_batch(whole, before, rest, 0.4))
+        critical_of_run = 3e6 * ((before + rest) / 5e9) ** 0.4
+        critical = float(rest_critical_batch(critical_of_run, before, rest, 0.4))
         for batch in BATCHES:
             amount = rest * float(batch_penalty(batch, critical))
             rows.append(f"{name},{batch:g},{amount:.12g},{rest:g},{'' if seen is None else f'{seen:g}'}")
@@ -179,12 +179,12 @@ def test_points_between_others_follow_their_neighbors(tmp_path):
     """A smooth deviation from the curve, as of batches that were tuned alike, is predicted; a straight line is not."""
     batches = np.array([8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0])
     amounts = 1000.0 * (1.0 + batches / 60.0) * np.exp(0.08 * np.sin(2.0 * np.log(batches)))
-    kept = batches != 32.0
-    rows = [f"{batch:g},{amount:.8g}" for batch, amount in zip(batches[kept], amounts[kept], strict=True)]
+    measured = batches != 32.0
+    rows = [f"{batch:g},{amount:.8g}" for batch, amount in zip(batches[measured], amounts[measured], strict=True)]
     fitted = calibrated(tmp_path, "batch,samples", *rows, "32,")
     (predicted,) = fitted.predictions
-    line = np.polyfit(batches[kept], amounts[kept], 1, w=1.0 / amounts[kept])
-    truth = amounts[~kept][0]
+    line = np.polyfit(batches[measured], amounts[measured], 1, w=1.0 / amounts[measured])
+    truth = amounts[~measured][0]
     assert abs(predicted.amount / truth - 1.0) < 0.5 * abs(np.polyval(line, 32.0) / truth - 1.0)
     assert predicted.low < truth < predicted.high
     # They are part of predictions, not constants that a reader sees or another file keeps.

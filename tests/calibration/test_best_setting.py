@@ -18,7 +18,7 @@ from energymodel.calibration.device_power import power_constants, power_errors, 
 from energymodel.calibration.least_squares import FitProblem, unfitted
 from experiment import Experiment
 
-MEDIAN: Values = {name: np.asarray(one.median) for name, one in power_constants().items()}
+MEDIAN: Values = {name: np.asarray(value.median) for name, value in power_constants().items()}
 BATCHES = [2.0**k for k in range(2, 15)]
 search_job = Experiment("02_power_limits").module("zeus_job").search_job
 
@@ -30,7 +30,7 @@ def best_settings(measured, error, most_slowdown=np.inf):
 
 def settings_of(workload, batch, limit, time, watt, **options):
     workload, count = np.asarray(workload), len(workload)
-    columns = (np.broadcast_to(np.asarray(one, float), (count,)) for one in (batch, limit, time, watt))
+    columns = (np.broadcast_to(np.asarray(value, float), (count,)) for value in (batch, limit, time, watt))
     batch, limit, time, watt = columns
     runs, is_profile = profiles(workload, batch, limit, time, watt, **options)
     return Settings(runs, is_profile, workload, batch, ("card",), np.ones(count))

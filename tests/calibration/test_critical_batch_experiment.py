@@ -91,24 +91,24 @@ def test_known_law_is_recovered(batch_fits):
 
 
 def test_the_population_of_the_presets_is_the_one_fitted(result, reference_batches):
-    known, row = reference_population(), result["reference_population"][0]
-    np.testing.assert_allclose([row[name] for name in known._fields], known, rtol=0.01)
+    population, row = reference_population(), result["reference_population"][0]
+    np.testing.assert_allclose([row[name] for name in population._fields], population, rtol=0.01)
     again = reference_batches.population(reference_batches.benchmarks())
-    np.testing.assert_allclose(again, known, rtol=0.01)
+    np.testing.assert_allclose(again, population, rtol=0.01)
 
 
 def test_a_known_population_is_recovered(reference_batches):
     """Benchmarks whose multiples are drawn from a distribution, with noise, give it back."""
     generator = np.random.default_rng(0)
-    batch, known = 16.0 * 2.0 ** np.arange(6), []
+    batch, population = 16.0 * 2.0 ** np.arange(6), []
     places = np.log(batch)
     covariance = 0.05**2 * np.exp(-np.abs(places[:, None] - places) / 0.8) + 0.02**2 * np.eye(6)
     for number in range(60):
         multiple = 12.0 * np.exp(0.5 * generator.standard_normal())
         deviation = np.linalg.cholesky(covariance) @ generator.standard_normal(6)
         amount = 1e6 * (1.0 + batch / batch[0] / multiple) * np.exp(deviation)
-        known.append(reference_batches.Benchmark(str(number), batch, amount))
-    answer = reference_batches.population(known)
+        population.append(reference_batches.Benchmark(str(number), batch, amount))
+    answer = reference_batches.population(population)
     np.testing.assert_allclose(answer.multiple, 12.0, rtol=0.2)
     np.testing.assert_allclose(answer.spread, 0.5, rtol=0.25)
     np.testing.assert_allclose(np.hypot(answer.deviation, answer.noise), np.hypot(0.05, 0.02), rtol=0.2)

@@ -50,9 +50,9 @@ def test_nominal_energies_are_above_what_chips_draw(result):
 
 def test_disclosed_layouts_meet_the_hours(result):
     # README: where layout and software are those of the disclosure; the band is that of the promised accuracy.
-    found = {row["model"]: row for row in result["runs"]}
+    by_model = {row["model"]: row for row in result["runs"]}
     for model in (AGAIN, "DeepSeek-V3"):
-        assert abs(found[model]["chip_hours_error"]) < 0.20
+        assert abs(by_model[model]["chip_hours_error"]) < 0.20
 
 
 def test_scenarios_use_the_slowdown_that_was_fitted(result):
@@ -63,8 +63,8 @@ def test_scenarios_use_the_slowdown_that_was_fitted(result):
 def test_slowdown_by_hand():
     """The median of the geometric means 1.2, 1.5 and sqrt(1.6 x 2.5) = 2; without the second, sqrt(1.2 x 2)."""
     rows = [
-        {"model": str(place), "organization": name, "slowdown": 1.5, "chip_hours_error": 1.5 / value - 1.0}
-        for place, (name, value) in enumerate([("a", 1.2), ("b", 1.5), ("c", 1.6), ("c", 2.5)])
+        {"model": str(number), "organization": name, "slowdown": 1.5, "chip_hours_error": 1.5 / value - 1.0}
+        for number, (name, value) in enumerate([("a", 1.2), ("b", 1.5), ("c", 1.6), ("c", 2.5)])
     ]
     own_rate = {"model": "4", "organization": "d", "slowdown": 1.0, "chip_hours_error": 0.0}
     (constant,), held_out = EXPERIMENT.module("slowdown").fit([*rows, own_rate])
@@ -83,7 +83,7 @@ def test_hours_of_other_teams_are_met(result):
 @pytest.mark.slow
 def test_one_run_again(result, disclosed):
     row = disclosed.compute((AGAIN,))[0]
-    printed = next(one for one in result["runs"] if one["model"] == AGAIN)
+    printed = next(run for run in result["runs"] if run["model"] == AGAIN)
     for key, value in printed.items():
         if isinstance(value, float):
             np.testing.assert_allclose(row[key], value, rtol=1e-5, err_msg=key)

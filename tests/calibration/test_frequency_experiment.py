@@ -21,12 +21,12 @@ def modules():
 
 def test_accuracy_reached(result):
     kernels = {(row["known"], row["held_out"]): row for row in result["kernel_errors"]}
-    one = kernels["one clock", "benchmark"]
-    assert one["energy_error"] <= 0.04
-    assert one["power_error"] <= 0.035
+    one_clock = kernels["one clock", "benchmark"]
+    assert one_clock["energy_error"] <= 0.04
+    assert one_clock["power_error"] <= 0.035
     for other in ("one clock, posynomial", "one clock, without counters"):
-        assert kernels[other, "benchmark"]["energy_error"] > one["energy_error"]
-    assert kernels["two clocks", "benchmark"]["time_error"] < one["time_error"]
+        assert kernels[other, "benchmark"]["energy_error"] > one_clock["energy_error"]
+    assert kernels["two clocks", "benchmark"]["time_error"] < one_clock["time_error"]
     fronts = {row["held_out"]: row for row in result["frontier_summary"]}
     for held_out in ("layout", "method"):
         assert fronts[held_out]["mean_error"] <= 0.03
@@ -53,9 +53,9 @@ def test_constants_are_few_and_splits_add_up(result):
 
 def test_tables_agree(result):
     accuracy = {(row["prediction"].split()[0], row["held_out"].split(";")[0]): row for row in result["accuracy"]}
-    one = result["kernel_errors"][0]
+    one_clock = result["kernel_errors"][0]
     for name in ("time", "power", "energy"):
-        np.testing.assert_allclose(accuracy[name, "benchmark"]["mean_error"], one[f"{name}_error"], rtol=1e-6)
+        np.testing.assert_allclose(accuracy[name, "benchmark"]["mean_error"], one_clock[f"{name}_error"], rtol=1e-6)
     for row in result["frontier_summary"]:
         if row["held_out"] in ("layout", "method"):
             answer = accuracy["energy", row["held_out"]]

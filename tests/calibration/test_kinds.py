@@ -45,7 +45,7 @@ def assert_refused(tmp_path, kind, header, rows, pattern):
 @pytest.mark.parametrize("kind", FILES)
 def test_a_good_file_becomes_a_problem_with_settings_to_measure_next(tmp_path, kind):
     case = KINDS[kind].case(KINDS[kind].table(written(tmp_path, *FILES[kind])), None)
-    medians = {
+    medians: Values = {
         name: np.full(constant.size, constant.median) if constant.labels else np.asarray(constant.median)
         for name, constant in case.fit.constants.items()
     }

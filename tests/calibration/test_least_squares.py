@@ -125,7 +125,7 @@ def test_outliers_move_a_robust_fit_less():
     squares = fit(FitProblem(errors, CONSTANTS, table, options=LEAST_SQUARES))
     for loss in ("huber", "pseudo-huber", "cauchy"):
         robust = fit(FitProblem(errors, CONSTANTS, table, options=FitOptions(loss=loss)))
-        gap = [abs(np.log(one.values["amplitude"] / TRUE["amplitude"])) for one in (robust, squares)]
+        gap = [abs(np.log(result.values["amplitude"] / TRUE["amplitude"])) for result in (robust, squares)]
         assert gap[0] < 0.5 * gap[1]
         assert robust.noise[0] < 0.5 * np.std(squares.errors)
 
@@ -170,7 +170,7 @@ def test_held_out_groups_are_predicted_by_the_others_alone():
     first = np.arange(32) % 8 == 0
     blind = held_out_errors(fitted, device)
     np.testing.assert_allclose(  # a rate that nobody measured is the prior's, 1
-        [np.mean(blind[device == one]) for one in range(4)], -np.log(rates), atol=0.1
+        [np.mean(blind[device == number]) for number in range(4)], -np.log(rates), atol=0.1
     )
     transferred = held_out_errors(fitted, device, trained_on=first)
     assert np.max(np.abs(transferred)) < 0.1
@@ -233,10 +233,10 @@ def test_posterior_intervals_are_those_of_the_density_integrated_on_a_grid():
     error = np.log((np.exp(fixed)[:, None, None] + np.exp(rate)[None, :, None] * x) / table["y"]) / fitted.noise[0]
     deviance = np.sum(error**2, axis=-1) + (fixed[:, None] - np.log(0.05)) ** 2 + (rate[None] / 0.5) ** 2
     density = (1.0 + (deviance - np.min(deviance)) / fitted.freedom) ** (-0.5 * (fitted.freedom + 2.0))
-    for place, (grid, marginal) in enumerate(((fixed, density.sum(axis=1)), (rate, density.sum(axis=0)))):
+    for index, (grid, marginal) in enumerate(((fixed, density.sum(axis=1)), (rate, density.sum(axis=0)))):
         exact = np.exp(np.interp([0.05, 0.95], np.cumsum(marginal) / np.sum(marginal), grid))
         width = np.log(exact[1] / exact[0])
-        np.testing.assert_allclose(np.log([ends.lower[place], ends.upper[place]]), np.log(exact), atol=0.05 * width)
+        np.testing.assert_allclose(np.log([ends.lower[index], ends.upper[index]]), np.log(exact), atol=0.05 * width)
     laplace = laplace_intervals(fitted)
     assert ends.lower[0] < 0.8 * laplace.lower[0]
     np.testing.assert_array_equal(posterior_intervals(fitted, np.zeros(2, bool)), laplace)

@@ -44,10 +44,10 @@ def test_refit_again(result, refit):
 
 def test_constants_are_recovered(refit):
     """Losses of a known law, exact: the fit returns its constants, up to what the priors pull."""
-    given = refit.models()
+    models = refit.models()
     law = ChinchillaLaw(1.8, 450.0, 0.34, 1800.0, 0.36)
-    loss = np.asarray(chinchilla_loss(given.parameters, given.tokens, law))
-    values = fit(loss_law_problem(TrainedModels(given.parameters, given.tokens, loss))).values
+    loss = np.asarray(chinchilla_loss(models.parameters, models.tokens, law))
+    values = fit(loss_law_problem(TrainedModels(models.parameters, models.tokens, loss))).values
     np.testing.assert_allclose(float(values["entropy_floor"]), 1.8, rtol=1e-3)
     np.testing.assert_allclose(float(values["parameter_exponent"]), 0.34, rtol=1e-3)
     np.testing.assert_allclose(float(values["data_exponent"]), 0.36, rtol=1e-3)

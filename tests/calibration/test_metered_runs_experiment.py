@@ -60,7 +60,7 @@ def test_the_law_is_that_of_evaluate(facility, coolant):
     columns = node_power.system_columns(system, temperature)
     values = {"waiting_power": 0.3, "fan_fraction": float(system.node.fan_fraction)}
     runs = node_runs(np.ones(3), **columns, chip_power=chip / float(system.accelerator.rated_power))
-    answer = np.asarray(predicted_power({name: np.asarray(one) for name, one in values.items()}, runs))
+    answer = np.asarray(predicted_power({name: np.asarray(value) for name, value in values.items()}, runs))
     host = np.asarray(system.host_power(chip, system.facility.cooling.at(temperature)))
     np.testing.assert_allclose(answer * columns["efficiency"], 8.0 * (chip + host), rtol=1e-6)
 

@@ -10,20 +10,20 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from experiment import Experiment
 
 front = Experiment("03_frequency").module("pipeline_front")
-MEDIAN: Values = {name: np.asarray(one.median) for name, one in front.CONSTANTS.items()}
+MEDIAN: Values = {name: np.asarray(ones.median) for name, ones in front.CONSTANTS.items()}
 
 
 def plans(stretch, power=300.0):
-    one = np.ones(np.size(stretch))
+    ones = np.ones(np.size(stretch))
     return front.Deadlines(
         np.atleast_1d(np.asarray(stretch, float)),
-        power * one,
-        85.0 * one,
-        400.0 * one,
-        8.0 / 9.0 * one,
-        15.0 / 16.0 * one,
-        0.64 * one,
-        one,
+        power * ones,
+        85.0 * ones,
+        400.0 * ones,
+        8.0 / 9.0 * ones,
+        15.0 / 16.0 * ones,
+        0.64 * ones,
+        ones,
     )
 
 

@@ -145,8 +145,8 @@ def test_an_earlier_calibration_of_another_card_is_less_certain(tmp_path):
     other = calibrate("power", several(tmp_path, 1), prior=out, where={"gpu": "A40"})
     assert not any("another device" in note for note in same.notes)
     assert any("measured on another device (of V100)" in note for note in other.notes)
-    place = other.fit.names.index("voltage_floor")
-    assert other.fit.prior.spread[place] > 1.5 * same.fit.prior.spread[place]
+    index = other.fit.names.index("voltage_floor")
+    assert other.fit.prior.spread[index] > 1.5 * same.fit.prior.spread[index]
 
 
 def test_a_slowdown_is_for_kind_power_and_not_negative(tmp_path):

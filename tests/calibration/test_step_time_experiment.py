@@ -54,8 +54,8 @@ def test_presets_predict_measured_steps(experiment, source, file, name, limit):
 @pytest.mark.parametrize("adapter", ["megatron_bridge", "torchtitan", "maxtext", "nemo"])
 def test_presets_predict_half_of_each_throughput_table_within_a_tenth(experiment, adapter):
     rows = rows_of(experiment, "throughput", adapter, "throughput_tables.csv")
-    known = set(names("clusters"))
-    assert np.median(errors([row for row in rows if row["cluster"] in known])) <= 0.1
+    in_fit = set(names("clusters"))
+    assert np.median(errors([row for row in rows if row["cluster"] in in_fit])) <= 0.1
 
 
 def test_runs_that_no_fit_has_seen_are_predicted(experiment):
@@ -84,7 +84,7 @@ def test_result_states_each_set_within_its_goal():
 
 
 def test_presets_know_their_rows():
-    known = {row["set"]: row for row in RESULT["sets_with_presets"]}
+    in_fit = {row["set"]: row for row in RESULT["sets_with_presets"]}
     held_out = {row["set"]: row for row in RESULT["sets"]}
     for name, limit in (
         ("vtrain-single", 6.0),
@@ -92,10 +92,10 @@ def test_presets_know_their_rows():
         ("nanotron, MFU > 25 %", 5.6),
         ("nanotron", 11.5),
     ):
-        assert known[name]["mean_percent"] <= limit
-    others = set(known) - {"vtrain-single", "vtrain-multi", "nanotron, MFU > 25 %", "nanotron"}
-    assert all(known[name]["mean_percent"] <= 5.5 for name in others)
-    assert all(known[name]["mean_percent"] <= held_out[name]["mean_percent"] for name in known)
+        assert in_fit[name]["mean_percent"] <= limit
+    others = set(in_fit) - {"vtrain-single", "vtrain-multi", "nanotron, MFU > 25 %", "nanotron"}
+    assert all(in_fit[name]["mean_percent"] <= 5.5 for name in others)
+    assert all(in_fit[name]["mean_percent"] <= held_out[name]["mean_percent"] for name in in_fit)
 
 
 def test_memory_tells_which_runs_fail():

@@ -16,9 +16,9 @@ def weak_scaling():
 @pytest.mark.parametrize("what", ["cluster preset", "framework and chip"])
 def test_measured_steps_grow_as_predicted(weak_scaling, what):
     """By less than half a percent a doubling more or less, with either sign about as often."""
-    found = weak_scaling.families(weak_scaling.DATA, weak_scaling.SYSTEMS[what])
-    left = np.array([one.per_doubling for one in found])
-    low, high = weak_scaling.interval(found)
+    result = weak_scaling.families(weak_scaling.DATA, weak_scaling.SYSTEMS[what])
+    left = np.array([family.per_doubling for family in result])
+    low, high = weak_scaling.interval(result)
     assert len(left) > 25
     assert abs(np.median(left)) < 0.005
     assert low < 0.0 < high
@@ -32,6 +32,6 @@ def test_finds_a_known_growth(weak_scaling):
         chips = 8.0 * 2.0 ** np.arange(2 + cluster % 4)
         excess = 0.3 * cluster + 0.03 * np.log2(chips) + random.normal(0.0, 0.002, len(chips))
         drawn.append(weak_scaling.Family(str(cluster), "", chips, excess))
-    np.testing.assert_allclose(np.median([one.per_doubling for one in drawn]), 0.03, rtol=0.1)
+    np.testing.assert_allclose(np.median([family.per_doubling for family in drawn]), 0.03, rtol=0.1)
     low, high = weak_scaling.interval(drawn)
     assert 0.025 < low < 0.03 < high < 0.035

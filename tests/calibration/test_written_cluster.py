@@ -29,14 +29,18 @@ def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("written")
     rows = [row | COMMON | {"cluster": "slower"} for row in ROWS]
     with jax.enable_x64(True):
-        slower = with_constants(cluster_system("megatron-a100"), {name: np.asarray(one) for name, one in TRUTH.items()})
+        slower = with_constants(
+            cluster_system("megatron-a100"), {name: np.asarray(value) for name, value in TRUTH.items()}
+        )
     times = predict(rows, {"slower": slower}).table()["step_time_s"]
     times = times * np.exp(np.random.default_rng(1).normal(0.0, 0.03, len(times)))
     table = folder / "steps.csv"
     with table.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*rows[0], "step_time_ms", "our notes"])
         writer.writeheader()
-        writer.writerows(row | {"cluster": "", "step_time_ms": 1e3 * one} for row, one in zip(rows, times, strict=True))
+        writer.writerows(
+            row | {"cluster": "", "step_time_ms": 1e3 * value} for row, value in zip(rows, times, strict=True)
+        )
     fitted = em.calibrate("step-time", table, prior="megatron-a100", choices=em.TableChoices(ignore=("our notes",)))
     (folder / "mine.toml").write_text(calibration_toml(fitted), encoding="utf-8")
     return table, fitted, folder / "mine.toml", times
@@ -98,8 +102,8 @@ GRID = {"sweep": ("--axis", "plan.clock=0.5:1:3")}
 def test_predict_names_the_file_in_a_table_and_keeps_the_columns_of_the_input(measured, tmp_path):
     table, fitted, written, times = measured
     lines = table.read_text(encoding="utf-8").splitlines()
-    place = lines[0].split(",").index("cluster")
-    named = [",".join([*(cells := line.split(","))[:place], "mine.toml", *cells[place + 1 :]]) for line in lines[1:]]
+    column = lines[0].split(",").index("cluster")
+    named = [",".join([*(cells := line.split(","))[:column], "mine.toml", *cells[column + 1 :]]) for line in lines[1:]]
     beside, output = written.with_name("named.csv"), tmp_path / "out.csv"
     beside.write_text("\n".join((lines[0], *named)) + "\n", encoding="utf-8")
     result = run("predict", str(beside), "--ignore-columns", "our notes", "--json", "-o", str(output))

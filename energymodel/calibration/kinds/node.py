@@ -209,8 +209,8 @@ def _settings(table: Measurements) -> _Settings:
     # Unless they are stated, distinct nodes that were metered in a run.
     meters, runs = {*zip(setting.tolist(), run, node, strict=True)}, {*zip(setting.tolist(), run, strict=True)}
     nodes, repeats = (np.bincount([number for number, *_ in distinct]) for distinct in (meters, runs))
-    stated = columns.get("nodes", np.maximum(1.0, nodes / repeats))
-    columns["nodes"] = np.where(np.isfinite(stated), stated, 1.0)
+    nodes_of_runs = columns.get("nodes", np.maximum(1.0, nodes / repeats))
+    columns["nodes"] = np.where(np.isfinite(nodes_of_runs), nodes_of_runs, 1.0)
     _, systems, benchmarks = (np.array(column) for column in zip(*order, strict=True))
     return _Settings(columns, systems, benchmarks, [", ".join(filter(None, key)) for key in order])
 

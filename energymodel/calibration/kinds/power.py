@@ -122,7 +122,7 @@ def _profiles(
     if np.all(settings.is_profile):
         whose = "other cards" if settings.known else "the prior"
         notes.append(f"Nothing was measured below the highest limit or clock: all constants are those of {whose}.")
-    names = [name for name, known in zip(devices, settings.architectures, strict=True) if known is None]
+    names = [name for name, architecture in zip(devices, settings.architectures, strict=True) if architecture is None]
     if names and names != [NO_NAME]:
         notes.append(f"No card similar to {', '.join(names)} is known: the priors are those of any card.")
     metered = np.isfinite(table.columns.get("idle_power_w", np.full(len(table), np.nan)))
@@ -160,7 +160,7 @@ def _profiles(
         if form != "posynomial" and not _has_floor(prior):
             notes.append("The prior's voltage has neither floor nor knee: the scenario keeps it, without those fitted.")
     limits = np.unique(np.asarray(runs.limit)[np.isfinite(runs.limit)])
-    kept: dict[str, float | str] = {"lowest_power_cap": float(limits[0])} if len(limits) > 1 else {}
+    bounds: dict[str, float | str] = {"lowest_power_cap": float(limits[0])} if len(limits) > 1 else {}
     labels = [
         f"{devices[device]}: {word}" if settings.several else word
         for device, word in zip(runs.device.tolist(), settings.workload.tolist(), strict=True)
@@ -174,7 +174,7 @@ def _profiles(
         "groups": groups,
         "candidates": _candidates(settings),
         "notes": notes,
-        "range": kept | {"rated_power": rated} | ({} if devices == (NO_NAME,) else {"gpu": ", ".join(devices)}),
+        "range": bounds | {"rated_power": rated} | ({} if devices == (NO_NAME,) else {"gpu": ", ".join(devices)}),
         "devices": devices if settings.several else (),
         "unlike": partial(_unlike, settings, constants),
         "usual_errors": power_population().errors,
