@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, FittedNumber, Grouping
 from energymodel.calibration.constant_priors import JointPrior, Rows, Values
-from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.layout_table import INPUTS
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.step_prediction import predict_row, prior_of, with_constants
 from energymodel.calibration.step_table import read_step_table
@@ -28,7 +28,6 @@ from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordin
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import counted
 
-SETTING = (*(column.name for column in INPUTS), "model", "zero", "recomputation")
 OPTIONS = FitOptions(loss="cauchy", noise_counts=12.0, tolerance=1e-6, steps=80)
 THIS_CLUSTER = "measured"  # word for the cluster of rows that name none: `--prior` describes it
 MOST_FITTED = 256  # rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas
@@ -79,20 +78,15 @@ def measured_steps(path: Path, choices: TableChoices) -> Measurements:
 
 def step_time_case(measured: Measurements, prior: Scenario | None) -> CalibrationCase:
     """The constants of `step_population`, with the population of framework and chip of the prior as their prior."""
-    clusters = sorted({*measured.text("cluster", "").tolist()})
+    clusters, everything = sorted({*measured.text("cluster", "").tolist()}), len(measured)
     if len(clusters) > 1:
         raise InputError(
             f'{measured.path}: column "cluster" holds {", ".join(clusters)}; constants belong to one cluster. Choose '
             f"it with --where cluster={clusters[0] or clusters[1]}."
         )
-    everything = len(measured)
     if everything > MOST_FITTED:
         measured = measured.select(np.unique(np.linspace(0, everything - 1, MOST_FITTED).round().astype(int)))
-    # What is left out is filled in; messages name the line in the file.
-    present = [name for name in SETTING if name in measured.columns]
-    words = [{name: str(measured.columns[name][row]) for name in present} for row in range(len(measured))]
-    filled = layouts([{**row, "cluster": THIS_CLUSTER} for row in words], measured.path, measured.lines).columns
-    rows = {column.name: filled[column.name] for column in INPUTS}
+    rows = {column.name: measured.columns[column.name] for column in INPUTS}
     scenario = prior or load_scenario(BASE)
     notes = [] if prior is not None else [f"The cluster is that of {BASE}: name yours with --prior."]
     if everything > len(measured):
