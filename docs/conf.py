@@ -9,7 +9,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from energymodel.cli.cache_folder import keep_compiled_programs
+from energymodel.runtime.cache_folder import keep_compiled_programs
 
 # Notebooks call the command beside this Python, and share its compiled programs.
 os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))

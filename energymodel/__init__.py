@@ -1,7 +1,7 @@
 """Energy, time, money and carbon of training a large language model, and the best plan, by gradients.
 
 `__init__.pyi` lists the public names. They load on first use, so that the command line answers before JAX is imported;
-so does what finds them, so that Ctrl-C is handled first (`cli/process.py`).
+so does what finds them, so that Ctrl-C is handled first (`runtime/process.py`).
 """
 
 TYPE_CHECKING = False

@@ -1,10 +1,10 @@
-"""The same from a shell: `energymodel evaluate`, `optimize`, `limits`, `presets`.
+"""Command line: `energymodel evaluate`, `optimize`, `limits`, `presets`.
 
-Nothing is imported before Ctrl-C is handled (`process.py`), and nothing heavy before a command runs, so that help
-answers at once.
+Nothing is imported before Ctrl-C is handled (`runtime/process.py`), and nothing heavy before a command runs, so that
+help answers at once.
 """
 
-from energymodel.cli import process
+from energymodel.runtime import process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # without `typing`, which takes longer to import than all the rest here

@@ -17,10 +17,10 @@ from energymodel.cli import (
     search_commands,
     sweep_command,
 )
-from energymodel.cli.cache_folder import keep_compiled_programs
-from energymodel.cli.process import INTERRUPTED
 from energymodel.cli.shell import BAD_INPUT, DEFECT, TRUSTED, fail
-from energymodel.cli.terminal import guard_streams
+from energymodel.runtime.cache_folder import keep_compiled_programs
+from energymodel.runtime.process import INTERRUPTED
+from energymodel.runtime.terminal import guard_streams
 
 EXAMPLE = "Example: "
 """Begins the last paragraph of a command's docstring."""

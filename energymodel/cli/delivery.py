@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from energymodel.cli import process, shell
+from energymodel.cli import shell
 from energymodel.cli.options import option
-from energymodel.cli.progress import Progress
 from energymodel.errors import InputError
+from energymodel.runtime import process
+from energymodel.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from energymodel.report.answer import Answer
@@ -67,8 +68,8 @@ class Delivery:
         width: int = shell.WIDTH,
     ) -> int:
         """Print the answer, write the files that were asked for, and give the exit code; arguments as of `write`."""
-        from energymodel.cli.terminal import console
         from energymodel.report import data, terminal
+        from energymodel.runtime.terminal import console
 
         self.write(answer, files, but)
         if self.as_json:

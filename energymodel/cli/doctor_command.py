@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from energymodel.cli.cache_folder import CacheContents, CacheFolder, clear, contents, default_folder, folder_in_use
 from energymodel.cli.delivery import Delivery
 from energymodel.cli.shell import guarded
 from energymodel.errors import InputError
+from energymodel.runtime.cache_folder import CacheContents, CacheFolder, clear, contents, default_folder, folder_in_use
 
 
 @guarded

@@ -9,9 +9,9 @@ import typer
 from energymodel.cli import completion, shell
 from energymodel.cli.delivery import Delivery, command
 from energymodel.cli.options import argument, option
-from energymodel.cli.progress import Progress
 from energymodel.cli.source import OptionSource, Parts
 from energymodel.errors import InputError, suggest
+from energymodel.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from energymodel.readers.columns import Column, TableChoices

@@ -11,9 +11,9 @@ import typer
 
 from energymodel.cli import completion, shell
 from energymodel.cli.delivery import Delivery
-from energymodel.cli.process import INTERRUPTED
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
+from energymodel.runtime.process import INTERRUPTED
 
 if TYPE_CHECKING:
     from energymodel.monitor.monitor import Monitor
@@ -128,7 +128,7 @@ class _Printed:
         if self._is_terminal:
             from rich.live import Live
 
-            from energymodel.cli.terminal import console
+            from energymodel.runtime.terminal import console
 
             self._live = Live(console=console(), refresh_per_second=DRAWN_PER_SECOND, transient=True)
             self._live.start()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from energymodel.cli import shell
 from energymodel.cli.delivery import Delivery, command
 from energymodel.cli.options import option
-from energymodel.cli.progress import Progress
 from energymodel.cli.source import Parts, PlanQuestion, Source
 from energymodel.errors import InputError, suggest
+from energymodel.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from energymodel.scenarios.scenario import Scenario

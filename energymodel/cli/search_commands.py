@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from energymodel.cli import completion, shell
 from energymodel.cli.delivery import Delivery, command
 from energymodel.cli.options import option
-from energymodel.cli.progress import Progress
 from energymodel.cli.source import PlanQuestion, Question, Source, Stored
 from energymodel.errors import InputError
+from energymodel.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from energymodel.scenarios.scenario import Scenario

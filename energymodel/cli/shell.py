@@ -16,12 +16,12 @@ from typing import Annotated, Any
 
 import typer
 
-from energymodel.cli import process
-from energymodel.cli.cache_folder import JAX_COMPLAINS, what_jax_complains_of
 from energymodel.cli.options import expanded
-from energymodel.cli.process import BROKEN_PIPE, INTERRUPTED
-from energymodel.cli.progress import Progress as Progress
 from energymodel.errors import InputError, one_line
+from energymodel.runtime import process
+from energymodel.runtime.cache_folder import JAX_COMPLAINS, what_jax_complains_of
+from energymodel.runtime.process import BROKEN_PIPE, INTERRUPTED
+from energymodel.runtime.progress import Progress as Progress
 
 TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED = 0, 1, 2, 3
 PAGE = ".html"

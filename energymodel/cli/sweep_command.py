@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from energymodel.cli import shell
 from energymodel.cli.delivery import Delivery, command
 from energymodel.cli.options import option
-from energymodel.cli.progress import Progress
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
+from energymodel.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from energymodel.sweeps.program_choice import Kernel, Offer

@@ -1,4 +1,4 @@
-"""How is a large model traced and compiled in seconds, and only once on a machine?
+"""Compiled functions of a whole model: traced and compiled in seconds, and only once on a machine.
 
 JAX's cache keeps compiled programs between processes, but a process must trace and lower the Python code to find them,
 which takes a large model longer than to load them (`benchmarks/second_run.py` prints the ratio). So lowered programs
@@ -11,7 +11,6 @@ import importlib
 import json
 import logging
 import os
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +28,7 @@ import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
 from energymodel.runtime.fusion_barriers import KEEP_BARRIERS, with_barriers
-from energymodel.runtime.private_folder import why_not_private
+from energymodel.runtime.private_folder import why_not_private, write_whole
 from energymodel.runtime.work_in_progress import making
 
 CONFIG: Any = jax.config  # its stub leaves out its settings
@@ -78,13 +77,13 @@ def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., An
 
     **Returns:** the compiled function.
     """
-    whole = jax.jit(with_barriers(function), compiler_options=compiler_options(once=once))
-    part = jax.jit(function)  # a program with barriers has no derivatives
+    complete = jax.jit(with_barriers(function), compiler_options=compiler_options(once=once))
+    nested = jax.jit(function)  # a program with barriers has no derivatives
 
     @wraps(function)
     def compiled(*arguments: Any, **keywords: Any) -> Any:
         is_whole = get_opaque_trace_state() == _UNTRACED
-        return (whole if is_whole else part)(*arguments, **keywords)
+        return (complete if is_whole else nested)(*arguments, **keywords)
 
     return compiled
 
@@ -111,7 +110,7 @@ class Program(NamedTuple):
     structure: Any
 
 
-class Kept(NamedTuple):
+class Lowered(NamedTuple):
     """A lowered program as it stands in a file, and the structure of what it returns."""
 
     lowered: jax.export.Exported
@@ -188,8 +187,8 @@ class Compiled:
             if folder is not None and not self._programs:
                 path = max(folder.glob(f"{self._prefix()}-*"), key=_last_use, default=None)
                 self.traced = self.traced or path is not None  # before the file is read, which takes long
-                kept = None if path is None else read_kept(path)
-                self._preloaded = None if path is None or kept is None else (path, self._compile_kept(kept))
+                stored = None if path is None else read_lowered(path)
+                self._preloaded = None if path is None or stored is None else (path, self._compile_kept(stored))
 
     def _program(self, signature: Signature) -> Any:
         path = self._path(signature)
@@ -198,12 +197,12 @@ class Compiled:
             return preloaded[1]
         if path is None:
             return Program(*self._trace(signature, lambda flat, shapes: self._compile(with_barriers(flat), shapes)))
-        kept = read_kept(path)
-        if kept is None:
-            kept = Kept(*self._trace(signature, export_flat))
-            write_kept(path, kept)
+        stored = read_lowered(path)
+        if stored is None:
+            stored = Lowered(*self._trace(signature, export_flat))
+            write_lowered(path, stored)
         self.traced = True
-        return self._compile_kept(kept)
+        return self._compile_kept(stored)
 
     def _trace(self, signature: Signature, make: Callable[..., Any]) -> tuple[Any, Any]:
         """What `make` makes of the function of flat arrays, and the structure of its result."""
@@ -218,13 +217,13 @@ class Compiled:
         made = make(flat, signature.shapes)
         return made, structures[-1]
 
-    def _compile_kept(self, kept: Kept) -> Program:
-        return Program(self._compile(kept.lowered.call, kept.lowered.in_avals), kept.structure)
+    def _compile_kept(self, stored: Lowered) -> Program:
+        return Program(self._compile(stored.lowered.call, stored.lowered.in_avals), stored.structure)
 
     def _compile(self, function: Callable[..., Any], shapes: Sequence[Any]) -> jax.stages.Compiled:
-        lowered = jax.jit(function, compiler_options=compiler_options(once=self._once)).lower(*shapes)
+        program = jax.jit(function, compiler_options=compiler_options(once=self._once)).lower(*shapes)
         self.traced = True
-        return lowered.compile()
+        return program.compile()
 
     def _prefix(self) -> str:
         """Beginning of the names of all files of this function, as long as nothing that it is made of changes."""
@@ -232,7 +231,7 @@ class Compiled:
 
     def _path(self, signature: Signature) -> Path | None:
         """Where the program is kept, if it may be."""
-        names = [_name(one) for one in (self._function, *signature.fixed)]
+        names = [_name(thing) for thing in (self._function, *signature.fixed)]
         folder = _folder()
         if folder is None or None in names or not _lasting(signature.traced):
             return None
@@ -276,8 +275,8 @@ def _name(static: Any) -> str | None:
 def _lasting(structure: Any) -> bool:
     """Whether a change of any class that a tree is made of would change the key of a kept program."""
     node = structure.node_data()
-    known = node is None or package_of(node[0]) in _LASTING
-    return known and all(map(_lasting, structure.children()))
+    lasting = node is None or package_of(node[0]) in _LASTING
+    return lasting and all(map(_lasting, structure.children()))
 
 
 def _folder() -> Path | None:
@@ -315,7 +314,7 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-def read_kept(path: Path) -> Kept | None:
+def read_lowered(path: Path) -> Lowered | None:
     """The program that `write_kept` wrote, unless it is missing or damaged."""
     try:
         content = path.read_bytes()
@@ -324,25 +323,23 @@ def read_kept(path: Path) -> Kept | None:
         return None
     try:
         header, _, program = zlib.decompress(content).partition(b"\n")
-        return Kept(jax.export.deserialize(bytearray(program)), jax.tree.structure(_rebuild(json.loads(header))))
+        return Lowered(jax.export.deserialize(bytearray(program)), jax.tree.structure(_rebuild(json.loads(header))))
     except Exception as error:  # whatever is wrong with it, it can be made again
         _LOG.warning("%s cannot be read and is made again: %s", path, error)
         return None
 
 
-def write_kept(path: Path, kept: Kept) -> None:
+def write_lowered(path: Path, stored: Lowered) -> None:
     """Write at once or not at all: processes may share the folder, and a program that is not kept only costs time."""
     try:
-        numbered = jax.tree.unflatten(kept.structure, range(kept.structure.num_leaves))
+        numbered = jax.tree.unflatten(stored.structure, range(stored.structure.num_leaves))
         header = json.dumps(_describe(numbered)).encode()
-        content = zlib.compress(header + b"\n" + kept.lowered.serialize(), level=1)
+        content = zlib.compress(header + b"\n" + stored.lowered.serialize(), level=1)
     except (TypeError, ValueError) as error:  # a result that is no plain tree
         _LOG.warning("%s cannot be kept: %s", path, error)
         return
-    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        whole = Path(folder) / path.name
-        whole.write_bytes(content)
-        whole.replace(path)
+    with contextlib.suppress(OSError):
+        write_whole(path, content)
 
 
 def _describe(tree: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How does XLA compile thousands of small operations without writing each of them down many times?
+"""Barriers by which XLA compiles thousands of small operations without writing each down many times.
 
 XLA merges elementwise operations into kernels. A result that several kernels read is computed anew in each of them
 where its operations are cheap, and so are the results that it is made of: derivatives of a long formula become ten
@@ -50,13 +50,13 @@ def with_barriers(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[Any]:
     listing = without_repeats(list_operations(closed))
-    kept = _kept(listing)
+    barred = _barred(listing)
 
     def bind(operation: Operation, reads: Sequence[Any]) -> list[Any]:
-        found = operation.bind(reads, _inner(operation.equation.params))
+        results = operation.bind(reads, _inner(operation.equation.params))
         return [
-            jax.lax.optimization_barrier(result) if place in kept else result
-            for place, result in zip(operation.writes, found, strict=True)
+            jax.lax.optimization_barrier(result) if index in barred else result
+            for index, result in zip(operation.writes, results, strict=True)
         ]
 
     return evaluate_operations(listing, arguments, bind)
@@ -75,21 +75,21 @@ def _inner(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: barred(value) if name in _LOOPS else value for name, value in parameters.items()}
 
 
-def _kept(listing: Listing) -> frozenset[int]:
+def _barred(listing: Listing) -> frozenset[int]:
     """Results at which a barrier stands: read more than once, and made of too many operations to compute them anew."""
     uses = Counter(atom for operation in listing.operations for atom in operation.reads if isinstance(atom, int))
     uses.update(atom for atom in listing.results if isinstance(atom, int))
     repeated: dict[int, int] = {}  # operations that a kernel computes for a result that it reads
-    kept = set()
+    barred = set()
     for equation, reads, writes in listing.operations:
         count = 1 + sum(repeated.get(atom, 0) for atom in reads if isinstance(atom, int))
-        for place in writes:
-            if uses[place] < 2:
-                repeated[place] = count
+        for index in writes:
+            if uses[index] < 2:
+                repeated[index] = count
             elif equation.primitive.name in _COMPUTED_ONCE:
                 continue
             elif count > MOST_REPEATED:
-                kept.add(place)
+                barred.add(index)
             else:
-                repeated[place] = count
-    return frozenset(kept)
+                repeated[index] = count
+    return frozenset(barred)

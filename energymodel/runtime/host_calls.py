@@ -1,4 +1,4 @@
-"""How does a compiled program leave part of its work to other programs? It is cut in two where it calls them.
+"""Programs that leave part of their work to others: they are cut in two where they call them.
 
 A search that holds a large model takes as long to compile as several models. Where its steps call the model by
 `host_call` instead, they are small programs, and the model is a program of its own that everything else shares.
@@ -14,7 +14,15 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from energymodel.runtime.compilation import Compiled, Kept, Program, Signature, export_flat, read_kept, write_kept
+from energymodel.runtime.compilation import (
+    Compiled,
+    Lowered,
+    Program,
+    Signature,
+    export_flat,
+    read_lowered,
+    write_lowered,
+)
 from energymodel.runtime.operations import CALLS
 
 Host = Callable[[Sequence[jax.Array], int], Sequence[Any]]
@@ -39,7 +47,7 @@ class _Part(NamedTuple):
 
     constants: Mapping[Any, Any]
     equations: Sequence[Any]
-    given: Sequence[Any]
+    inputs: Sequence[Any]
     made: Sequence[Any]
     structure: Any
 
@@ -54,32 +62,32 @@ class CutProgram(Compiled):
         """Call the function with all but the first argument, a `Host`, which answers its calls in order."""
         host: Host = args[0]
         leaves, signature = self._signature(args[1:])
-        kept, answers = leaves, []
+        carried, answers = leaves, []
         for program in self._made(signature):
-            kept, asked = jax.tree.unflatten(program.structure, program.run(*kept, *answers))
+            carried, asked = jax.tree.unflatten(program.structure, program.run(*carried, *answers))
             for returned, arrays in asked.items():  # none at the end
                 answers = host(arrays, int(returned))
-        return kept
+        return carried
 
     def _program(self, signature: Signature) -> tuple[Program, ...]:
         path = self._path(signature)
-        parts = [] if path is None else _kept_parts(path)
+        parts = [] if path is None else _stored_parts(path)
         if not parts:
             parts = [self._lower(part) for part in self._parts(signature)]
-            for place, part in enumerate(parts):
+            for index, part in enumerate(parts):
                 if path is not None:
-                    write_kept(_part_path(path, place), part)
+                    write_lowered(_part_path(path, index), part)
         return tuple(self._compile_kept(part) for part in parts)
 
-    def _lower(self, part: _Part) -> Kept:
+    def _lower(self, part: _Part) -> Lowered:
         def between(*arrays: Any) -> list[Any]:
-            values = {**part.constants, **dict(zip(part.given, arrays, strict=True))}
+            values = {**part.constants, **dict(zip(part.inputs, arrays, strict=True))}
             _run(part.equations, values)
             return [_read(values, atom) for atom in part.made]
 
         between.__name__ = self._function.__name__
-        shapes = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in part.given]
-        return Kept(export_flat(between, shapes), part.structure)
+        shapes = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in part.inputs]
+        return Lowered(export_flat(between, shapes), part.structure)
 
     def _parts(self, signature: Signature) -> list[_Part]:
         """The function cut at its host calls."""
@@ -87,35 +95,35 @@ class CutProgram(Compiled):
         opened = jax.make_jaxpr(partial(_open, closed.jaxpr, closed.consts))(*signature.shapes)
         equations, results = opened.jaxpr.eqns, list(opened.jaxpr.outvars)
         constants = dict(zip(opened.jaxpr.constvars, opened.consts, strict=True))
-        given, begin, parts = list(opened.jaxpr.invars), 0, []
-        for place, call in enumerate(equations):
+        inputs, begin, parts = list(opened.jaxpr.invars), 0, []
+        for index, call in enumerate(equations):
             if call.primitive.name != _HOST_CALL:
                 continue
-            reads = (one for after in equations[place + 1 :] for one in after.invars)
-            later = {one for one in (*reads, *results) if not isinstance(one, Literal)}
-            known = [*given, *(one for before in equations[begin:place] for one in before.outvars)]
-            carried = [one for one in dict.fromkeys(known) if one in later]
+            reads = (atom for after in equations[index + 1 :] for atom in after.invars)
+            later = {atom for atom in (*reads, *results) if not isinstance(atom, Literal)}
+            available = [*inputs, *(atom for before in equations[begin:index] for atom in before.outvars)]
+            carried = [atom for atom in dict.fromkeys(available) if atom in later]
             asked = {str(len(call.outvars)): [0] * len(call.invars)}
             shape = jax.tree.structure(([0] * len(carried), asked))
-            parts.append(_Part(constants, equations[begin:place], given, [*carried, *call.invars], shape))
-            given, begin = [*carried, *call.outvars], place + 1
+            parts.append(_Part(constants, equations[begin:index], inputs, [*carried, *call.invars], shape))
+            inputs, begin = [*carried, *call.outvars], index + 1
         end = jax.tree.structure((jax.tree.unflatten(structure, [0] * len(results)), {}))
-        return [*parts, _Part(constants, equations[begin:], given, results, end)]
+        return [*parts, _Part(constants, equations[begin:], inputs, results, end)]
 
 
-def _part_path(path: Path, place: int) -> Path:
-    return path.with_name(f"{path.name}-{place}")
+def _part_path(path: Path, index: int) -> Path:
+    return path.with_name(f"{path.name}-{index}")
 
 
-def _kept_parts(path: Path) -> list[Kept]:
+def _stored_parts(path: Path) -> list[Lowered]:
     """The programs of a function, of which the last asks for nothing; none if one is missing."""
-    parts: list[Kept] = []
-    for place in count():
-        kept = read_kept(_part_path(path, place))
-        if kept is None:
+    parts: list[Lowered] = []
+    for index in count():
+        part = read_lowered(_part_path(path, index))
+        if part is None:
             return []
-        parts.append(kept)
-        if not jax.tree.unflatten(kept.structure, [0] * kept.structure.num_leaves)[1]:
+        parts.append(part)
+        if not jax.tree.unflatten(part.structure, [0] * part.structure.num_leaves)[1]:
             return parts
     return []
 
@@ -133,13 +141,13 @@ def _run(equations: Sequence[Any], values: dict[Any, Any]) -> None:
         reads, parameters = [_read(values, atom) for atom in equation.invars], equation.params
         called = parameters.get(CALLS.get(equation.primitive.name, ""))
         if isinstance(called, ClosedJaxpr):
-            found = _open(called.jaxpr, called.consts, *reads)
+            results = _open(called.jaxpr, called.consts, *reads)
         elif equation.primitive.name == "scan" and _has_host_call(parameters["jaxpr"].jaxpr):
-            found = _unrolled(parameters, reads)
+            results = _unrolled(parameters, reads)
         else:
-            found = equation.primitive.bind(*reads, **equation.primitive.get_bind_params(parameters))
-            found = found if equation.primitive.multiple_results else [found]
-        values.update(zip(equation.outvars, found, strict=True))
+            results = equation.primitive.bind(*reads, **equation.primitive.get_bind_params(parameters))
+            results = results if equation.primitive.multiple_results else [results]
+        values.update(zip(equation.outvars, results, strict=True))
 
 
 def _read(values: Mapping[Any, Any], atom: Any) -> Any:
@@ -147,9 +155,10 @@ def _read(values: Mapping[Any, Any], atom: Any) -> Any:
 
 
 def _has_host_call(jaxpr: Jaxpr) -> bool:
-    inner = (one for equation in jaxpr.eqns for one in equation.params.values() if isinstance(one, ClosedJaxpr))
-    return any(one.primitive.name == _HOST_CALL for one in jaxpr.eqns) or any(
-        _has_host_call(one.jaxpr) for one in inner
+    return any(
+        equation.primitive.name == _HOST_CALL
+        or any(_has_host_call(inner.jaxpr) for inner in equation.params.values() if isinstance(inner, ClosedJaxpr))
+        for equation in jaxpr.eqns
     )
 
 
@@ -160,6 +169,6 @@ def _unrolled(parameters: Mapping[str, Any], reads: Sequence[Any]) -> list[Any]:
     constants, carry, rows = reads[:fixed], reads[fixed : fixed + carried], reads[fixed + carried :]
     stacked: list[Any] = [None] * length
     for step in reversed(range(length)) if parameters["reverse"] else range(length):
-        found = _open(body.jaxpr, body.consts, *constants, *carry, *(row[step] for row in rows))
-        carry, stacked[step] = found[:carried], found[carried:]
+        results = _open(body.jaxpr, body.consts, *constants, *carry, *(row[step] for row in rows))
+        carry, stacked[step] = results[:carried], results[carried:]
     return [*carry, *(jnp.stack(leaves) for leaves in zip(*stacked, strict=True))]

@@ -1,4 +1,4 @@
-"""What does a program compute, as one list of operations without repetitions?
+"""Operations of a program, as one list without repetitions.
 
 Formulas call each other, and each computes anew what it needs: half of the operations of a whole run stand in it more
 than once. Derivatives and batches of them would multiply all of it.
@@ -31,8 +31,8 @@ class Operation(NamedTuple):
         """Results of the operation, with other parameters if they are given."""
         primitive = self.equation.primitive
         chosen = self.equation.params if parameters is None else parameters
-        found = primitive.bind(*values, **primitive.get_bind_params(chosen))
-        return list(found) if primitive.multiple_results else [found]
+        results = primitive.bind(*values, **primitive.get_bind_params(chosen))
+        return list(results) if primitive.multiple_results else [results]
 
 
 class Listing(NamedTuple):
@@ -118,8 +118,8 @@ def list_operations(closed: ClosedJaxpr, calls: Mapping[str, str] = CALLS) -> Li
 def without_repeats(listing: Listing) -> Listing:
     """The same without operations that repeat earlier ones or that no result needs."""
     same: dict[int, Any] = {}
-    known: dict[Hashable, list[int]] = {}
-    kept: list[Operation] = []
+    computed: dict[Hashable, list[int]] = {}
+    distinct: list[Operation] = []
 
     def renamed(atoms: Sequence[Any]) -> list[Any]:
         return [same.get(atom, atom) if isinstance(atom, int) else atom for atom in atoms]
@@ -127,16 +127,16 @@ def without_repeats(listing: Listing) -> Listing:
     for equation, reads, writes in listing.operations:
         operation = Operation(equation, renamed(reads), writes)
         key = _key(operation)
-        if key in known:
-            same.update(zip(writes, known[key], strict=True))
+        if key in computed:
+            same.update(zip(writes, computed[key], strict=True))
             continue
-        kept.append(operation)
+        distinct.append(operation)
         if key is not None:
-            known[key] = writes
+            computed[key] = writes
     results = renamed(listing.results)
     needed = {atom for atom in results if isinstance(atom, int)}
     used: list[Operation] = []
-    for operation in reversed(kept):
+    for operation in reversed(distinct):
         if operation.equation.effects or not needed.isdisjoint(operation.writes):
             used.append(operation)
             needed.update(atom for atom in operation.reads if isinstance(atom, int))

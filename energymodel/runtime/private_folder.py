@@ -1,8 +1,9 @@
-"""Can a folder hold programs that this process runs: is it the user's own, and can nobody else put files there?"""
+"""Folders that can hold programs to run: the user's own, where nobody else can put files."""
 
 import contextlib
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 OWN = 0o700
@@ -17,14 +18,25 @@ def make_private(folder: Path) -> None:
 
     **Raises:** `OSError`.
     """
-    for one in [*reversed(folder.parents), folder]:
-        if not one.exists():
+    for path in [*reversed(folder.parents), folder]:
+        if not path.exists():
             with contextlib.suppress(FileExistsError):  # another process has just made it
-                one.mkdir(mode=OWN)
-    found = folder.lstat()
-    if stat.S_ISDIR(found.st_mode) and found.st_uid == _user() and not found.st_mode & OTHERS:
+                path.mkdir(mode=OWN)
+    status = folder.lstat()
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == _user() and not status.st_mode & OTHERS:
         with contextlib.suppress(OSError):
             folder.chmod(OWN)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file at once or not at all: processes may share its folder.
+
+    **Raises:** `OSError`.
+    """
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        complete = Path(folder) / path.name
+        complete.write_bytes(content)
+        os.replace(complete, path)
 
 
 def why_not_private(folder: Path) -> str | None:
@@ -46,37 +58,33 @@ def why_not_private(folder: Path) -> str | None:
 
 def _reachable(folder: Path, links: int = 0) -> str | None:
     """Why others can write to a folder or exchange it, one of those above it, or a link on the way."""
-    for one in [*reversed(folder.parents), folder]:
+    for path in [*reversed(folder.parents), folder]:
         try:
-            found = one.lstat()
+            status = path.lstat()
         except FileNotFoundError:
             return None
-        trusted = (_user(),) if one == folder else (0, _user())
-        if found.st_uid not in trusted:
-            return f"{one} belongs to another user. Name a folder of your own."
-        if stat.S_ISLNK(found.st_mode):
+        if status.st_uid not in ((_user(),) if path == folder else (0, _user())):
+            return f"{path} belongs to another user. Name a folder of your own."
+        if stat.S_ISLNK(status.st_mode):
             if links == _MOST_LINKS:
                 return f"{folder} has too many links. Name the folder itself."
-            target = os.path.normpath(one.parent / os.readlink(one))
-            return _reachable(Path(target) / folder.relative_to(one), links + 1)
-        if not stat.S_ISDIR(found.st_mode):
-            return f"{one} is no folder. Name another one."
+            target = os.path.normpath(path.parent / os.readlink(path))
+            return _reachable(Path(target) / folder.relative_to(path), links + 1)
+        if not stat.S_ISDIR(status.st_mode):
+            return f"{path} is no folder. Name another one."
         # In a sticky folder, such as /tmp, nobody can exchange what others own.
-        if found.st_mode & OTHERS and not (found.st_mode & stat.S_ISVTX and one != folder):
-            return f"others can write to {one}. Close it to them: chmod go-w {one}, or name another folder."
+        if status.st_mode & OTHERS and not (status.st_mode & stat.S_ISVTX and path != folder):
+            return f"others can write to {path}. Close it to them: chmod go-w {path}, or name another folder."
     return None
 
 
 def _foreign(folder: Path) -> str | None:
     """What a folder holds that its owner did not put there."""
-    try:
-        entries = list(os.scandir(folder))
-    except FileNotFoundError:
-        return None
-    for entry in entries:
-        with contextlib.suppress(FileNotFoundError):  # another process has just removed it
-            if entry.is_symlink() or entry.stat(follow_symlinks=False).st_uid != _user():
-                return f"{entry.path} is a link or belongs to another user. Remove it, or name another folder."
+    with contextlib.suppress(FileNotFoundError):
+        for entry in [*os.scandir(folder)]:
+            with contextlib.suppress(FileNotFoundError):  # another process has just removed it
+                if entry.is_symlink() or entry.stat(follow_symlinks=False).st_uid != _user():
+                    return f"{entry.path} is a link or belongs to another user. Remove it, or name another folder."
     return None
 
 

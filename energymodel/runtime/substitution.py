@@ -1,4 +1,4 @@
-"""How does a compiler get a formula in its own words? Primitives of a traced function are replaced by others."""
+"""Formulas in the words of a compiler: primitives of a traced function are replaced by others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -59,10 +59,10 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], dialect: Di
             outputs = evaluate(inner, consts, inputs, dialect)
         else:
             if dialect and any(isinstance(value, core.ClosedJaxpr) for value in params.values()):
-                inputs = [_pinned(one, dialect) for one in inputs]
+                inputs = [_pinned(value, dialect) for value in inputs]
                 params = {key: _rewritten(value, dialect) for key, value in params.items()}
             elif dialect and name == "cond":
-                params = params | {"branches": tuple(_rewritten(one, dialect) for one in params["branches"])}
+                params = params | {"branches": tuple(_rewritten(value, dialect) for value in params["branches"])}
             outputs = equation.primitive.bind(*inputs, **params)
             outputs = outputs if equation.primitive.multiple_results else [outputs]
         values.update(zip(equation.outvars, outputs, strict=True))
@@ -78,9 +78,9 @@ def _rewritten(value: Any, dialect: Dialect) -> Any:
         return value
 
     def body(*args: Any) -> list[Any]:
-        return [_pinned(one, dialect) for one in evaluate(value.jaxpr, value.consts, args, dialect)]
+        return [_pinned(result, dialect) for result in evaluate(value.jaxpr, value.consts, args, dialect)]
 
-    return jax.make_jaxpr(body)(*(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in value.in_avals))
+    return jax.make_jaxpr(body)(*(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in value.in_avals))
 
 
 def _pinned(value: Any, dialect: Dialect) -> Any:

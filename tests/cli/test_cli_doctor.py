@@ -10,7 +10,7 @@ import pytest
 
 from cli.shell import numbers, run, run_json
 from energymodel.cli import installation
-from energymodel.cli.cache_folder import clear, contents, default_folder
+from energymodel.runtime.cache_folder import clear, contents, default_folder
 from energymodel.scenarios.files import CATEGORIES, names
 from test_repository import ROOT
 

@@ -1,4 +1,4 @@
-"""How does Ctrl-C end a command within two seconds, whatever native code is running?
+"""Signals: Ctrl-C ends a command within two seconds, whatever native code is running.
 
 Compilers and long computations return to the interpreter only when they are finished, libraries swallow the exception
 that Ctrl-C raises, and threads that still run can crash the interpreter while it ends. So on Linux a command runs in a
@@ -19,7 +19,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # without `typing`, for the same reason
-    from types import FrameType, TracebackType
+    from types import FrameType
 
 ENDED = 128  # what a shell adds to the number of the signal that ended a command
 INTERRUPTED, TERMINATED, BROKEN_PIPE = ENDED + _signal.SIGINT, ENDED + _signal.SIGTERM, ENDED + 13
@@ -32,15 +32,11 @@ CLEAR = b"\r\x1b[K\x1b[?25h"  # a progress bar leaves the line, and a hidden cur
 class _State:
     """What this process knows of its parent, and of a signal that came."""
 
-    def __init__(self) -> None:
-        self.to_parent: int | None = None
-        self.alone = False  # signals are handled here, and there is no parent
-        self.keeps = False
-        self.number = 0
-        self.since = 0.0
-
-
-_STATE = _State()
+    to_parent: "int | None" = None
+    alone = False  # signals are handled here, and there is no parent
+    keeps = False
+    number = 0
+    since = 0.0
 
 
 def start() -> None:
@@ -48,11 +44,11 @@ def start() -> None:
 
     A signal that this process was started to ignore, such as Ctrl-C in the background of a script, stays ignored.
     """
-    signals = [one for one in WORDS if _signal.getsignal(one) is not _signal.SIG_IGN]
+    signals = [number for number in WORDS if _signal.getsignal(number) is not _signal.SIG_IGN]
     if sys.platform == "linux" and len(sys._current_frames()) == 1:  # other threads would not survive
         _start_child(signals)
     else:
-        _STATE.alone = True
+        _State.alone = True
         _handle(signals)
 
 
@@ -60,10 +56,10 @@ class Keeping:
     """Raises `KeyboardInterrupt` at a signal in this context, whose caller keeps what is finished and then exits."""
 
     def __enter__(self) -> None:
-        self._before, _STATE.keeps = _STATE.keeps, True
+        self._before, _State.keeps = _State.keeps, True
 
-    def __exit__(self, kind: "type[BaseException] | None", error: object, trace: "TracebackType | None") -> None:
-        _STATE.keeps = self._before
+    def __exit__(self, *_: object) -> None:
+        _State.keeps = self._before
 
 
 def say_last(line: str) -> bool:
@@ -71,40 +67,37 @@ def say_last(line: str) -> bool:
 
     **Returns:** whether there is a parent, which prints nothing else.
     """
-    if _STATE.to_parent is None:
-        return False
-    if line:
-        os.write(_STATE.to_parent, line.encode(errors="backslashreplace") + b"\n")
-    return True
+    if _State.to_parent is not None and line:
+        os.write(_State.to_parent, line.encode(errors="backslashreplace") + b"\n")
+    return _State.to_parent is not None
 
 
 def exit_code(usual: int) -> int:
     """The exit code of a command that was interrupted, by the signal that came."""
-    return ENDED + _STATE.number if _STATE.number else usual
+    return ENDED + _State.number if _State.number else usual
 
 
 def end_if_late() -> None:
     """End now if a signal came and too little time is left to print a whole result."""
-    if _STATE.number and time.monotonic() - _STATE.since > GRACE - LAST:
-        os._exit(ENDED + _STATE.number)
+    if _State.number and time.monotonic() - _State.since > GRACE - LAST:
+        os._exit(ENDED + _State.number)
 
 
 def _handle(signals: list[int]) -> None:
-    for one in signals:
-        _signal.signal(one, _on_signal)
+    for number in signals:
+        _signal.signal(number, _on_signal)
 
 
 def _on_signal(number: int, frame: "FrameType | None") -> None:
-    if not _STATE.keeps:
-        if _STATE.alone and not _STATE.number:
+    if not _State.keeps:
+        if _State.alone and not _State.number:
             _print_last(number, b"")
         os._exit(ENDED + number)
-    if _STATE.number:  # the terminal and the parent may both send it
+    if _State.number:  # the terminal and the parent may both send it
         return
-    _STATE.number, _STATE.since = number, time.monotonic()
-    if _STATE.to_parent is not None:  # which says all that is left to say
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 2)
+    _State.number, _State.since = number, time.monotonic()
+    if _State.to_parent is not None:  # which says all that is left to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     raise KeyboardInterrupt
 
 
@@ -115,7 +108,7 @@ def _start_child(signals: list[int]) -> None:
     waiting = {*signals, _signal.SIGCHLD}
     _signal.pthread_sigmask(_signal.SIG_BLOCK, waiting)
     heard, to_parent = os.pipe()
-    alive, kept_open = os.pipe()
+    alive, held_open = os.pipe()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -123,10 +116,10 @@ def _start_child(signals: list[int]) -> None:
     if child:
         os.close(to_parent)
         os.close(alive)
-        os._exit(_wait(child, signals, heard))  # `kept_open` closes with this process, however it ends
+        os._exit(_wait(child, signals, heard))  # `held_open` closes with this process, however it ends
     os.close(heard)
-    os.close(kept_open)
-    _STATE.to_parent = to_parent
+    os.close(held_open)
+    _State.to_parent = to_parent
     _handle(signals)
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, waiting)
     _thread.start_new_thread(_end_with_parent, (alive,))
@@ -139,42 +132,35 @@ def _end_with_parent(alive: int) -> None:
 
 def _wait(child: int, signals: list[int], heard: int) -> int:
     """Exit code of the child, or of the signal that ends it."""
-    awaited, deadline, came = {*signals, _signal.SIGCHLD}, None, 0
+    awaited, deadline, came, status = {*signals, _signal.SIGCHLD}, None, 0, 0
     while True:
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        found = _signal.sigwaitinfo(awaited) if left is None else _signal.sigtimedwait(awaited, left)
-        if found is not None and found.si_signo == _signal.SIGCHLD:
-            if (status := _status(child)) is not None:
-                break
-        elif found is not None and not came:
-            came, deadline = found.si_signo, time.monotonic() + GRACE
-            os.kill(child, came)
-        elif found is None:
+        if deadline is None:
+            signal = _signal.sigwaitinfo(awaited)
+        else:
+            signal = _signal.sigtimedwait(awaited, max(0.0, deadline - time.monotonic()))
+        if signal is None:
             os.kill(child, _signal.SIGKILL)
             _signal.sigtimedwait({_signal.SIGCHLD}, LAST)
-            status = 0
             break
+        if signal.si_signo == _signal.SIGCHLD:
+            ended, raw = os.waitpid(child, os.WNOHANG)
+            if ended:  # and not only stopped
+                status = os.waitstatus_to_exitcode(raw)  # negative for a signal
+                break
+        elif not came:
+            came, deadline = signal.si_signo, time.monotonic() + GRACE
+            os.kill(child, came)
     if came:
         os.set_blocking(heard, False)
-        _print_last(came, _read(heard))
+        try:
+            _print_last(came, os.read(heard, 1 << 16))
+        except BlockingIOError:
+            _print_last(came, b"")
         return ENDED + came
     if status < 0:
         _print(f"ended by signal {-status}{', perhaps for lack of memory' if -status == _signal.SIGKILL else ''}.")
         return ENDED - status
     return status
-
-
-def _status(child: int) -> int | None:
-    """How the child ended, negative for a signal; `None` if it only stopped."""
-    ended, status = os.waitpid(child, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if ended else None
-
-
-def _read(heard: int) -> bytes:
-    try:
-        return os.read(heard, 1 << 16)
-    except BlockingIOError:
-        return b""
 
 
 def _print_last(number: int, heard: bytes) -> None:
@@ -185,8 +171,8 @@ def _print_last(number: int, heard: bytes) -> None:
 
 
 def _print(line: str) -> None:
-    whole = f"energymodel: {line}\n".encode(errors="backslashreplace")
     import contextlib  # which takes too long before signals are handled
 
     with contextlib.suppress(OSError):  # nobody reads it
-        os.write(2, (CLEAR if os.isatty(2) else b"") + whole)
+        message = f"energymodel: {line}\n".encode(errors="backslashreplace")
+        os.write(2, (CLEAR if os.isatty(2) else b"") + message)

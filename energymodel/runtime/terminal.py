@@ -1,4 +1,4 @@
-"""How does text reach a terminal: what names, titles and files hold is shown and never obeyed?
+"""Text on a terminal: what names, titles and files hold is printed and never obeyed.
 
 `guard_streams` escapes all that is printed to stdout and stderr, `console` what is in a table. Colors and the like come
 from this project alone.
@@ -6,12 +6,12 @@ from this project alone.
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from energymodel.errors import LAYOUT, printable
 
 if TYPE_CHECKING:
-    from energymodel.cli.guarded_console import GuardedConsole
+    from rich.console import Console
 
 
 class GuardedStream:
@@ -42,9 +42,21 @@ def guard_streams() -> None:
             setattr(sys, name, GuardedStream(stream))
 
 
-def console(width: int | None = None, *, stderr: bool = False) -> "GuardedConsole":
-    """A console on stdout, as wide as the terminal or else as stated, or on stderr."""
-    from energymodel.cli.guarded_console import GuardedConsole
+def console(width: int | None = None, *, stderr: bool = False) -> "Console":
+    """A console of rich on stdout, as wide as the terminal or else as stated, or on stderr.
+
+    Its text is escaped before it is styled, and where nobody reads it the command ends by `BrokenPipeError`.
+    """
+    from rich.console import Console  # which takes long
+    from rich.segment import Segment
+
+    class GuardedConsole(Console):
+        def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
+            for text, style, control in super().render(*args, **options):
+                yield Segment(text if control else printable(text, LAYOUT), style, control)
+
+        def on_broken_pipe(self) -> NoReturn:
+            raise BrokenPipeError
 
     stream = sys.stderr if stderr else sys.stdout
     below = stream.stream if isinstance(stream, GuardedStream) else stream

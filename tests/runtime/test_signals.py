@@ -97,7 +97,7 @@ def test_termination():
 
 
 def test_a_signal_that_is_ignored_stays_ignored():
-    start = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from energymodel.cli import process; "
+    start = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from energymodel.runtime import process; "
     code = f"{start} process.start(); import os; os.kill(os.getppid(), 2); os.kill(os.getpid(), 2); print('still here')"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "still here\n", "")
@@ -113,7 +113,7 @@ def test_a_signal_that_is_ignored_stays_ignored():
     ],
 )
 def test_how_a_command_ends_is_passed_on(ending, code, line):
-    program = f"import os, sys; from energymodel.cli import process; process.start(); {ending}"
+    program = f"import os, sys; from energymodel.runtime import process; process.start(); {ending}"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stderr) == (code, line)
 
@@ -121,7 +121,7 @@ def test_how_a_command_ends_is_passed_on(ending, code, line):
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a command has one process")
 def test_native_code_that_never_returns_is_ended():
     # Large powers hold the interpreter as a compiler may: no signal handler runs before the result is there.
-    program = "from energymodel.cli import process; process.start(); print(flush=True); 7 ** 10 ** 9"
+    program = "from energymodel.runtime import process; process.start(); print(flush=True); 7 ** 10 ** 9"
     with subprocess.Popen(
         [sys.executable, "-c", f"{START}{program}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -136,7 +136,7 @@ def test_native_code_that_never_returns_is_ended():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a command has one process")
 def test_the_child_ends_with_its_parent():
-    program = "import os; from energymodel.cli import process; process.start(); print(os.getpid(), flush=True); "
+    program = "import os; from energymodel.runtime import process; process.start(); print(os.getpid(), flush=True); "
     with subprocess.Popen(
         [sys.executable, "-c", f"{program}import time; time.sleep(60)"], stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,4 +1,4 @@
-"""Where are compiled programs kept between runs, how much room do they take, and how are they removed?
+"""Folder of the programs that are compiled once and run again: its place, its size, and how it is cleared.
 
 A compiled program is code that later runs execute. So it is kept in a folder of the user's own, into which nobody else
 can write (`private_folder`), or not at all.
@@ -8,7 +8,7 @@ import contextlib
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,11 +44,6 @@ class CacheFolder(NamedTuple):
 _CHOSEN: list[CacheFolder] = []  # by `keep_compiled_programs`, which changes the environment
 
 
-def is_chosen() -> bool:
-    """Whether this process is a command, which has chosen its folder."""
-    return bool(_CHOSEN)
-
-
 def own_folder() -> Path | None:
     """The folder of this project for all that it may remove at any time; `None` where there is no home."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
@@ -79,31 +74,31 @@ def folder_in_use() -> CacheFolder:
     return CacheFolder(folder, why_not_private(folder))
 
 
+def records_runs() -> bool:
+    """Whether this process is a command, which has chosen a folder that is its own."""
+    return bool(_CHOSEN) and _CHOSEN[-1].refusal is None
+
+
 def keep_compiled_programs() -> str | None:
     """Point JAX at a private cache folder, or at none; JAX reads this when it is imported.
 
     **Returns:** why compiled programs are not kept, where that is a danger that somebody should end.
     """
-    found = folder_in_use()
-    if found.path is not None and found.refusal is None:
+    folder, refusal = folder_in_use()
+    danger = refusal if folder is not None else None
+    if folder is not None and refusal is None:
         try:
-            make_private(found.path)
-            found = CacheFolder(found.path, why_not_private(found.path))
+            make_private(folder)
+            danger = refusal = why_not_private(folder)
         except OSError as error:  # a home that cannot be written: compile each time
-            found = CacheFolder(found.path, f"{found.path} cannot be made: {error.strerror}.")
-            _choose(found)
-            return None
-    _choose(found)
-    return found.refusal if found.path is not None else None
-
-
-def _choose(found: CacheFolder) -> None:
-    _CHOSEN[:] = [found]
+            refusal = f"{folder} cannot be made: {error.strerror}."
+    _CHOSEN[:] = [CacheFolder(folder, refusal)]
     os.environ.pop(FOLDER, None)
-    if found.refusal is None:
-        os.environ[FOLDER] = str(found.path)
+    if refusal is None:
+        os.environ[FOLDER] = str(folder)
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+    return danger
 
 
 def what_jax_complains_of(warning: str) -> str | None:
@@ -112,7 +107,13 @@ def what_jax_complains_of(warning: str) -> str | None:
     Damaged programs are removed, so that they are made again; those that another process may be writing are left.
     """
     folder = folder_in_use().path
-    removed = 0 if folder is None else _remove_damaged(folder)
+    removed = 0
+    for path, _ in [] if folder is None else list(_files(folder)):
+        with contextlib.suppress(OSError):
+            old = time.time() - path.stat().st_mtime > WRITING
+            if path.name.endswith(COMPILED) and old and not _is_complete(path.read_bytes()):
+                path.unlink()
+                removed += 1
     if warning.startswith("Error writing"):
         reason = warning.rpartition("] ")[2] if "] " in warning else warning.rpartition(": ")[2]
         return f"{folder}: compiled programs cannot be kept: {reason}. The next run compiles again."
@@ -120,21 +121,7 @@ def what_jax_complains_of(warning: str) -> str | None:
     return f"{folder}: {programs} removed. The compiler makes what is missing again." if removed else None
 
 
-def _remove_damaged(folder: Path) -> int:
-    """Remove compiled programs that are cut short, and say how many."""
-    removed = 0
-    for path, _ in list(_files(folder)):
-        if not path.name.endswith(COMPILED):
-            continue
-        with contextlib.suppress(OSError):
-            content, age = path.read_bytes(), time.time() - path.stat().st_mtime
-            if age > WRITING and not _is_whole(content):
-                path.unlink()
-                removed += 1
-    return removed
-
-
-def _is_whole(content: bytes) -> bool:
+def _is_complete(content: bytes) -> bool:
     if content[:1] != b"\x78":  # no zlib: JAX compresses in another way where it can
         return bool(content)
     try:
@@ -146,10 +133,7 @@ def _is_whole(content: bytes) -> bool:
 
 def contents(folder: Path) -> CacheContents:
     """Count the programs of a folder."""
-    files = list(_files(folder))
-    lowered = sum(path.name.startswith(LOWERED) for path, _ in files)
-    compiled = sum(path.name.endswith(COMPILED) for path, _ in files)
-    return CacheContents(lowered, compiled, sum(size for _, size in files))
+    return _counted(_files(folder))
 
 
 def clear(folder: Path) -> CacheContents:
@@ -163,26 +147,22 @@ def clear(folder: Path) -> CacheContents:
     **Raises:** `OSError` if a file cannot be removed.
     """
     own = default_folder()
-    ours = own is not None and folder.resolve() == own.resolve()
-    lowered = compiled = removed = 0
-    for path, size in list(_files(folder)):
-        is_lowered, is_compiled = path.name.startswith(LOWERED), path.name.endswith(COMPILED)
-        if is_lowered or (ours and path.name.endswith((COMPILED, USED))):
-            path.unlink(missing_ok=True)
-            lowered, compiled, removed = lowered + is_lowered, compiled + is_compiled, removed + size
-    return CacheContents(lowered, compiled, removed)
+    ours = (COMPILED, USED) if own is not None and folder.resolve() == own.resolve() else ()
+    removed = [file for file in _files(folder) if file[0].name.startswith(LOWERED) or file[0].name.endswith(ours)]
+    for path, _ in removed:
+        path.unlink(missing_ok=True)
+    return _counted(removed)
+
+
+def _counted(files: Iterable[tuple[Path, int]]) -> CacheContents:
+    counts = [(path.name.startswith(LOWERED), path.name.endswith(COMPILED), size) for path, size in files]
+    return CacheContents(*(sum(column) for column in zip((False, False, 0), *counts, strict=True)))
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:
     """Files of a folder and their sizes [B]; another process may remove some at any time."""
-    try:
-        paths = sorted(folder.iterdir())
-    except OSError:
-        return
-    for path in paths:
-        try:
-            size = path.stat().st_size
-        except OSError:
-            continue
-        if path.is_file() and not path.is_symlink():
-            yield path, size
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            with contextlib.suppress(OSError):
+                if path.is_file() and not path.is_symlink():
+                    yield path, path.stat().st_size

@@ -8,9 +8,9 @@ import pytest
 from rich.table import Table
 
 from cli.shell import run
-from energymodel.cli import terminal
-from energymodel.cli.terminal import GuardedStream, console, guard_streams
 from energymodel.errors import InputError
+from energymodel.runtime import terminal
+from energymodel.runtime.terminal import GuardedStream, console, guard_streams
 from energymodel.scenarios.scenario import load_scenario
 
 EVIL = "\x1b]0;title\x07\u202e\x9b2J\u2028"

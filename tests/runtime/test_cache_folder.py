@@ -9,8 +9,9 @@ import zlib
 
 import pytest
 
-from energymodel.cli import cache_folder, shell
-from energymodel.cli.cache_folder import FOLDER, keep_compiled_programs, what_jax_complains_of
+from energymodel.cli import shell
+from energymodel.runtime import cache_folder
+from energymodel.runtime.cache_folder import FOLDER, keep_compiled_programs, what_jax_complains_of
 
 COMMAND = [sys.executable, "-c", "from energymodel.cli import main; main()"]
 PROGRAM = """

@@ -11,15 +11,15 @@ import sys
 import pytest
 
 from cli.shell import SMALL
-from energymodel.cli import cache_folder, progress, run_times
-from energymodel.cli.progress import Work, clock
-from energymodel.cli.run_times import ASSUMED, Estimate, RunTimes, estimate, record, stage_of
-from energymodel.runtime.work_in_progress import counted, heard_by, making
+from energymodel.runtime import cache_folder, progress, run_times
+from energymodel.runtime.progress import Progress
+from energymodel.runtime.run_times import ASSUMED, Estimate, RunTimes, estimate, record, stage_of
+from energymodel.runtime.work_in_progress import counted, making
 
 WORK = """
 import sys, time
 from energymodel.cli import commands
-from energymodel.cli.progress import Progress
+from energymodel.runtime.progress import Progress
 from energymodel.runtime.work_in_progress import counted, making
 def app():
     with Progress(lines=True) as progress:
@@ -70,6 +70,10 @@ def on_a_terminal(*arguments, answer=None):
     return shown.decode()
 
 
+def recorded_runs(home):
+    return json.loads((home / run_times.FILE).read_text(encoding="utf-8"))["runs"]
+
+
 def plain(shown):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
@@ -88,10 +92,9 @@ def test_the_second_time_the_bar_has_a_share(home):
     (home / "compiled" / "energymodel-evaluate-1").write_text("")  # a program, so that nothing is compiled
     first = on_a_terminal("sweep", "one")
     assert " %" not in plain(first)  # nothing tells how much of the work is done
-    runs = json.loads((home / run_times.FILE).read_text(encoding="utf-8"))["runs"]["sweep"]
-    [kinds] = runs.values()
-    assert set(kinds) == {"first"}  # half of it went into a program
-    assert kinds["first"]["programs"]["evaluate"] == pytest.approx(0.4, abs=0.3)
+    [recorded] = recorded_runs(home)  # of which half went into a program
+    assert recorded["command"] == "sweep"
+    assert recorded["programs"]["evaluate"] == pytest.approx(0.4, abs=0.3)
     (home / "compiled" / "energymodel-evaluate-1").unlink()
     text = plain(on_a_terminal("sweep", "one"))
     shares = [int(share) for share in re.findall(r"(\d+) % \d", text)]
@@ -129,12 +132,12 @@ def times(total, compiled=0.0):
 def test_an_estimate_names_what_it_rests_on(home, monkeypatch):
     assert estimate() == Estimate(ASSUMED, "assumed: no such run is recorded here")
     record(times(60.0, 40.0))
-    assert estimate().basis == "as the last time"  # no program is kept: the first time again
+    assert estimate().basis == "as the last time"  # no program is stored: the first time again
     assert estimate().seconds == 60.0
     (home / "compiled" / "energymodel-evaluate-1").write_text("")
     assert estimate()[:2] == (10.0, "after the first run")
     record(times(8.0))
-    assert estimate() == Estimate(8.0, "as the last time", times(8.0), {"evaluate": 0.0})
+    assert estimate() == Estimate(8.0, "as the last time", times(8.0).stages, {"evaluate": 0.0})
     monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", "--json", SMALL, "--output", "y.json"])
     assert estimate().basis == "as the last time"  # where the answer goes makes no work
     monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", "llama-3.1-405b-h100"])
@@ -146,22 +149,22 @@ def test_an_estimate_names_what_it_rests_on(home, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{", '{"version": 1, "runs": {"optimize": {"x": {"first": {"total": NaN}}}}}', "[" * 100_000]
+    "content", ["", "[]", "{", '{"version": 1, "runs": [{"total": NaN, "stages": {}, "programs": {}}]}', "[" * 100_000]
 )
 def test_a_record_that_cannot_be_read_is_no_record(home, content):
     (home / run_times.FILE).write_text(content, encoding="utf-8")
     assert estimate().seconds == ASSUMED
     record(times(8.0))
-    assert json.loads((home / run_times.FILE).read_text(encoding="utf-8"))["runs"]["optimize"]
+    assert len(recorded_runs(home)) == 1
 
 
 def test_the_record_stays_small_and_private(home, monkeypatch):
-    for number in range(run_times.KEPT + 5):
+    monkeypatch.setattr(run_times, "RECORDED", 5)
+    for number in range(8):
         monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", f"secret-{number}"])
         record(times(8.0))
-    text = (home / run_times.FILE).read_text(encoding="utf-8")
-    assert len(json.loads(text)["runs"]["optimize"]) == run_times.KEPT
-    assert "secret" not in text
+    assert len(recorded_runs(home)) == 5
+    assert "secret" not in (home / run_times.FILE).read_text(encoding="utf-8")
     assert home.stat().st_mode & 0o077 == 0
 
 
@@ -189,15 +192,15 @@ def test_a_full_disk_leaves_the_record_as_it_was(home, monkeypatch):
 def test_the_share_is_that_of_the_last_run_and_never_runs_ahead(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    work = Work()
+    work = Progress()
     assert work.share() is None
-    work.expected = Estimate(100.0, "as the last time", times(100.0))
+    work.expected = Estimate(100.0, "as the last time", times(100.0).stages)
     work.begin("loading")
     now[0] += 10.0
     assert work.share() == pytest.approx(0.10)
     now[0] += 1000.0
     assert work.share() == pytest.approx(0.25)  # of the stage no more than it took
-    assert clock(work) == "1010 s, longer than the 100 s expected"
+    assert work.clock() == "1010 s, longer than the 100 s expected"
     work.begin("searching 10,517 layouts")
     assert work.share() == pytest.approx(0.25)
     now[0] += 75.0
@@ -210,8 +213,8 @@ def test_the_share_is_that_of_the_last_run_and_never_runs_ahead(monkeypatch):
 def test_compiling_is_a_share_of_all_programs(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    work = Work()
-    work.expected = Estimate(60.0, "as the last time", None, {"evaluate": 10.0, "solver": 30.0})
+    work = Progress()
+    work.expected = Estimate(60.0, "as the last time", {}, {"evaluate": 10.0, "solver": 30.0})
     work.begin("compiling and evaluating the model ...")
     work.started("evaluate")
     now[0] = 4.0
@@ -226,10 +229,9 @@ def test_compiling_is_a_share_of_all_programs(monkeypatch):
     assert work.words() == "compiling new, solver; searching 10,517 layouts"
 
 
-def test_whoever_listens_hears_all_threads_and_whoever_left_does_not():
-    work = Work()
-    work.begin("searching")
-    with heard_by(work):
+def test_whoever_listens_hears_all_threads_and_whoever_left_does_not(capsys):
+    with Progress() as work:
+        work("searching")
         counted(128, 10517)
         with pytest.raises(ZeroDivisionError), making("evaluate"):
             raise ZeroDivisionError
