@@ -1,6 +1,6 @@
-"""What are the constants of nature, exactly?
+"""Constants of nature that are exact.
 
-The SI fixes these three since 2019 [CODATA 2018]; everything else in the project is data with a
+The SI fixes the first three since 2019 [CODATA 2018]; everything else in the project is data with a
 source and an uncertainty.
 """
 

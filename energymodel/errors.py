@@ -1,4 +1,4 @@
-"""How is a person told what is wrong with an input, and what was probably meant?
+"""Errors of inputs: what is wrong, and what was probably meant.
 
 Whatever an input holds, a terminal shows it and does not obey it: characters that do not print are written as escapes.
 """
@@ -32,7 +32,8 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() or one in keep or unicodedata.category(one) == "Zs" else _escape(one) for one in text
+        each if each.isprintable() or each in keep or unicodedata.category(each) == "Zs" else _escape(each)
+        for each in text
     )
 
 
@@ -47,17 +48,17 @@ def one_line(text: str) -> str:
 _PART = 4  # letters of a word that may be part of the one that was meant
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
+def suggest(word: str, words: Iterable[str]) -> str:
     """A sentence that names the nearest known word, or lists what is known."""
-    known = sorted(set(known))
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)  # below, "fp8" would be "fp32"
-    near = near or [one for one in known if len(word) >= _PART and word in one][:1]
-    return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(known)}."
+    words = sorted(set(words))
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)  # below, "fp8" would be "fp32"
+    near = near or [other for other in words if len(word) >= _PART and word in other][:1]
+    return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(words)}."
 
 
-def _escape(one: str) -> str:
-    if one in _SHORT:
-        return _SHORT[one]
-    code = ord(one)
+def _escape(character: str) -> str:
+    if character in _SHORT:
+        return _SHORT[character]
+    code = ord(character)
     units = [code] if code < 0x10000 else [0xD800 + (code - 0x10000 >> 10), 0xDC00 + (code & 0x3FF)]
     return "".join(f"\\u{unit:04x}" for unit in units)

@@ -1,4 +1,4 @@
-"""How to take a root, a norm or a ceiling so that values are exact and every gradient is finite.
+"""Roots, norms and ceilings whose values are exact and whose gradients are finite.
 
 Everything here lowers in a Pallas kernel: no `while_loop`, no custom differentiation rule, no stacking.
 """

@@ -16,52 +16,10 @@ import numpy as np
 
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.errors import InputError
-from energymodel.units import format_quantity
+from energymodel.units import UNITS, format_quantity
 
 EXTENTS: dict[str, tuple[float, float]] = {
-    "1": (1e-9, 1e12),
-    "1/K": (1e-9, 1.0),
-    "1/K^2": (1e-9, 1.0),
-    "1/m^2": (1e-9, 1e12),
-    "B": (1e-3, 1e21),
-    "B/FLOP": (1e-9, 1e6),
-    "B/s": (1.0, 1e21),
-    "FLOP/s": (1.0, 1e30),
-    "Hz": (1.0, 1e15),
-    "J": (1e-18, 1e15),
-    "J/B": (1e-27, 1e-3),
-    "J/K": (1e-6, 1e9),
-    "J/bit": (1e-27, 1e-3),
-    "J/kg": (1.0, 1e9),
-    "K": (1e-3, 1e4),
-    "K/W": (1e-9, 1e4),
-    "K/s": (1e-6, 1e6),
-    "N/m": (1e-6, 1e3),
-    "USD": (1e-6, 1e12),
-    "USD/(W s)": (1e-15, 1.0),
-    "USD/B": (1e-18, 1.0),
-    "USD/J": (1e-15, 1.0),
-    "USD/W": (1e-6, 1e6),
-    "USD/m^2": (1e-3, 1e12),
-    "USD/s": (1e-9, 1e6),
-    "V": (1e-3, 1e6),
-    "W": (1e-6, 1e15),
-    "W/B": (1e-18, 1.0),
-    "W/m^2": (1.0, 1e12),
-    "W/s": (1e-6, 1e15),
-    "bit": (1e-6, 1e12),
-    "bit/FLOP": (1e-3, 1e6),
-    "kg": (1e-6, 1e12),
-    "kg/B": (1e-18, 1.0),
-    "kg/J": (1e-15, 1.0),
-    "kg/m^2": (1e-6, 1e9),
-    "kg/m^3": (1e-6, 1e6),
-    "m^2": (1e-12, 1e3),
-    "m^2 s/B": (1e-30, 1.0),
-    "nat/token": (1e-9, 1e3),
-    "ohm": (1e-9, 1e6),
-    "s": (1e-15, 1e12),
-    "token": (1e-3, 1e30),
+    unit: tuple(about["extent"]) for unit, about in UNITS.items() if "extent" in about
 }
 """The smallest number of a unit that is not zero, and the largest, in SI."""
 

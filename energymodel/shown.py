@@ -1,4 +1,4 @@
-"""How does a result show itself in a notebook, as a figure or as a table, when what draws it lies in a higher layer?
+"""Results that show themselves in a notebook, as a figure or as a table, by what lies in a higher layer.
 
 A result class of a lower layer takes the methods of `Shown`. They ask the module `energymodel.report.notebook`, which
 is known here by name only and imported on the first such call. So no layer imports one above it, `import energymodel`

@@ -1,9 +1,9 @@
-"""What is "700 W" in SI, and how does a person read 2.2e-8 USD/J?
+"""Quantities as a person writes them, in SI, and back as a person reads them.
 
-Quantities are converted once, at the edge of the program; inside there are only SI numbers. pint does the dimensional
-analysis. Its units are defined here, because those that come with it have no tokens, FLOP or dollars, read "Gb" as
-gilberts, and count 365.25 days a year; here a year has 365 days (8,760 h) and a month is a twelfth of it, as in capital
-accounting (docs/physics.md B9). A number in its exact SI unit is read without importing pint.
+They are converted once, at the edge of the program; inside there are only SI numbers. pint does the dimensional
+analysis. Its units are defined in `units.toml`, because those that come with it have no tokens, FLOP or dollars, read
+"Gb" as gilberts, and count 365.25 days a year; here a year has 365 days (8,760 h) and a month is a twelfth of it, as in
+capital accounting (docs/physics.md B9). A number in its exact SI unit is read without importing pint.
 """
 
 import difflib
@@ -11,142 +11,19 @@ import functools
 import math
 import re
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.errors import InputError
 
-_EXAMPLES = {
-    "1": ("dimensionless number", "0.38"),
-    "1/K": ("temperature coefficient", "0.015 1/K"),
-    "1/K^2": ("curvature with temperature", "0.0068 1/K^2"),
-    "1/s": ("rate", "3 1/s"),
-    "1/m^2": ("density of defects", "0.1 1/cm^2"),
-    "B": ("size of data", "80 GB"),
-    "B/FLOP": ("ratio of data to computation", "0.016 B/FLOP"),
-    "B/s": ("data rate", "450 GB/s"),
-    "FLOP": ("amount of computation", "3.8e25 FLOP"),
-    "FLOP/B": ("arithmetic intensity", "295 FLOP/B"),
-    "FLOP/bit": ("ratio of computation to data", "8.7 FLOP/bit"),
-    "FLOP/s": ("rate of computation", "989 TFLOP/s"),
-    "Hz": ("frequency", "1.83 GHz"),
-    "J": ("energy", "32 GWh"),
-    "J s": ("energy-time product", "5.9e18 J s"),
-    "J/FLOP": ("energy per operation", "0.45 pJ/FLOP"),
-    "J/B": ("energy per byte", "0.1 pJ/B"),
-    "J/K": ("heat capacity", "250 J/K"),
-    "J/bit": ("energy per bit", "3.9 pJ/bit"),
-    "J/kg": ("specific energy", "88 kJ/kg"),
-    "J/token": ("energy per token", "6.4 J/token"),
-    "K": ("temperature", "25 °C"),
-    "K/W": ("thermal resistance", "0.06 K/W"),
-    "K/s": ("temperature ramp", "5 K/s"),
-    "N/m": ("surface tension", "0.0083 N/m"),
-    "USD": ("sum of money", "30000 USD"),
-    "USD/(W s)": ("price of power over time", "15 USD/(kW month)"),
-    "USD/B": ("price of memory", "15 USD/GB"),
-    "USD/J": ("price of energy", "0.08 USD/kWh"),
-    "USD/W": ("price of power", "11 USD/W"),
-    "USD/kg": ("price of carbon", "100 USD/t"),
-    "USD/m^2": ("price of area", "0.2 USD/mm^2"),
-    "USD/s": ("price of time", "2 USD/h"),
-    "V": ("voltage", "48 V"),
-    "W": ("power", "25 MW"),
-    "W/B": ("power per data", "0.125 W/GB"),
-    "W/s": ("power ramp", "10 MW/min"),
-    "W/m^2": ("heat flux", "86 W/cm^2"),
-    "bit": ("amount of information", "8.8e10 bit"),
-    "bit/FLOP": ("number of bits per operation", "32 bit/FLOP"),
-    "bit/token": ("information per token", "0.04 bit/token"),
-    "kg": ("mass", "150 kg"),
-    "kg/B": ("carbon per data", "0.3 kg/GB"),
-    "kg/J": ("carbon intensity", "0.37 kg/kWh"),
-    "kg/m^2": ("carbon per area", "2 kg/cm^2"),
-    "kg/m^3": ("density", "1602 kg/m^3"),
-    "m": ("length", "2 mm"),
-    "m^2 s/B": ("area per data rate", "15 mm^2 s/TB"),
-    "m^2": ("area", "814 mm^2"),
-    "m^3": ("volume", "50000 m^3"),
-    "nat": ("amount of information", "2 nat"),
-    "nat/token": ("loss", "1.9 nat/token"),
-    "ohm": ("resistance", "1 mohm"),
-    "s": ("time", "60 days"),
-    "token": ("number of tokens", "15.6 T tokens"),
-    "token/J": ("tokens per energy", "0.16 token/J"),
-    "token/s": ("token rate", "2.7e6 token/s"),
-}
-SI_UNITS = frozenset(_EXAMPLES)
+_DATA = tomllib.loads(Path(__file__).with_name("units.toml").read_text(encoding="utf-8"))
+UNITS: dict[str, dict[str, Any]] = _DATA["units"]
+"""What a quantity in a unit is called, an example, and the extent of its numbers, by unit."""
+SI_UNITS = frozenset(UNITS)
 """The unit strings that the project's quantities use: a number with one of these is converted without pint."""
-
-_REGISTRY = """
-yocto- = 1e-24 = y-
-zepto- = 1e-21 = z-
-atto- = 1e-18 = a-
-femto- = 1e-15 = f-
-pico- = 1e-12 = p-
-nano- = 1e-9 = n-
-micro- = 1e-6 = µ- = μ- = u-
-milli- = 1e-3 = m-
-centi- = 1e-2 = c-
-kilo- = 1e3 = k-
-mega- = 1e6 = M-
-giga- = 1e9 = G-
-tera- = 1e12 = T-
-peta- = 1e15 = P-
-exa- = 1e18 = E-
-zetta- = 1e21 = Z-
-yotta- = 1e24 = Y-
-kibi- = 1024 = Ki-
-mebi- = 1048576 = Mi-
-gibi- = 1073741824 = Gi-
-tebi- = 1099511627776 = Ti-
-pebi- = 1125899906842624 = Pi-
-meter = [length] = m = metre
-second = [time] = s
-gram = [mass] = g
-ampere = [current] = A
-kelvin = [temperature] = K
-bit = [information]
-token = [token]
-FLOP = [computation] = _ = flop
-USD = [currency] = _ = dollar
-chip = [] = _ = GPU = TPU = accelerator
-percent = 0.01
-minute = 60 * second = min
-hour = 60 * minute = h
-day = 24 * hour = d
-week = 7 * day
-year = 365 * day = yr
-month = year / 12
-tonne = 1000 * kilogram = t = ton
-newton = kilogram * meter / second ** 2 = N
-joule = newton * meter = J
-watt = joule / second = W
-watt_hour = watt * hour = Wh
-hertz = 1 / second = Hz
-volt = watt / ampere = V
-ohm = volt / ampere = Ω
-farad = ampere * second / volt = F
-byte = 8 * bit = B
-nat = bit / 0.6931471805599453
-"""
-_MAGNITUDES = {
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "E": 1e18,
-    "thousand": 1e3,
-    "million": 1e6,
-    "billion": 1e9,
-    "trillion": 1e12,
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-    "Pi": 2.0**50,
-}
+_MAGNITUDES: dict[str, float] = _DATA["magnitudes"]
 _NUMBER = re.compile(
     r"\s*(?P<number>[+-]?(?:(?:\d{1,3}(?:,\d{3})+|\d(?:_?\d)*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf(?:inity)?)\b)"
     r"(?P<unit>.*)",
@@ -167,33 +44,33 @@ def _registry() -> Any:
 
     no_file: Any = None  # only the units below
     registry = pint.UnitRegistry(no_file)
-    registry.load_definitions(_REGISTRY.strip().splitlines())
+    registry.load_definitions(_DATA["definitions"].splitlines())
     return registry
 
 
 def _describe(unit: str) -> tuple[str, str]:
-    return _EXAMPLES.get(unit, (f"quantity in {unit}", f"1 {unit}"))
+    about = UNITS.get(unit, {"noun": f"quantity in {unit}", "example": f"1 {unit}"})
+    return about["noun"], about["example"]
 
 
 def _article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def _show(text: Any) -> str:
-    shown = text if isinstance(text, str) else repr(text)
-    shown = "".join(character if character.isprintable() else "?" for character in shown)
-    return f'"{shown[:_LONGEST_TEXT]}…"' if len(shown) > _LONGEST_TEXT else f'"{shown}"'
+def _quoted(text: Any) -> str:
+    quoted = "".join(each if each.isprintable() else "?" for each in (text if isinstance(text, str) else repr(text)))
+    return f'"{quoted[:_LONGEST_TEXT]}…"' if len(quoted) > _LONGEST_TEXT else f'"{quoted}"'
 
 
 def _nearest_unit(unit: str) -> str:
     words = [word for word in re.findall(r"[A-Za-zµμΩ]+", unit) if word not in _registry()]
     if not words:
         return ""
-    # Only the last part of a compound needs correction as a rule: compare each unknown word with known ones.
-    known = ["W", "kW", "MW", "GW", "kWh", "MWh", "GWh", "FLOP", "TFLOP", "PFLOP", "GB", "TB", "Gbit", "GHz", "MHz"]
-    known += ["tokens", "token", "days", "day", "hours", "hour", "years", "month", "USD", "watt", "joule", "kg"]
-    near = difflib.get_close_matches(words[0].lower(), [unit.lower() for unit in known], n=1, cutoff=0.6)
-    return f' Did you mean "{next(unit for unit in known if unit.lower() == near[0])}"?' if near else ""
+    # Only the last part of a compound needs correction as a rule.
+    usual = ["W", "kW", "MW", "GW", "kWh", "MWh", "GWh", "FLOP", "TFLOP", "PFLOP", "GB", "TB", "Gbit", "GHz", "MHz"]
+    usual += ["tokens", "token", "days", "day", "hours", "hour", "years", "month", "USD", "watt", "joule", "kg"]
+    near = difflib.get_close_matches(words[0].lower(), [unit.lower() for unit in usual], n=1, cutoff=0.6)
+    return f' Did you mean "{next(unit for unit in usual if unit.lower() == near[0])}"?' if near else ""
 
 
 def convert(value: float, unit: str, target: str, name: str, *, difference: bool = False) -> float:
@@ -219,14 +96,14 @@ def convert(value: float, unit: str, target: str, name: str, *, difference: bool
     if target in _PREFIXED and (prefix := unit.removesuffix(target)) in _MAGNITUDES and prefix:
         return float(value) * _MAGNITUDES[prefix]
     noun, example = _describe(target)
-    given = f"{value:g} {unit}".strip()
+    written = f"{value:g} {unit}".strip()
     advice = f'write {_article(noun)} such as "{example}".'
     if not unit:
-        raise InputError(f"{name}: {_show(given)} has no unit; {advice}")
+        raise InputError(f"{name}: {_quoted(written)} has no unit; {advice}")
     if unit in _CELSIUS and target == "K":
         return float(value) if difference else float(value) + ZERO_CELSIUS
     if not _UNIT.fullmatch(unit):
-        raise InputError(f"{name}: cannot read the unit of {_show(given)}; {advice}")
+        raise InputError(f"{name}: cannot read the unit of {_quoted(written)}; {advice}")
     registry = _registry()
     import pint
 
@@ -235,10 +112,10 @@ def convert(value: float, unit: str, target: str, name: str, *, difference: bool
     try:
         return float(registry.Quantity(float(value), registry.parse_units(text)).to(target if target != "1" else "").m)
     except pint.DimensionalityError:
-        raise InputError(f"{name}: {_show(given)} is not {_article(noun)}; {advice}") from None
+        raise InputError(f"{name}: {_quoted(written)} is not {_article(noun)}; {advice}") from None
     except Exception as error:  # pint passes on errors of the tokenizer and of arithmetic
         hint = _nearest_unit(unit) if isinstance(error, pint.UndefinedUnitError) else ""
-        raise InputError(f"{name}: unknown unit {_show(unit)} in {_show(given)}; {advice}{hint}") from None
+        raise InputError(f"{name}: unknown unit {_quoted(unit)} in {_quoted(written)}; {advice}{hint}") from None
 
 
 def parse_quantity(text: Any, unit: str, name: str, *, allow_negative: bool = False, difference: bool = False) -> float:
@@ -262,29 +139,29 @@ def parse_quantity(text: Any, unit: str, name: str, *, allow_negative: bool = Fa
     noun, example = _describe(unit)
     advice = f'write {_article(noun)} such as "{example}".'
     if isinstance(text, bool) or not isinstance(text, str | int | float):
-        raise InputError(f"{name}: {_show(text)} is not a quantity; {advice}")
+        raise InputError(f"{name}: {_quoted(text)} is not a quantity; {advice}")
     match = _NUMBER.fullmatch(text if isinstance(text, str) else f"{text:.17g}" if abs(text) < _LARGEST else "inf")
     if match is None or len(match["unit"]) > _LONGEST_TEXT:
-        raise InputError(f"{name}: cannot read {_show(text)}; {advice}")
+        raise InputError(f"{name}: cannot read {_quoted(text)}; {advice}")
     number = float(match["number"].replace(",", "").replace("_", ""))
     rest = " ".join(match["unit"].split())
     if not math.isfinite(number):
-        raise InputError(f"{name}: {_show(text)} is not a finite number; {advice}")
+        raise InputError(f"{name}: {_quoted(text)} is not a finite number; {advice}")
     first, _, following = rest.partition(" ")
     if first in _MAGNITUDES:
         number, rest = number * _MAGNITUDES[first], following
     if not rest and unit != "1":
-        raise InputError(f"{name}: {_show(text)} has no unit; {advice}")
+        raise InputError(f"{name}: {_quoted(text)} has no unit; {advice}")
     try:
         value = convert(number, rest or "1", unit, name, difference=difference)
     except InputError as error:
         # Say what was written, not what became of it after a prefix was taken out.
-        raise InputError(str(error).replace(_show(f"{number:g} {rest}"), _show(text))) from None
+        raise InputError(str(error).replace(_quoted(f"{number:g} {rest}"), _quoted(text))) from None
     if not math.isfinite(value):
-        raise InputError(f"{name}: {_show(text)} is not a finite number; {advice}")
+        raise InputError(f"{name}: {_quoted(text)} is not a finite number; {advice}")
     if value < 0 and not allow_negative:
         problem = "below absolute zero" if unit == "K" and not difference else "negative"
-        raise InputError(f"{name}: {_show(text)} is {problem}; {advice}")
+        raise InputError(f"{name}: {_quoted(text)} is {problem}; {advice}")
     return value
 
 

@@ -7,9 +7,7 @@ import typer
 
 from energymodel import __version__
 from energymodel.cli import (
-    calendar_command,
     doctor_command,
-    fleet_command,
     measurement_commands,
     monitor_command,
     plan_commands,
@@ -35,16 +33,16 @@ COMMANDS = {
     "sweep": sweep_command.sweep,
     "predict": measurement_commands.predict,
     "calibrate": measurement_commands.calibrate,
-    "calendar": calendar_command.command,
+    "calendar": search_commands.calendar,
     "batch": plan_commands.batch,
     "compare": search_commands.compare,
     "explore": plan_commands.explore,
-    "fleet": fleet_command.command,
+    "fleet": search_commands.fleet,
     "frontier": search_commands.frontier,
     "limits": plan_commands.limits,
     "measure": measurement_commands.measure,
-    "monitor": monitor_command.command,
-    "doctor": doctor_command.command,
+    "monitor": monitor_command.monitor,
+    "doctor": doctor_command.doctor,
     "timeline": plan_commands.timeline,
 }
 MOVED = {

@@ -3,6 +3,7 @@
 It reads the folders of the presets by itself: whoever presses the tab key does not wait for JAX to be imported.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "presets"
@@ -12,48 +13,34 @@ MOST = 200
 """Files that are offered at most."""
 
 
-def _presets(category: str, begun: str) -> list[str]:
-    """Names of the presets of a category that begin so; those that others are made of begin with "_"."""
-    found = sorted(path.stem for path in (FOLDER / category).glob("*.toml"))
-    return [name for name in found if name.startswith(begun) and not name.startswith("_")]
-
-
 def files(incomplete: str) -> list[str]:
     """Files and folders that begin so; a folder ends with "/"."""
     folder, _, begun = incomplete.rpartition("/")
     here = Path(folder or ("/" if incomplete.startswith("/") else "."))
     prefix = incomplete[: len(incomplete) - len(begun)]
     try:
-        found = sorted(one for one in here.iterdir() if one.name.startswith(begun))[:MOST]
-        return [f"{prefix}{one.name}{'/' if one.is_dir() else ''}" for one in found]
+        paths = sorted(path for path in here.iterdir() if path.name.startswith(begun))[:MOST]
+        return [f"{prefix}{path.name}{'/' if path.is_dir() else ''}" for path in paths]
     except OSError:
         return []
 
 
-def scenarios(incomplete: str) -> list[str]:
-    """Scenarios, and files."""
-    return _presets("scenarios", incomplete) + files(incomplete)
+def _names(*categories: str, or_files: bool = False) -> Callable[[str], list[str]]:
+    """Offers presets of categories, without those that others are made of, whose names begin with "_"; then files."""
+
+    def offer(incomplete: str) -> list[str]:
+        paths = (path for category in categories for path in sorted((FOLDER / category).glob("[!_]*.toml")))
+        names = dict.fromkeys(path.stem for path in paths if path.stem.startswith(incomplete))
+        return [*names, *(files(incomplete) if or_files else ())]
+
+    return offer
 
 
-def models(incomplete: str) -> list[str]:
-    """Models, and files."""
-    return _presets("models", incomplete) + files(incomplete)
-
-
-def accelerators(incomplete: str) -> list[str]:
-    """Accelerators."""
-    return _presets("hardware", incomplete)
-
-
-def clusters(incomplete: str) -> list[str]:
-    """Clusters, and files."""
-    return _presets("clusters", incomplete) + files(incomplete)
-
-
-def priors(incomplete: str) -> list[str]:
-    """What a calibration may begin with: scenarios, accelerators, clusters, and files."""
-    own = [name for category in ("scenarios", "hardware", "clusters") for name in _presets(category, incomplete)]
-    return own + files(incomplete)
+scenarios = _names("scenarios", or_files=True)
+models = _names("models", or_files=True)
+accelerators = _names("hardware")
+clusters = _names("clusters", or_files=True)
+priors = _names("scenarios", "hardware", "clusters", or_files=True)
 
 
 def calibrations(incomplete: str) -> list[str]:
@@ -63,13 +50,10 @@ def calibrations(incomplete: str) -> list[str]:
 
 def categories(incomplete: str) -> list[str]:
     """Categories of presets."""
-    return [name for name in _categories() if name.startswith(incomplete)]
+    paths = sorted(path for path in FOLDER.iterdir() if path.is_dir() and any(path.glob("*.toml")))
+    return [path.name for path in paths if path.name.startswith(incomplete)]
 
 
 def presets(incomplete: str) -> list[str]:
     """Presets of all categories."""
-    return sorted({name for category in _categories() for name in _presets(category, incomplete)})
-
-
-def _categories() -> list[str]:
-    return sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and any(path.glob("*.toml")))
+    return sorted(_names(*categories(""))(incomplete))

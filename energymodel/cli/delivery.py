@@ -2,14 +2,13 @@
 
 import dataclasses
 import functools
-import importlib.util
 import webbrowser
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from energymodel.cli import shell
-from energymodel.cli.options import option
+from energymodel.cli.options import flag, option
 from energymodel.errors import InputError
 from energymodel.runtime import process
 from energymodel.runtime.progress import Progress
@@ -19,22 +18,21 @@ if TYPE_CHECKING:
 
 WIDTH = 720.0  # of figures [px]
 FULL_WIDTH = 150  # of tables in full, where the output is no terminal
-_LIBRARY = (".png", ".pdf")  # figures that matplotlib paints
 
 
 @dataclasses.dataclass(frozen=True)
 class Delivery:
     """`--json`, `-o` (repeatable), `--full` and `--open`; a command has one parameter of this type."""
 
-    as_json: bool = option("Print JSON in SI.", None, False, "--json")
+    as_json: bool = flag("Print JSON in SI.", "--json")
     output: list[Path] | None = option(
         f"Write the result as well: {', '.join(shell.REPORTS)}; repeatable.",
         "FILE",
         None,
         *("-o", "--output", "--plot"),
     )
-    full: bool = option("Show all tables and rows, and why numbers are assumed.", None, False)
-    opened: bool = option("Open the page that -o report.html writes in the browser.", None, False, "--open")
+    full: bool = flag("Show all tables and rows, and why numbers are assumed.")
+    opened: bool = flag("Open the page that -o report.html writes in the browser.", "--open")
 
     @property
     def details(self) -> bool:
@@ -49,13 +47,7 @@ class Delivery:
         **Raises:** `InputError`.
         """
         for path in self.output or ():
-            if path.suffix not in (*also, *shell.REPORTS):
-                what = f'extension "{path.suffix}"' if path.suffix else "a file without extension"
-                raise InputError(f"{path}: cannot write {what}. Choose one of {', '.join((*also, *shell.REPORTS))}.")
-            if not path.parent.is_dir():
-                raise InputError(f"{path}: there is no folder {path.parent}. Make it first.")
-            if path.suffix in _LIBRARY and importlib.util.find_spec("matplotlib") is None:
-                raise InputError(f'{path}: figures need matplotlib. Install it: pip install "energymodel[plot]".')
+            shell.check_output(path, (*also, *shell.REPORTS))
         if self.opened and not any(path.suffix == shell.PAGE for path in self.output or ()):
             raise InputError("--open shows a page, and none is written. Add -o report.html.")
 

@@ -1,24 +1,41 @@
-"""`energymodel doctor`: what is installed, what is missing, and what the cache holds."""
+"""`energymodel doctor`: versions, optional packages, devices and the cache, what is missing, and what to do."""
 
+import importlib.metadata
+import os
+import platform
+import shutil
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from energymodel.cli import shell
 from energymodel.cli.delivery import Delivery
-from energymodel.cli.shell import guarded
+from energymodel.cli.options import flag
 from energymodel.errors import InputError
-from energymodel.runtime.cache_folder import CacheContents, CacheFolder, clear, contents, default_folder, folder_in_use
+from energymodel.runtime.cache_folder import CacheContents, clear, contents, default_folder, folder_in_use
+
+PACKAGE = "energymodel"
+EXTRAS = {
+    "plot": "figures with matplotlib (--plot, .plot())",
+    "notebook": "results as figures and as tables of pandas and xarray",
+    "monitor": "power of NVIDIA GPUs while a job runs",
+    "explore": "the explorer in the browser",
+    "sweep": "results of sweeps as labeled arrays on disk",
+    "dask": "sweeps on a cluster",
+    "oracles": "Ipopt and SALib, which check this project's solver and Sobol indices",
+}
+"""What a person gets from each extra."""
+DEVELOPMENT = ("test", "lint", "docs", "benchmark")
+"""Extras for people who change this project."""
 
 
-@guarded
-def command(
+@shell.guarded
+def doctor(
+    *,
+    clear_cache: bool = flag("Remove the compiled programs; the next runs compile again."),
+    yes: bool = flag("Do not ask before removing them.", "--yes", "-y"),
     show: Delivery,
-    clear_cache: Annotated[
-        bool, typer.Option("--clear-cache", help="Remove the compiled programs; the next runs compile again.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before removing them.")] = False,
 ) -> int:
     """Say what is installed here and what is missing.
 
@@ -30,25 +47,15 @@ def command(
 
     show.check()
     if clear_cache:
-        return show.deliver(cleared_answer(*_clear(_folder(), sure=yes)))
+        return show.deliver(cleared_answer(*_clear(sure=yes)))
     if yes:
         raise InputError("--yes answers the question of --clear-cache. Add --clear-cache, or leave --yes out.")
-    from energymodel.cli.installation import EXTRAS, facts
-
-    present = facts() | {"cache": _cache(folder_in_use())}
+    present = facts() | {"cache": _cache()}
     return show.deliver(doctor_answer(present, EXTRAS, _problems(present)))
 
 
-def _folder() -> Path:
-    """The folder to clear, also one that is not used because others could write there."""
-    folder = folder_in_use().path
-    if folder is None or folder.is_symlink():
-        raise InputError(f"--clear-cache: {folder_in_use().refusal}")
-    return folder
-
-
-def _cache(chosen: CacheFolder) -> dict[str, Any]:
-    folder, refusal = chosen
+def _cache() -> dict[str, Any]:
+    folder, refusal = folder_in_use()
     held = CacheContents(0, 0, 0) if folder is None else contents(folder)
     return {
         "folder": None if folder is None else str(folder),
@@ -60,8 +67,11 @@ def _cache(chosen: CacheFolder) -> dict[str, Any]:
     }
 
 
-def _clear(folder: Path, *, sure: bool) -> tuple[str, int, int, int]:
+def _clear(*, sure: bool) -> tuple[str, int, int, int]:
     """Folder, programs removed, their size [B], and programs left in place."""
+    folder = folder_in_use().path  # also one that is not used because others could write there
+    if folder is None or folder.is_symlink():
+        raise InputError(f"--clear-cache: {folder_in_use().refusal}")
     held = contents(folder)
     if not sure and held.lowered + held.compiled:
         if not sys.stdin.isatty():
@@ -90,3 +100,69 @@ def _problems(present: dict[str, Any]) -> list[str]:
     if present["kernels"] is not None:
         problems.append(f"The kernels cannot be imported: {present['kernels']}")
     return problems
+
+
+def packages() -> list[dict[str, Any]]:
+    """Packages that this one needs, then those of the extras that a user may want.
+
+    Each has its name, version (`None` where it is missing), the versions `wanted`, the `extra` that it is for, and
+    whether it `suits`.
+    """
+    from packaging.requirements import Requirement
+
+    listed = []
+    for line in importlib.metadata.requires(PACKAGE) or []:
+        required = Requirement(line)
+        always = required.marker is None or required.marker.evaluate({"extra": ""})
+        extras = [name for name in EXTRAS if required.marker is not None and required.marker.evaluate({"extra": name})]
+        extra = None if always or not extras else extras[0]
+        if required.name != PACKAGE and (always or extra):
+            version = _version(required.name)
+            suits = version is not None and required.specifier.contains(version, prereleases=True)
+            about = {"name": required.name, "version": version, "wanted": str(required.specifier), "extra": extra}
+            listed.append(about | {"suits": suits})
+    order = [None, *EXTRAS]
+    return sorted(listed, key=lambda package: order.index(package["extra"]))
+
+
+def facts() -> dict[str, Any]:
+    """All that helps to answer why a command does not run, or runs slowly, on this machine."""
+    import jax
+
+    from energymodel.scenarios.files import CATEGORIES, names
+
+    with jax.enable_x64(True):
+        float64 = jax.numpy.zeros(1).dtype == "float64"
+    return {
+        "version": importlib.metadata.version(PACKAGE),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "backend": jax.default_backend(),
+        "devices": [{"kind": device.device_kind, "platform": device.platform} for device in jax.devices()],
+        "float64": bool(float64),
+        "packages": packages(),
+        "presets": {category: len(names(category)) for category in CATEGORIES},
+        "kernels": _kernels(),
+        "terminal": {
+            "interactive": sys.stdout.isatty(),
+            "columns": shutil.get_terminal_size().columns,
+            "encoding": sys.stdout.encoding,
+        },
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _kernels() -> str | None:
+    """Why the accelerator kernels cannot be imported, or `None`."""
+    try:
+        import energymodel_kernels  # noqa: F401
+    except Exception as error:  # whatever is wrong with them is what the person wants to know
+        return f"{type(error).__name__}: {error}"
+    return None

@@ -8,7 +8,7 @@ import typer
 
 from energymodel.cli import completion, shell
 from energymodel.cli.delivery import Delivery, command
-from energymodel.cli.options import argument, option
+from energymodel.cli.options import argument, flag, option
 from energymodel.cli.source import OptionSource, Parts
 from energymodel.errors import InputError, suggest
 from energymodel.runtime.progress import Progress
@@ -32,7 +32,7 @@ class TableOptions:
     ignore_columns: list[str] | None = option(
         "Columns to leave out, with commas between; all stands for every unknown one; repeatable.", "NAMES"
     )
-    skip_bad_rows: bool = option("Leave out rows that cannot be read, and say how many.", None, False)
+    skip_bad_rows: bool = flag("Leave out rows that cannot be read, and say how many.")
     where: list[str] | None = option("Take these rows only; repeatable.", "COLUMN=VALUE")
 
     def choices(self, cluster: str | None = None) -> "TableChoices":
@@ -78,24 +78,24 @@ def calibrate(
     *,
     progress: Progress,
     kind: str = argument(
-        "power, step-time, loss, batch or node; see --columns.", "KIND", ..., autocompletion=completion.calibrations
+        "power, step-time, loss, batch or node; see --columns.", "KIND", ..., complete=completion.calibrations
     ),
     files: list[str] | None = argument(
         "A table of measurements (CSV, one row each, with a header), or logs of training and of power.",
         "FILE...",
-        autocompletion=completion.files,
+        complete=completion.files,
     ),
     prior: str | None = option(
         "Scenario, scenario file, accelerator or cluster with what was known before.",
         "PRESET",
-        autocompletion=completion.priors,
+        complete=completion.priors,
     ),
     table: TableOptions,
     form: str | None = option(
         "Of switching power (kind power): voltage-floor or posynomial; by default what was measured decides.", "FORM"
     ),
     max_slowdown: str | None = option("Time that the best setting may cost (kind power), such as 10%.", "SHARE"),
-    columns: bool = option("List the columns of this kind and stop.", None, False),
+    columns: bool = flag("List the columns of this kind and stop."),
     source: OptionSource,
     show: Delivery,
 ) -> Any:
@@ -138,7 +138,7 @@ def calibrate(
 def measure(
     *,
     progress: Progress,
-    files: list[str] = argument(_LOGS, "LOG...", ..., autocompletion=completion.files),
+    files: list[str] = argument(_LOGS, "LOG...", ..., complete=completion.files),
     offset: str | None = option('Added to the times of the meters, such as "-30 s".', "TIME"),
     interval: str | None = option("Between samples, where a meter's log has no times.", "TIME"),
     source: OptionSource,
@@ -179,10 +179,10 @@ def predict(
     file: str | None = argument(
         "A table of layouts (.csv; --columns lists its columns), a config.json, or a training configuration.",
         "FILE",
-        autocompletion=completion.files,
+        complete=completion.files,
         show_default=False,
     ),
-    columns: bool = option("List the columns of the table and stop.", None, False),
+    columns: bool = flag("List the columns of the table and stop."),
     table: TableOptions,
     source: ConfiguredRun,
     show: Delivery,

@@ -5,15 +5,15 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from energymodel.cli import completion, shell
 from energymodel.cli.delivery import Delivery
+from energymodel.cli.options import flag, option
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 from energymodel.runtime.process import INTERRUPTED
+from energymodel.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from energymodel.monitor.monitor import Monitor
@@ -22,46 +22,24 @@ if TYPE_CHECKING:
 
 LINES = ".jsonl"
 DRAWN_PER_SECOND = 4
-Log = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--log",
-        metavar="FILE",
-        help="Log of the training; the kind is told from what it holds. Repeatable.",
-        autocompletion=completion.files,
-    ),
-]
-Power = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--power",
-        metavar="FILE",
-        help="Log of power or energy of the devices or nodes. Repeatable.",
-        autocompletion=completion.files,
-    ),
-]
-Follow = Annotated[bool, typer.Option("--follow", help="Go on as the files grow, until Ctrl-C or the run's end.")]
-Replay = Annotated[
-    float | None, typer.Option("--replay", metavar="N", help="Show the recorded run N times as fast as it was.")
-]
-Every = Annotated[float, typer.Option("--every", metavar="SHARE", help="Share of the run between two forecasts.")]
-NoReplan = Annotated[bool, typer.Option("--no-replan", help="Leave out the search for a better plan of the rest.")]
-Metrics = Annotated[
-    Path | None, typer.Option("--metrics", metavar="FILE", help="Keep a text file of Prometheus up to date.")
-]
 
 
 @shell.guarded
-def command(
+def monitor(
+    *,
+    log: list[str] | None = option(
+        "Log of the training; the kind is told from what it holds. Repeatable.", "FILE", complete=completion.files
+    ),
+    power: list[str] | None = option(
+        "Log of power or energy of the devices or nodes. Repeatable.", "FILE", complete=completion.files
+    ),
+    follow: bool = flag("Go on as the files grow, until Ctrl-C or the run's end."),
+    replay: float | None = option("Show the recorded run N times as fast as it was.", "N"),
+    every: float = option("Share of the run between two forecasts.", "SHARE", 0.05),
+    no_replan: bool = flag("Leave out the search for a better plan of the rest."),
+    metrics: Path | None = option("Keep a text file of Prometheus up to date.", "FILE"),
     source: Source,
     show: Delivery,
-    log: Log = None,
-    power: Power = None,
-    follow: Follow = False,
-    replay: Replay = None,
-    every: Every = 0.05,
-    no_replan: NoReplan = False,
-    metrics: Metrics = None,
 ) -> int:
     """Watch a run by its log and its meters.
 
@@ -78,7 +56,7 @@ def command(
         raise InputError("--follow is of a run that goes on, --replay of one that is over. Leave out one of them.")
     if replay is not None and not (math.isfinite(replay) and replay > 0.0):
         raise InputError(f"--replay {replay}: no speed. Give for example 1000.")
-    with shell.Progress() as progress:
+    with Progress() as progress:
         progress("loading JAX ...")
         from energymodel.monitor.monitor import Monitor
         from energymodel.monitor.sources import followed, recorded, replayed
@@ -88,7 +66,7 @@ def command(
         if lines is not None:
             shell.write(lines, b"")
         printed = _Printed(show.as_json)
-        monitor = Monitor(scenario, output=lines, metrics=metrics, every=every, on_status=printed.status)
+        watch = Monitor(scenario, output=lines, metrics=metrics, every=every, on_status=printed.status)
     stop = threading.Event()
     records: Any = followed(log, power or (), stop) if follow else recorded(log, power or ())
     records = records if replay is None else replayed(records, replay)
@@ -96,9 +74,9 @@ def command(
     try:
         with shell.keeping(), printed:
             for record in records:
-                monitor.add(record)
-                printed.tick(monitor)
-                if monitor.state.progress >= 1.0:
+                watch.add(record)
+                printed.tick(watch)
+                if watch.state.progress >= 1.0:
                     break
     except KeyboardInterrupt:  # or SIGTERM, by which a job scheduler ends a job
         if not follow:
@@ -106,7 +84,7 @@ def command(
         ended = True
     finally:
         stop.set()
-    answer = _final(monitor, show, replan=not (no_replan or ended))
+    answer = _final(watch, show, replan=not (no_replan or ended))
     if show.as_json:
         show.write(answer, but=LINES)
     else:
@@ -168,7 +146,7 @@ def _final(monitor: "Monitor", show: Delivery, *, replan: bool) -> "Answer":
     status = None if show.as_json else monitor.update()
     new, risk, refusal = None, None, ""
     if replan and monitor.state.progress < 1.0:
-        with shell.Progress(lines=not show.as_json) as progress:
+        with Progress(lines=not show.as_json) as progress:
             try:
                 new = monitor.replan(progress)
                 risk = saving_at_risk(new.optimum) if new is not None and new.optimum.success else None

@@ -9,13 +9,27 @@ from typing import Any, get_type_hints
 import typer
 
 
-def option(help: str, metavar: str | None = None, default: Any = None, *names: str, **settings: Any) -> Any:  # noqa: A002
+def option(
+    help: str,  # noqa: A002
+    metavar: str | None = None,
+    default: Any = None,
+    *names: str,
+    complete: Callable[[str], list[str]] | None = None,
+    **settings: Any,
+) -> Any:
     """A field of a record, or the default of a parameter, that a command offers as an option.
 
     - `names`: of the option; unless given, that of the field after two dashes.
-    - `settings`: further ones of `typer.Option`, such as `autocompletion`.
+    - `complete`: what may stand there, of what begins so.
+    - `settings`: further ones of `typer.Option`.
     """
-    return dataclasses.field(default=default, metadata={"names": names, "help": help, "metavar": metavar, **settings})
+    about = {"names": names, "help": help, "metavar": metavar, "autocompletion": complete}
+    return dataclasses.field(default=default, metadata={**about, **settings})
+
+
+def flag(help: str, *names: str) -> Any:  # noqa: A002
+    """The same for something that is done only if it is asked for."""
+    return option(help, None, False, *names)
 
 
 def argument(help: str, metavar: str | None = None, default: Any = None, **settings: Any) -> Any:  # noqa: A002
@@ -59,8 +73,6 @@ def _fields(record: Any) -> Iterator[inspect.Parameter]:
 
 def _offered(name: str, annotation: Any, field: Any) -> inspect.Parameter:
     """A parameter from which Typer makes an option."""
-    if not isinstance(field, dataclasses.Field):
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field, annotation=annotation)
     settings = dict(field.metadata)
     names = settings.pop("names") or (f"--{name.replace('_', '-')}",)
     if settings.pop("positional", False):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from energymodel.cli import shell
 from energymodel.cli.delivery import Delivery, command
-from energymodel.cli.options import option
+from energymodel.cli.options import flag, option
 from energymodel.cli.source import Parts, PlanQuestion, Source
 from energymodel.errors import InputError, suggest
 from energymodel.runtime.progress import Progress
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def evaluate(
     *,
     progress: Progress,
-    trajectory: bool = option("Show the run over time as well; -o run.csv then has a row for each time.", None, False),
+    trajectory: bool = flag("Show the run over time as well; -o run.csv then has a row for each time."),
     points: int | None = option("Times of the trajectory; 20 unless given.", "N"),
     source: Source,
     show: Delivery,
@@ -112,7 +112,7 @@ def batch(
 def timeline(
     *,
     progress: Progress,
-    clocks: bool = option("Find the clocks of the ranks with the lowest energy instead (Perseus).", None, False),
+    clocks: bool = flag("Find the clocks of the ranks with the lowest energy instead (Perseus)."),
     per: str | None = option(
         "Of --clocks: a clock for each rank and direction (rank), for warm-up and cool-down apart (phase), or for each "
         "micro-batch (operation).",
@@ -159,7 +159,7 @@ def sensitivity(
         "one orders the tables.",
         "OUTPUT",
     ),
-    optimum: bool = option("Of the optimum instead of the scenario's own plan.", None, False),
+    optimum: bool = flag("Of the optimum instead of the scenario's own plan."),
     question: PlanQuestion,
     top: int = option("Lines of each table.", "N", 12, min=1),
     source: Source,
@@ -194,7 +194,7 @@ def sensitivity(
 def explore(
     *,
     port: int = option("A free one unless given.", "PORT", 0, min=0, max=65535),
-    no_browser: bool = option("Print the address and open no browser.", None, False),
+    no_browser: bool = flag("Print the address and open no browser."),
     source: Source,
 ) -> None:
     """Open a page on which a plan follows sliders.

@@ -1,14 +1,14 @@
 """`energymodel presets`: the numbers that come with the model, and where they are from."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 import typer.core
 
-from energymodel.cli import completion
+from energymodel.cli import completion, shell
 from energymodel.cli.delivery import Delivery
-from energymodel.cli.shell import guarded
-from energymodel.errors import InputError
+from energymodel.cli.options import argument
+from energymodel.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from energymodel.scenarios.scenario import Scenario
@@ -71,36 +71,32 @@ LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
 
 
 @app.command("list", epilog="Example: energymodel presets list hardware")
-@guarded
+@shell.guarded
 def listing(
-    output: Delivery,
-    category: Annotated[
-        str | None,
-        typer.Argument(help="Only one category, with main numbers and kinds.", autocompletion=completion.categories),
-    ] = None,
+    *,
+    category: str | None = argument("Only one category, with main numbers and kinds.", complete=completion.categories),
+    show: Delivery,
 ) -> int:
     """List all presets with their titles; also what `presets` alone does. `presets hardware` lists accelerators."""
-    from energymodel.errors import suggest
     from energymodel.report.answers.presets import category_answer, presets_answer
     from energymodel.scenarios.files import CATEGORIES
 
-    output.check()
+    show.check()
     if category is not None and category not in CATEGORIES:
         raise InputError(f'Unknown category "{category}". {suggest(category, CATEGORIES)}')
-    return output.deliver(presets_answer() if category is None else category_answer(category))
+    return show.deliver(presets_answer() if category is None else category_answer(category))
 
 
 @app.command("show", epilog="Example: energymodel presets show h100-sxm")
-@guarded
+@shell.guarded
 def show(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="Preset, category/preset where a name is ambiguous, or a scenario file.",
-            autocompletion=completion.presets,
-        ),
-    ],
+    *,
+    name: str = argument(
+        "Preset, category/preset where a name is ambiguous, or a scenario file.",
+        "NAME",
+        ...,
+        complete=completion.presets,
+    ),
 ) -> None:
     """Print a preset as TOML, with the unit, source and uncertainty of each number."""
     from energymodel.cli.source import read_scenario
@@ -114,7 +110,6 @@ def find(name: str) -> tuple[str, str]:
 
     **Raises:** `InputError` for an unknown or an ambiguous name.
     """
-    from energymodel.errors import suggest
     from energymodel.scenarios.files import CATEGORIES, all_names, names
 
     category, separator, rest = name.rpartition("/")
@@ -164,10 +159,10 @@ def preset_toml(category: str, name: str) -> str:
     if category == "clusters":
         change, what = {"system": preset["system"]}, "on this cluster. Edit it."
     else:
-        place = PLACES.get(category) or LAW_PLACES.get(str(preset["component"]), "learning.critical_batch")
+        path = PLACES.get(category) or LAW_PLACES.get(str(preset["component"]), "learning.critical_batch")
         # The name makes it replace what the base has there, whatever law or device that is.
-        change = nested(f"system.{place}", {"preset": name, **preset_in_si(category, name)})
-        what = f"with this system.{place}. Edit it, or copy parts into another."
+        change = nested(f"system.{path}", {"preset": name, **preset_in_si(category, name)})
+        what = f"with this system.{path}. Edit it, or copy parts into another."
     if category == "cores":
         change = merge({"system": {"chip_design": "scaled"}}, change)
     if category in PLANS:

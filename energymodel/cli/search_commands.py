@@ -1,4 +1,4 @@
-"""Commands that search: the best plan, the best chip, fronts, and the same on other hardware."""
+"""Commands that search: the best plan, chip, hours and groups, fronts, and the same on other hardware."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from energymodel.cli import completion, shell
 from energymodel.cli.delivery import Delivery, command
-from energymodel.cli.options import option
-from energymodel.cli.source import PlanQuestion, Question, Source, Stored
+from energymodel.cli.options import flag, option
+from energymodel.cli.source import Objective, PlanQuestion, Question, Source, Stored
 from energymodel.errors import InputError
 from energymodel.runtime.progress import Progress
 
@@ -135,28 +135,34 @@ def pareto(
         return pareto_answer(front, knee, own, details=show.details)
 
 
+@dataclass(frozen=True)
+class Variants:
+    """What is compared."""
+
+    accelerators: list[str] | None = option(
+        "An accelerator preset, such as b200-sxm; repeatable.", "NAME", None, "--accelerator"
+    )
+    precisions: list[str] | None = option(
+        "bf16, fp8 or fp4 for the products with weights; repeatable.", "FORMAT", None, "--precision"
+    )
+    networks: list[str] | None = option(
+        "A network preset, such as infiniband-400g; repeatable.", "NAME", None, "--network"
+    )
+    topologies: list[str] | None = option(
+        "fat-tree, rail-only, dragonfly or torus of the same switches; repeatable.", "NAME", None, "--topology"
+    )
+    chips: list[float] | None = option("The most chips; repeatable.", "N")
+
+
 @command(lines=True)
-def compare(
-    *,
-    progress: Progress,
-    accelerator: list[str] | None = option("An accelerator preset, such as b200-sxm; repeatable.", "NAME"),
-    precision: list[str] | None = option("bf16, fp8 or fp4 for the products with weights; repeatable.", "FORMAT"),
-    network: list[str] | None = option("A network preset, such as infiniband-400g; repeatable.", "NAME"),
-    topology: list[str] | None = option(
-        "fat-tree, rail-only, dragonfly or torus of the same switches; repeatable.", "NAME"
-    ),
-    chips: list[float] | None = option("The most chips; repeatable.", "N"),
-    question: Question,
-    source: Stored,
-    show: Delivery,
-) -> Any:
+def compare(*, progress: Progress, variants: Variants, question: Question, source: Stored, show: Delivery) -> Any:
     """Optimize and rank accelerators, formats, networks and chips.
 
     Each combination is optimized; the best is listed first.
 
     Example: energymodel compare olmo-2-13b-h100 --accelerator b200-sxm --accelerator tpu-v5p
     """
-    if not (accelerator or precision or network or topology or chips):
+    if not any(vars(variants).values()):
         raise InputError(
             "compare: nothing to compare. Give --accelerator, --precision, --network, --topology or --chips, each "
             "repeatable."
@@ -165,17 +171,9 @@ def compare(
     from energymodel.report.answers.compare import compare_answer
     from energymodel.search.compare import compare
 
+    asked = {**{name: values or () for name, values in vars(variants).items()}, **question.stated}
     comparison = compare(
-        source.stored,
-        accelerators=accelerator or (),
-        precisions=precision or (),
-        networks=network or (),
-        topologies=topology or (),
-        chips=chips or (),
-        changes=source.changes or (),
-        cluster=source.cluster,
-        **question.stated,
-        progress=progress,
+        source.stored, changes=source.changes or (), cluster=source.cluster, **asked, progress=progress
     )
     return compare_answer(comparison)
 
@@ -213,7 +211,7 @@ def replan(
         "`energymodel monitor -o` wrote (.jsonl).",
         "FILE",
         ...,
-        autocompletion=completion.files,
+        complete=completion.files,
     ),
     question: PlanQuestion,
     rest: Path | None = option("Write the rest of the run as a scenario (.toml).", "FILE"),
@@ -226,7 +224,8 @@ def replan(
 
     Example: energymodel replan llama-3.1-405b-h100 --so-far so-far.toml --rest rest.toml
     """
-    shell.check_output(rest, (".toml",))
+    if rest is not None:
+        shell.check_output(rest, (".toml",))
     scenario = source.read()
     progress(f"loading the design search for {scenario.name} ...")
     from energymodel.readers.so_far import read_so_far
@@ -245,3 +244,91 @@ def replan(
     if rest is not None:
         shell.write(rest, rest_toml(replanned).encode())
     return answer
+
+
+@command(lines=True)
+def fleet(
+    *,
+    progress: Progress,
+    group: list[str] | None = option('Further devices, such as "a100-sxm4-80gb 1024"; repeatable.', "GROUP"),
+    question: Objective,
+    site: bool = flag("Divide the power of one group's site over compute, memory, links and cooling."),
+    power: list[str] | None = option('Of --site: a limit of all of it, such as "25 MW"; repeatable.', "POWER"),
+    source: Source,
+    show: Delivery,
+) -> Any:
+    """Evaluate unlike devices that train one model together.
+
+    With --minimize, choose clocks and batch. With --site, divide the power of the site of one group for the most
+    tokens per second.
+
+    Example: energymodel fleet olmo-2-13b-h100 --group "h100-sxm 512" --group "a100-sxm4-80gb 512"
+    """
+    if site:
+        for name, value in {"group": group, **vars(question)}.items():
+            if value:
+                raise InputError(f"{name}: a site has one group, whose tokens per second are highest. Leave it out.")
+    elif power:
+        raise InputError(f"power: {power[0]} is that of a site. Add --site, or leave it out.")
+    elif question.limit and not question.minimize:
+        raise InputError("fleet: a limit is for a search. Say what to --minimize, such as energy.")
+    elif source.scenario is None or source.model or source.training:
+        raise InputError("fleet: groups belong to a SCENARIO. Give its name or file, without --model or --training.")
+    progress.lines = not site
+    progress("loading JAX ...")
+    from energymodel.report.answers.fleet import fleet_answer, site_answer
+    from energymodel.search.fleet import load_fleet
+    from energymodel.search.fleet_search import optimize_fleet
+    from energymodel.search.site import divide_site_power
+
+    if site:
+        scenario = source.read()
+        progress("dividing the power ...")
+        return site_answer(scenario, divide_site_power(scenario, power or []))
+    groups = load_fleet(source.stored, group or (), source.changes or (), source.cluster)
+    if question.minimize is None:
+        progress("evaluating the groups ...")
+        return fleet_answer(groups, None)
+    progress("optimizing the clocks of the groups ...")
+    return fleet_answer(groups, optimize_fleet(groups, question.minimize, question.limit))
+
+
+@dataclass(frozen=True)
+class Hours:
+    """Hours of a grid, and what a calendar of a run over them is to reach."""
+
+    grid: Path | None = option("CSV of hours, or of month-by-hour means; else the scenario's market.", "FILE")
+    zone: str | None = option("Zone of the file.", "NAME")
+    weather: str = option("file, or scenario for the mean cooling of the scenario's year.", "WHOSE", "file")
+    minimize: str = option("money, carbon, carbon_operational or energy.", "OBJECTIVE", "money")
+    deadline: str | None = option('Longest run, such as "120 d"; 1.25 times the shortest one.', "TIME")
+    start: str = option("Hour of the file, or any.", "HOUR", "any")
+    demand_charge: str | None = option('For the highest hour of a month, such as "15 USD/kW".', "PRICE")
+    contract: str | None = option('Paid used or not, such as "0.04 USD/kWh at 20 MW".', "BLOCK")
+    carbon_price: str | None = option('Added to money for all carbon, such as "100 USD/t".', "PRICE")
+
+
+@command()
+def calendar(
+    *,
+    progress: Progress,
+    hours: Hours,
+    battery: str | None = option("", hidden=True),
+    battery_efficiency: float | None = option("", hidden=True),
+    source: Source,
+    show: Delivery,
+) -> Any:
+    """Cheapest or cleanest start and hourly power of a run.
+
+    Beside the best constant power, over the hours of a grid.
+
+    Example: energymodel calendar olmo-2-13b-h100 --deadline "40 d" --plot calendar.svg
+    """
+    for name, value in (("--battery", battery), ("--battery-efficiency", battery_efficiency)):
+        if value is not None:
+            raise InputError(f"{name}: a calendar plans no battery anymore. Leave it out.")
+    progress("loading JAX ...")
+    from energymodel.report.answers.calendar import calendar_answer
+    from energymodel.search.calendar import calendar
+
+    return calendar_answer(calendar(source.read(), **vars(hours), progress=progress))

@@ -1,4 +1,4 @@
-"""Options, progress, errors, exit codes and files of commands."""
+"""Errors, warnings, exit codes and files of commands."""
 
 import contextlib
 import errno
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -21,34 +21,16 @@ from energymodel.errors import InputError, one_line
 from energymodel.runtime import process
 from energymodel.runtime.cache_folder import JAX_COMPLAINS, what_jax_complains_of
 from energymodel.runtime.process import BROKEN_PIPE, INTERRUPTED
-from energymodel.runtime.progress import Progress as Progress
 
 TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED = 0, 1, 2, 3
 PAGE = ".html"
-PICTURES = (".svg", ".png", ".pdf")
+PAINTED = (".png", ".pdf")  # by matplotlib
 EXTENSIONS = (".json", ".csv")
-REPORTS = (*EXTENSIONS, PAGE, *PICTURES)
+REPORTS = (*EXTENSIONS, PAGE, ".svg", *PAINTED)
 WIDTH = 112  # of tables where the output is no terminal
 UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk that takes no more of the output
 
 _TOLD: set[str] = set()  # what was said of the cache, of which JAX warns for each program
-
-Minimize = Annotated[
-    str | None,
-    typer.Option(
-        "--minimize",
-        metavar="OBJECTIVE",
-        help="energy, time, money, carbon, etp, loss, or a product such as energy*time^2.",
-    ),
-]
-Limit = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--limit",
-        metavar="NAME=VALUE",
-        help="Limit time, facility_power, money, carbon, loss, chips or any output; repeatable.",
-    ),
-]
 
 
 def fail(message: str, code: int, word: str = "") -> int:
@@ -140,19 +122,17 @@ def keeping(folder: Path | None = None) -> Iterator[None]:
         yield
 
 
-def check_output(path: Path | None, extensions: Sequence[str] = EXTENSIONS) -> None:
-    """Check before the work that its result can be written, also that figures can be drawn.
+def check_output(path: Path, extensions: Sequence[str]) -> None:
+    """Check before the work that its result can be written, also that figures can be painted.
 
     **Raises:** `InputError` that names the extensions.
     """
-    if path is None:
-        return
     if path.suffix not in extensions:
-        shown = f'extension "{path.suffix}"' if path.suffix else "a file without extension"
-        raise InputError(f"{path}: cannot write {shown}. Choose one of {', '.join(extensions)}.")
+        what = f'extension "{path.suffix}"' if path.suffix else "a file without extension"
+        raise InputError(f"{path}: cannot write {what}. Choose one of {', '.join(extensions)}.")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}. Make it first.")
-    if path.suffix in PICTURES and importlib.util.find_spec("matplotlib") is None:
+    if path.suffix in PAINTED and importlib.util.find_spec("matplotlib") is None:
         raise InputError(f'{path}: figures need matplotlib. Install it: pip install "energymodel[plot]".')
 
 

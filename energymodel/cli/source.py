@@ -22,11 +22,11 @@ _SCENARIO = "Name of a preset scenario, or a file: TOML, or JSON of an earlier r
 class Stored:
     """A scenario that has a name or a file, and changes of it."""
 
-    scenario: str | None = argument(_SCENARIO, "SCENARIO", ..., autocompletion=completion.scenarios)
+    scenario: str | None = argument(_SCENARIO, "SCENARIO", ..., complete=completion.scenarios)
     cluster: str | None = option(
         "Put the run on this cluster: a preset, or a file that `calibrate step-time -o` wrote.",
         "NAME",
-        autocompletion=completion.clusters,
+        complete=completion.clusters,
     )
     changes: list[str] | None = option(
         "Change a number, such as plan.clock=0.8; repeatable.", "PATH=VALUE", None, "--set"
@@ -46,17 +46,17 @@ class Parts(Stored):
     model: str | None = option(
         "Instead of a SCENARIO: a model preset, or a config.json of Hugging Face.",
         "NAME|FILE",
-        autocompletion=completion.models,
+        complete=completion.models,
     )
     training: str | None = option(
         "Instead of a SCENARIO: a configuration of Megatron, torchtitan, NeMo and others.",
         "FILE",
-        autocompletion=completion.files,
+        complete=completion.files,
     )
     accelerator: str | None = option(
         "Of --model or --training, such as h100-sxm; that of the --cluster if there is one.",
         "NAME",
-        autocompletion=completion.accelerators,
+        complete=completion.accelerators,
     )
     chips: str | None = option("Number of chips of --model or --training.", "N")
     tokens: str | None = option('Tokens of its run, such as "15 T".', "TOKENS")
@@ -141,7 +141,7 @@ class Parts(Stored):
 class Source(Parts):
     """A scenario, or the parts of one."""
 
-    scenario: str | None = argument(_SCENARIO, "SCENARIO", autocompletion=completion.scenarios, show_default=False)
+    scenario: str | None = argument(_SCENARIO, "SCENARIO", complete=completion.scenarios, show_default=False)
 
 
 @dataclass(frozen=True)
@@ -149,13 +149,13 @@ class OptionSource(Parts):
     """The same where the arguments of a command are files: the scenario is an option, and all may be left out."""
 
     scenario: str | None = option(
-        "The run whose files these are: a preset scenario, or a file.", "NAME|FILE", autocompletion=completion.scenarios
+        "The run whose files these are: a preset scenario, or a file.", "NAME|FILE", complete=completion.scenarios
     )
 
 
 @dataclass(frozen=True)
-class Question:
-    """What a search minimizes, within which limits and by which numbers."""
+class Objective:
+    """What a search minimizes, and within which limits."""
 
     minimize: str | None = option(
         "energy, time, money, carbon, etp, loss, or a product such as energy*time^2.", "OBJECTIVE"
@@ -163,6 +163,12 @@ class Question:
     limit: list[str] | None = option(
         "Limit time, facility_power, money, carbon, loss, chips or any output; repeatable.", "NAME=VALUE"
     )
+
+
+@dataclass(frozen=True)
+class Question(Objective):
+    """The same, and which numbers it may choose."""
+
     vary: list[str] | None = option("Let a number vary between bounds; repeatable.", "PATH=LOW:HIGH")
 
     @property

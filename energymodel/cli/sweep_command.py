@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from energymodel.cli import shell
 from energymodel.cli.delivery import Delivery, command
-from energymodel.cli.options import option
+from energymodel.cli.options import flag, option
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 from energymodel.runtime.progress import Progress
@@ -38,8 +38,8 @@ def sweep(
         "--kernel/--no-kernel",
         show_default=False,
     ),
-    polish: bool = option("Also search between the points of the grid.", None, False),
-    dry_run: bool = option("Only print the number of points, the time and the memory.", None, False),
+    polish: bool = flag("Also search between the points of the grid."),
+    dry_run: bool = flag("Only print the number of points, the time and the memory."),
     precision: int = option("Bits of the scan: 32 or 64.", "BITS", 32),
     samples: int | None = option("Draw all uncertain numbers N times, instead of axes.", "N"),
     of: list[str] | None = option("Output that gets Sobol indices from --samples; repeatable.", "OUTPUT"),

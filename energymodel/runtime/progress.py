@@ -100,8 +100,8 @@ class Progress:
 
     def share(self) -> float | None:
         """How much of the work is done; `None` where nothing tells."""
-        if (stated := _SHARE.match(self._message)) is not None:
-            return min(float(stated[1]) / 100.0, SOON)
+        if (percent := _SHARE.match(self._message)) is not None:
+            return min(float(percent[1]) / 100.0, SOON)
         stages = self.expected.stages if self.expected is not None else {}
         total = sum(stages.values())
         if not total:

@@ -17,7 +17,7 @@ _PACKAGES = (
 def doctor_answer(facts: Mapping[str, Any], extras: Mapping[str, str], problems: Sequence[str]) -> Answer:
     """What is here.
 
-    - `facts`: of `installation.facts`, and `cache`.
+    - `facts`: of `doctor_command.facts`, and `cache`.
     - `extras`: purpose of each extra, by name; `problems`: what keeps commands from running.
     """
     cache, terminal, kinds = facts["cache"], facts["terminal"], [device["kind"] for device in facts["devices"]]
