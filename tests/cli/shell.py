@@ -28,3 +28,14 @@ def numbers(tree: dict[str, Any], table: str = "outcome", row: int = 0) -> dict[
 
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
+
+
+def assert_bad_input(arguments: list[str], *mentioned: str) -> None:
+    """That a command refuses its arguments in one line that mentions these words."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("energymodel: error: ")
+    for word in mentioned:
+        assert word in result.stderr

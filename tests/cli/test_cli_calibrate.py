@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import run
-from cli.test_cli_bad_input import assert_bad_input
+from cli.shell import assert_bad_input, run
 
 HEADER = "workload,batch,power_limit_w,time_s,power_w"
 

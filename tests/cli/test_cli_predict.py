@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import numbers, run, run_json
-from cli.test_cli_bad_input import assert_bad_input
+from cli.shell import assert_bad_input, numbers, run, run_json
 from report.page.read_page import assert_sound
 
 DATA = Path(__file__).parents[2] / "experiments" / "data"
