@@ -277,8 +277,7 @@ def fleet(
     progress.lines = not site
     progress("loading JAX ...")
     from energymodel.report.answers.fleet import fleet_answer, site_answer
-    from energymodel.search.fleet import load_fleet
-    from energymodel.search.fleet_search import optimize_fleet
+    from energymodel.search.fleet import load_fleet, optimize_fleet
     from energymodel.search.site import divide_site_power
 
     if site:

@@ -116,6 +116,7 @@ def test_parts_add_up_to_the_limit_and_rows_are_the_same(site):
     parts = ("compute", "memory", "network", "host", "delivery_loss", "cooling", "other")
     for row in rows:
         assert sum(row[part] for part in parts) == pytest.approx(row["limit"], rel=1e-5)
+    assert {"compute", "cooling"} <= set(tree["tables"]["site_power"]["columns"])
     assert "Power of the site at each limit" in (folder / "s.svg").read_text(encoding="utf-8")
 
 
@@ -127,43 +128,12 @@ def test_the_price_is_what_the_next_watt_brings(site):
     assert high["clock"] > low["clock"]
 
 
-def test_table_has_the_shares(site):
-    text = run(*SITE, "--power", "16 MW").stdout
-    assert "The site's power, divided" in text
-    assert "compute" in text
-
-
 def test_without_limits_shares_of_the_highest_power_of_the_plan():
     limits = np.array([divided.limit for divided in divide_site_power(load_scenario(SITE[1]))])
     np.testing.assert_allclose(limits / limits[-1], [0.6, 0.7, 0.8, 0.9, 1.0])
 
 
-@pytest.mark.parametrize(
-    ("power", "message"),
-    [
-        pytest.param("1 MW", "is not enough: at the lowest clock and width, the site needs", marks=pytest.mark.slow),
-        ("0 MW", "not a positive power"),
-        ("25", "has no unit"),
-    ],
-)
-def test_powers_that_no_site_has_are_refused(power, message):
-    result = run(*SITE, "--power", power)
-    assert result.exit_code == 2
-    assert message in " ".join(result.stderr.split())
-    with pytest.raises(InputError):
-        divide_site_power(load_scenario(SITE[1]), [power])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--site", "--minimize", "energy"), "minimize: a site has one group"),
-        (("--power", "1 MW"), "Add --site"),
-        (("--limit", "time=1 d"), "Say what to --minimize"),
-        (("--model", "llama-3.1-8b"), "groups belong to a SCENARIO"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(options, message):
-    result = run("fleet", SMALL, *options)
-    assert result.exit_code == 2
-    assert message in result.stderr
+@pytest.mark.slow
+def test_a_power_below_the_lowest_of_a_site_is_refused():
+    with pytest.raises(InputError, match="is not enough: at the lowest clock and width, the site needs"):
+        divide_site_power(load_scenario(SITE[1]), ["1 MW"])
