@@ -15,6 +15,7 @@ from energymodel.system.training_system import TrainingSystem
 
 PLACEHOLDER = "test-1b-h100"  # scenario with a model and a plan that run on most accelerators and clusters
 ALIKE = {"llama3": "llama31"}  # families of models of one shape: Llama 3 has that of Llama 3.1
+NOUNS = {"hardware": "accelerator", "software": "framework"}
 FRAMEWORK = "megatron"  # of rows that name no framework
 
 
@@ -42,12 +43,12 @@ def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str
             f"({', '.join(names('clusters')[:3])} ...) or a file that `calibrate step-time -o` wrote; or give "
             "accelerator and framework, in columns or with --column accelerator=h100-sxm."
         )
-    accelerator = chip_preset(chip, where)
+    accelerator = named_preset(chip, "hardware", where)
     framework = words.get("framework", "")
     if not framework:
         assumed[f"framework is not stated: {FRAMEWORK} (--column framework=NAME for another)."] += 1
         framework = FRAMEWORK
-    parts = [accelerator, _preset_of(framework, "software", "frameworks", where)]
+    parts = [accelerator, named_preset(framework, "software", where)]
     node, network = words.get("node", ""), words.get("network", "")
     if node or network:
         usual = companions(accelerator)
@@ -67,14 +68,6 @@ def measured_cluster(words: Mapping[str, str], folder: Path, default: str) -> st
         return default
 
 
-def chip_preset(word: str, where: str) -> str:
-    """The accelerator preset that a word means, such as "NVIDIA H100-SXM5-80GB".
-
-    **Raises:** `InputError` that begins with `where`.
-    """
-    return _preset_of(word, "hardware", "accelerators", where)
-
-
 def is_known(cluster: str) -> bool:
     """Whether a word names a cluster: a preset, a file, or the parts of one that nobody has fitted."""
     return UNFITTED in cluster or cluster in names("clusters") or Path(cluster).suffix == ".toml"
@@ -91,24 +84,24 @@ def _usual_words() -> dict[str, dict[str, str]]:
     return read_toml(Path(__file__).with_name("cluster_words.toml"))
 
 
-def _preset_of(word: str, category: str, usual: str, where: str) -> str:
-    presets = names(category)
-    if word in presets:
-        return word
+def named_preset(word: str, category: str, where: str) -> str:
+    """The preset of a category that a word means, such as "NVIDIA H100-SXM5-80GB" among `hardware`.
+
+    **Raises:** `InputError` that begins with `where`.
+    """
 
     def is_in(part: str) -> bool:
         """Whether the word holds the letters and digits of a part, whatever is between; a number must end there."""
         ends = r"(?!\d)" if part[-1].isdigit() else ""
         return re.search(r"[^a-z0-9]*".join(map(re.escape, part)) + ends, word.lower()) is not None
 
+    presets = names(category)
     by_plain = {plain_word(name): name for name in presets}
-    contained = max(filter(is_in, by_plain), key=len, default="")
-    if contained:
-        return by_plain[contained]
-    for part, name in _usual_words()[usual].items():
-        if is_in(part):
-            return name
-    raise InputError(f'{where}: unknown {usual.removesuffix("s")} "{word}". {suggest(word.lower(), presets)}')
+    contained = [by_plain[plain] for plain in sorted(filter(is_in, by_plain), key=len, reverse=True)]
+    usual = (name for part, name in _usual_words()[category].items() if is_in(part))
+    if preset := word if word in presets else next(iter(contained), next(usual, "")):
+        return preset
+    raise InputError(f'{where}: unknown {NOUNS[category]} "{word}". {suggest(word.lower(), presets)}')
 
 
 def cluster_tables(name: str) -> dict[str, Any]:
@@ -141,17 +134,9 @@ def cluster_system(name: str, changes: Sequence[str] = ()) -> TrainingSystem:
 
 def model_preset(word: str) -> str | None:
     """The preset of a model under one of its usual names, such as `LLAMA3_70B`; `None` if there is none."""
-    presets = names("models")
-    if word in presets:
-        return word
-    plain = plain_word(word)
-    by_plain = {plain_word(name): name for name in presets}
-    if plain in by_plain:
-        return by_plain[plain]
-    for family, shape in ALIKE.items():
-        if plain.startswith(family) and (name := by_plain.get(shape + plain.removeprefix(family))):
-            return name
-    return None
+    by_plain, plain = {plain_word(name): name for name in names("models")}, plain_word(word)
+    alike = (shape + plain.removeprefix(family) for family, shape in ALIKE.items() if plain.startswith(family))
+    return next((by_plain[name] for name in (plain, *alike) if name in by_plain), None)
 
 
 def plain_word(word: str) -> str:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.calibration.calibration_case import BASE, CHIP, CalibrationCase, Candidates, FittedNumber, Grouping
-from energymodel.calibration.cluster_source import PLACEHOLDER, chip_preset
+from energymodel.calibration.cluster_source import PLACEHOLDER, named_preset
 from energymodel.calibration.constant_priors import ConstantPrior, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.node_power import (
@@ -140,7 +140,7 @@ def _check(table: Measurements, scenario: Scenario) -> None:
     """Refuse other chips than the prior's, several kinds of node, and a run that two meters read."""
     rated, words = float(scenario.system.accelerator.rated_power), table.text("accelerator", "")
     for word, first in zip(*np.unique(words, return_index=True), strict=True):
-        name = chip_preset(str(word), f"{table.path}, line {table.lines[first]}") if word else ""
+        name = named_preset(str(word), "hardware", f"{table.path}, line {table.lines[first]}") if word else ""
         power = float(read_preset("hardware", name)["rated_power"]["value"]) if name else rated
         if abs(power / rated - 1.0) > SAME_CHIP:
             prior = f"the chip of the prior {scenario.name} {rated:g} W"
