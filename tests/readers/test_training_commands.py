@@ -231,42 +231,18 @@ def test_other_models_are_refused_by_name(tmp_path: Path, table: dict[str, Any],
     assert "\n" not in str(refused.value)
 
 
-def maxtext(block: str, layers: int, hidden: int, heads: int, keys: int, inner: int, rows: int, **more: Any) -> dict:
-    sizes = {"base_num_decoder_layers": layers, "base_emb_dim": hidden, "base_num_query_heads": heads}
-    sizes |= {"base_num_kv_heads": keys, "base_mlp_dim": inner, "vocab_size": rows, "decoder_block": block}
-    return sizes | {"mlp_activations": ["silu", "linear"]} | more
-
-
-SHARED = {"num_experts": 60, "num_experts_per_tok": 4, "base_moe_mlp_dim": 1408, "attention_bias": True}
-SINKS = {
-    "num_experts": 32,
-    "num_experts_per_tok": 4,
-    "attention_sink": True,
-    "attention_bias": True,
-    "routed_bias": True,
-}
-SCOUT = {"num_experts": 16, "shared_experts": 1, "base_moe_mlp_dim": 8192, "use_qk_norm": True}
-POST = {"use_post_attn_norm": True, "use_post_ffw_norm": True, "logits_via_embedding": True, "head_dim": 256}
-MODELS = {
-    # As published by their model cards; Gemma 3 with 262,144 rows instead of 262,208.
-    "olmo3-7b": (maxtext("olmo3", 32, 4096, 32, 32, 11008, 100278, use_qk_norm=True), 7_298_011_136),
-    "qwen1.5-moe-a2.7b": (maxtext("qwen2_moe", 24, 2048, 16, 16, 5632, 151936, **SHARED), 14_315_784_192),
-    "gpt-oss-20b": (maxtext("gpt_oss", 24, 2880, 64, 8, 2880, 201088, head_dim=64, **SINKS), 20_914_757_184),
-    "llama4-17b-16e": (maxtext("llama4", 48, 5120, 40, 8, 8192, 202048, **SCOUT), 107_769_861_120),
-    "gemma3-4b": (maxtext("gemma3", 34, 2560, 8, 4, 10240, 262144, **POST), 3_880_263_168 - 64 * 2560),
-}
+MODELS = yaml.safe_load(Path(__file__).with_name("maxtext_models.yaml").read_text())
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_maxtext_has_the_parameters_of_its_card(tmp_path: Path, name: str) -> None:
-    table, parameters = MODELS[name]
-    run = read(tmp_path, f"{name}.yml", table)
+    run = read(tmp_path, f"{name}.yml", MODELS[name]["table"])
     words = {key: value for key, value in _workload(run, None, None, name).items() if isinstance(value, dict)}
     with jax.enable_x64(True):
         model = Transformer(
             **{key: np.asarray(quantity["value"]) for key, quantity in words.items()}, sequence=np.asarray(1.0)
         )
-        assert float(model.parameters) == parameters
+        assert float(model.parameters) == MODELS[name]["parameters"]
 
 
 def test_experts_of_gpt_neox_lie_in_every_second_layer(tmp_path: Path) -> None:
