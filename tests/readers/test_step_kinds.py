@@ -2,7 +2,6 @@
 
 # pyright: reportAttributeAccessIssue=false
 
-import json
 import math
 import tomllib
 from pathlib import Path
@@ -42,32 +41,6 @@ def test_torchtitan_counts_a_step_once_and_takes_its_time_from_the_clock() -> No
     assert (second.step_time, third.step_time) == (3.0, 2.0)
     assert log.kind == "torchtitan"
     assert log.left_out == {"steps printed again by other ranks": 3}
-
-
-def test_trainer_state_gives_the_mean_step(tmp_path: Path) -> None:
-    state = {
-        "epoch": 1.0,
-        "global_step": 20,
-        "log_history": [
-            {"epoch": 0.5, "grad_norm": 1.5, "learning_rate": 2e-5, "loss": 1.25, "step": 10, "num_tokens": 4000.0},
-            {"epoch": 0.5, "eval_loss": 1.125, "eval_runtime": 20.0, "step": 10},
-            {"epoch": 1.0, "grad_norm": "1.1", "loss": "1.0", "step": 20, "memory/device_reserved (GiB)": 2.0,
-             "tokens/train_per_sec_per_gpu": 555.5, "num_tokens": 9000.0},
-            {"epoch": 1.0, "step": 20, "total_flos": 1e18, "train_loss": 1.1, "train_runtime": 120.0},
-        ],
-    }  # fmt: skip
-    path = tmp_path / "trainer_state.json"
-    path.write_text(json.dumps(state, indent=2))
-    records = list(read_steps(path))
-    assert [said(record) for record in records] == [
-        {"step": 10, "step_time": 5.0, "loss": 1.25, "grad_norm": 1.5, "learning_rate": 2e-5, "tokens_so_far": 4000.0},
-        {"kind": "evaluation", "duration": 20.0, "value": 1.125, "step": 10},
-        {"step": 20, "step_time": 5.0, "loss": 1.0, "grad_norm": 1.1, "memory": 2.0 * 2**30, "token_rate": 555.5,
-         "tokens_so_far": 9000.0, "tokens": 500.0},
-        {"kind": "stop", "duration": 120.0, "step": 20},
-    ]  # fmt: skip
-    path.write_text(json.dumps(state))
-    assert list(read_steps(path)) == records
 
 
 def test_tensorboard_names_the_scalar_by_its_file_and_joins_several(tmp_path: Path) -> None:

@@ -137,32 +137,14 @@ def test_frameworks_are_recognized(tmp_path: Path) -> None:
         read_training_config(written(tmp_path, "other.yaml", {"a": 1}), "nanotro")
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes", "words"),
-    [
-        ("deepspeed", {"train_batch_size": "auto"}, 'train_batch_size is "auto", which the trainer fills in at launch'),
-        ("deepspeed", {"train_batch_size": 63}, "is 63, no multiple of"),
-        ("deepspeed", {"zero_optimization": {"stage": 7}}, "a stage from 0 to 3"),
-        ("gpt-neox", {"num-layers": [4]}, "num_layers is a list of 1; it must be a whole number"),
-        ("gpt-neox", {"num-layers": True}, "num_layers is True"),
-        ("gpt-neox", {"hidden-size": float("nan")}, "hidden_size is nan"),
-        ("nanotron", {"tokens": {"micro_batch_size": -1}}, r"tokens\.micro_batch_size is -1"),
-        ("maxtext", {"decoder_block": "qwen3_next"}, "cannot be described"),
-        ("megatron-bridge", {"model": {"hybrid_override_pattern": "M-M*", "num_layers": 4}}, "state-space"),
-        ("megatron-bridge", {"model": "${MODEL}"}, "it must be a table of keys"),
-        ("primus", {"modules": {"pre_trainer": {"framework": "jax"}}}, "framework is"),
-        (
-            "nemo",
-            {"trainer": {"num_nodes": 3, "devices": 8}, "model": TABLES["nemo"]["model"] | {"global_batch_size": 4}},
-            "does not divide",
-        ),
-        ("torchtitan", {"parallelism": {"data_parallel_shard_degree": 0}}, "or -1 for the chips that are left"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, kind: str, changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words) as refused:
-        read(tmp_path, kind, **changes)
-    assert "\n" not in str(refused.value)
+REFUSED = yaml.safe_load(Path(__file__).with_name("refused_changes.yaml").read_text())
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused["words"])
+def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, refused: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=refused["words"]) as error:
+        read(tmp_path, refused["kind"], **refused["changes"])
+    assert "\n" not in str(error.value)
 
 
 def test_a_template_is_refused_with_its_placeholders(tmp_path: Path) -> None:
