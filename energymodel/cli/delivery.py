@@ -116,7 +116,7 @@ def content(answer: "Answer", path: Path) -> bytes:
 
     **Raises:** `InputError` where there is nothing to draw.
     """
-    from energymodel.report import data, drawing, html_page, painter
+    from energymodel.report import data, drawing, page, painter
 
     if path.suffix == ".json":
         return f"{data.dumps(answer)}\n".encode()
@@ -125,7 +125,7 @@ def content(answer: "Answer", path: Path) -> bytes:
         table = data.main_table(answer)
         return data.csv_text(table, name if table.name == "run" else "").encode()
     if path.suffix == shell.PAGE:
-        return html_page.page_html(answer, shell.command_line()).encode()
+        return page.page_html(answer, shell.command_line()).encode()
     if not answer.charts:
         raise InputError(f"{path}: there is nothing to draw. Write -o result.json or result.csv.")
     is_svg = path.suffix == ".svg"

@@ -43,7 +43,7 @@ def doctor(
 
     Example: energymodel doctor --clear-cache
     """
-    from energymodel.report.answers.doctor import cleared_answer, doctor_answer
+    from energymodel.report.answers.installed import cleared_answer, doctor_answer
 
     show.check()
     if clear_cache:

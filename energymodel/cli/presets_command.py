@@ -78,7 +78,7 @@ def listing(
     show: Delivery,
 ) -> int:
     """List all presets with their titles; also what `presets` alone does. `presets hardware` lists accelerators."""
-    from energymodel.report.answers.presets import category_answer, presets_answer
+    from energymodel.report.answers.installed import category_answer, presets_answer
     from energymodel.scenarios.files import CATEGORIES
 
     show.check()

@@ -86,7 +86,7 @@ def design_chip(*, progress: Progress, question: Question, source: Source, show:
     """
     scenario = source.read(("system.chip_design=scaled",))
     progress(f"loading the design search for {scenario.name} ...")
-    from energymodel.report.answers.design_chip import design_chip_answer
+    from energymodel.report.answers.optimize import design_chip_answer
     from energymodel.search.compare import chip_question
     from energymodel.search.compare import design_chip as design
     from energymodel.sweeps.first_order import saving_at_risk
@@ -195,7 +195,7 @@ def frontier(
     Example: energymodel frontier olmo-2-13b-h100 --points 7 --plot frontier.svg
     """
     progress("loading the design search ...")
-    from energymodel.report.answers.frontier import frontier_answer
+    from energymodel.report.answers.compare import frontier_answer
     from energymodel.search.compare import frontier
 
     path = {"points": points, "last": generations, "changes": source.changes or (), "cluster": source.cluster}
@@ -229,7 +229,7 @@ def replan(
     scenario = source.read()
     progress(f"loading the design search for {scenario.name} ...")
     from energymodel.readers.so_far import read_so_far
-    from energymodel.report.answers.replan import replan_answer, rest_toml
+    from energymodel.report.answers.scenario import replan_answer, rest_toml
     from energymodel.search.replan import MeasuredRun, replan
     from energymodel.sweeps.first_order import saving_at_risk
 

@@ -20,8 +20,8 @@ from energymodel.explorer.state import Asked, PlanSpace, Settled, replicas_of
 from energymodel.explorer.view import BATCHES, CLOCKS, Evaluator
 from energymodel.report import toml_text
 from energymodel.report.answers.evaluate import evaluate_answer
-from energymodel.report.html_page import figure, page_html
 from energymodel.report.number import plain, sentence
+from energymodel.report.page import figure, page_html
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.training_run import STEP, TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64

@@ -10,8 +10,8 @@ from energymodel.report.answer import FULL, Answer
 from energymodel.report.answers.run_tables import prior_count
 from energymodel.report.charts.figure import chart_css
 from energymodel.report.charts.svg import element, escape
-from energymodel.report.html_page import table_html
 from energymodel.report.number import PRIOR_MARK, interval, sentence, text
+from energymodel.report.page import table_html
 
 STATIC = {
     **dict.fromkeys(("main.js", "connection.js", "sliders.js", "pins.js", "share.js"), "text/javascript"),

@@ -1,1 +1,1 @@
-"""How do I look at it?"""
+"""Answers in numbers, and their forms: terminal text, pages, files, figures and notebooks."""

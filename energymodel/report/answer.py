@@ -9,7 +9,7 @@ intervals and marks of priors are chosen by `number`, for all surfaces alike. In
         ...
         return show.deliver(limits_answer(result))           # prints, writes the files, gives the exit code
 
-`terminal`, `html_page` and `data` render the answer; `drawing` lays out its charts, `painter` makes PNG and PDF of
+`terminal`, `page` and `data` render the answer; `drawing` lays out its charts, `painter` makes PNG and PDF of
 them. To move a command: write `answers/NAME.py` with `NAME_answer(...) -> Answer`, give the command a `Delivery`, add
 an answer to `tests/report/stored_answers.py`, for the test that compares all surfaces, and delete the old functions.
 
@@ -59,10 +59,15 @@ class Quantity(NamedTuple):
         """The column as this number reads it."""
         if not self.unit:
             return column
-        return dataclasses.replace(column, unit=self.unit, kind=self.kind or column.kind)
+        usual = "temperature" if self.unit == "K" else column.kind
+        return dataclasses.replace(column, unit=self.unit, kind=self.kind or usual)
 
 
 Cell = Quantity | str | None
+
+
+def _usual_kind(unit: str) -> str:
+    return "temperature" if unit == "K" else "amount"
 
 
 def as_cell(value: Any) -> Cell:
@@ -71,12 +76,17 @@ def as_cell(value: Any) -> Cell:
         return value
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
-    return Quantity(*value) if isinstance(value, tuple) else Quantity(float(value))
+    return Quantity(*value) if isinstance(value, tuple) else Quantity(value if isinstance(value, int) else float(value))
 
 
-def around(value: float, half: float) -> Quantity:
-    """A number whose logarithm is uncertain by half the width of its interval; no interval where that is nothing."""
-    return Quantity(value, value * math.exp(-half), value * math.exp(half)) if half else Quantity(value)
+def around(value: float, half: float | None) -> Quantity:
+    """A number whose logarithm has an interval of this half-width; no interval where none is known."""
+    return Quantity(value) if half is None else Quantity(value, value * math.exp(-half), value * math.exp(half))
+
+
+def spaced(name: str) -> str:
+    """A name as a person reads it."""
+    return name.replace("_", " ")
 
 
 @dataclass(frozen=True)
@@ -85,8 +95,8 @@ class Column:
 
     - `name`: its key in JSON, CSV and data frames, which never changes.
     - `title`: by default the name in words.
-    - `kind`: "amount", "count", "share" (of one), "change" (a ratio less one), "temperature", "difference" (of
-      temperatures), "hours" (of chips; in s) or "words".
+    - `kind`: by default "temperature" of K, or "amount"; else "count", "share" (of one), "change" (a ratio less one),
+      "difference" (of temperatures), "hours" (of chips; in s) or "words".
     - `digits`: "interval" of each cell; "rows", whose error is common, so that neighbors stay apart; or "two", of
       numbers whose uncertainty is unknown.
     """
@@ -94,13 +104,13 @@ class Column:
     name: str
     title: str = None  # type: ignore[assignment]
     unit: str = "1"
-    kind: str = "amount"
+    kind: str = ""
     digits: str = "interval"
     level: int = SHORT
 
     def __post_init__(self) -> None:
-        if self.title is None:
-            object.__setattr__(self, "title", self.name.replace("_", " "))
+        object.__setattr__(self, "title", spaced(self.name) if self.title is None else self.title)
+        object.__setattr__(self, "kind", self.kind or _usual_kind(self.unit))
 
     @property
     def changed(self) -> "Column":
@@ -119,7 +129,7 @@ Number = tuple[Column, Quantity]
 """A number for a sentence."""
 
 
-def number(value: Any, unit: str = "1", kind: str = "amount", digits: str = "interval") -> Number:
+def number(value: Any, unit: str = "1", kind: str = "", digits: str = "interval") -> Number:
     """A number for a sentence, or `(value, low, high)`."""
     cell = as_cell(value)
     assert isinstance(cell, Quantity)
@@ -210,6 +220,11 @@ class Sentence(NamedTuple):
 
     words: str
     numbers: Mapping[str, Number] = {}
+
+
+def facts(name: str, title: str, cells: Mapping[Column, Any], level: int = SHORT) -> Table:
+    """One row of values by column, shown with a line for each."""
+    return Table(name, title, [*cells], [[*cells.values()]], tall=True, level=level)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How is a plan written as the command that evaluates it?"""
+"""Plans as the commands that evaluate them."""
 
 import shlex
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ def command_of(scenario: Scenario, plan: TrainingPlan, chosen: Mapping[str, str]
         batch = [exact(field) for field in plan_fields(plan) if field.name.startswith("plan.batch[")]
         values = {name: value for name, value in values.items() if not name.startswith("plan.batch")}
         values["plan.batch"] = f"[{', '.join(batch)}]"
-    given = {path: value for path, value in scenario.changes if not path.startswith("optimize.")}
-    options = [f"--set {quoted(name, value)}" for name, value in {**given, **chosen, **values}.items()]
+    own = {path: value for path, value in scenario.changes if not path.startswith("optimize.")}
+    options = [f"--set {quoted(name, value)}" for name, value in {**own, **chosen, **values}.items()]
     cluster = [f"--cluster {shlex.quote(scenario.cluster)}"] if scenario.cluster else []
     return " ".join([f"energymodel evaluate {scenario.source or shlex.quote(scenario.name)}", *cluster, *options])
 
 
-def plan_changes(own: TrainingPlan, found: TrainingPlan) -> Mapping[str, Field]:
-    """Numbers of the found plan that differ from the scenario's own."""
+def plan_changes(own: TrainingPlan, other: TrainingPlan) -> Mapping[str, Field]:
+    """Numbers of another plan that differ from the scenario's own."""
     before = {field.name: field.value for field in plan_fields(own)}
-    return {field.name: field for field in plan_fields(found) if before.get(field.name) != field.value}
+    return {field.name: field for field in plan_fields(other) if before.get(field.name) != field.value}
 
 
 def exact(field: Field) -> str:

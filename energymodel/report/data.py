@@ -147,7 +147,9 @@ def to_xarray(table: Table) -> Any:
     """
     xarray = _library("xarray", "to_xarray")
     (name, labels), columns = _indexed(table)
-    units = {name: {"units": ""} for name in columns} | {one.name: {"units": one.unit} for one in table.columns}
+    units = {name: {"units": ""} for name in columns} | {
+        column.name: {"units": column.unit} for column in table.columns
+    }
     alone = len(table.rows) == 1
     variables = {
         key: ((), cells[0], units[key]) if alone else (name, np.asarray(cells), units[key])

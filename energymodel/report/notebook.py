@@ -20,8 +20,8 @@ from energymodel.report.answers.sensitivity import sensitivity_answer
 from energymodel.report.charts.figure import chart_css
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.drawing import svg
-from energymodel.report.html_page import figure, table_html
 from energymodel.report.number import sentence
+from energymodel.report.page import figure, table_html
 from energymodel.report.painter import paint
 from energymodel.search.result import Front, Optimum
 from energymodel.search.sensitivity import Sensitivity
@@ -59,7 +59,7 @@ def html(result: Any) -> str:
 def plot(result: Any, axes: Any = None) -> Any:
     """The figure of a result on axes of matplotlib, without them on a new figure of pyplot, which a notebook shows."""
     answer = view(result).answer
-    return paint(svg(answer, answer.charts[0], heading=True), axes, shown=True)
+    return paint(svg(answer, answer.charts[0], heading=True), axes, in_pyplot=True)
 
 
 def to_dataframe(result: Any) -> Any:
@@ -74,7 +74,7 @@ def to_xarray(result: Any) -> Any:
 
 def _view(answer: Answer, title: Sentence, table: str, values: str) -> View:
     """A result by its answer: the first chart, a table in its short form, and the values of another."""
-    markup = "".join(table_html(one, SHORT) for one in answer.tables if one.name == table)
+    markup = "".join(table_html(own, SHORT) for own in answer.tables if own.name == table)
     return View(answer, sentence(title), markup, answer.table(values))
 
 

@@ -79,16 +79,16 @@ def layout_of(cell: Quantity, column: Column) -> Layout:
     half = 0.5 * (cell.high - cell.low) if is_known(cell) and cell.low is not None and cell.high is not None else 0.0
     scale = scale_of(cell.value, column)
     for _ in range(2):
-        place = _place(scale.read(cell.value), half / scale.size, column)
-        rounded = round(scale.read(cell.value), -place) * scale.size * (1.0 + 1e-9) + scale.zero
+        digit = _place(scale.read(cell.value), half / scale.size, column)
+        rounded = round(scale.read(cell.value), -digit) * scale.size * (1.0 + 1e-9) + scale.zero
         scale, before = scale_of(rounded, column), scale
         if scale.word == before.word:
-            return before, place
+            return before, digit
     return scale, _place(scale.read(cell.value), half / scale.size, column)
 
 
 def layout_of_column(cells: Sequence[Cell], column: Column) -> Layout | None:
-    """One unit and place for a column whose rows share their error, so that neighbors stay apart."""
+    """One unit and last digit for a column whose rows share their error, so that neighbors stay apart."""
     numbers = [cell.value for cell in cells if isinstance(cell, Quantity) and math.isfinite(cell.value)]
     if column.digits != "rows" or len(numbers) < 2:
         return None
@@ -130,9 +130,9 @@ def text(cell: Cell, column: Column, layout: Layout | None = None) -> str:
         return f"{cell.value}{mark}"
     if _is_count(cell, column):
         return f"{cell.value:,.0f}{mark}"
-    scale, place = layout or layout_of(cell, column)
+    scale, digit = layout or layout_of(cell, column)
     value = 0.0 if column.kind in _SHARES and abs(cell.value) < _NOTHING else cell.value
-    number = _digits(scale.read(value), place, "+" if column.kind == "change" else "")
+    number = _digits(scale.read(value), digit, "+" if column.kind == "change" else "")
     if layout is None and not is_known(cell) and "." in number and column.kind not in _SHARES:
         number = number.rstrip("0").rstrip(".")
     return f"{number} {scale.word}".rstrip() + mark
@@ -143,8 +143,8 @@ def interval(cell: Cell, column: Column, layout: Layout | None = None) -> str:
     if not isinstance(cell, Quantity) or not is_known(cell) or column.digits == "rows":
         return ""
     column = cell.column(column)
-    scale, place = layout or layout_of(cell, column)
-    return " to ".join(_digits(scale.read(end), place) for end in (cell.low, cell.high) if end is not None)
+    scale, digit = layout or layout_of(cell, column)
+    return " to ".join(_digits(scale.read(end), digit) for end in (cell.low, cell.high) if end is not None)
 
 
 def sentence(words: Sentence) -> str:
@@ -168,12 +168,12 @@ def _is_count(cell: Quantity, column: Column) -> bool:
     return is_count and exact and abs(cell.value) < _POWERS
 
 
-def _digits(number: float, place: int, sign: str = "") -> str:
+def _digits(number: float, digit: int, sign: str = "") -> str:
     """A number to a decimal place, or to one digit where it would round to nothing."""
-    if number and abs(number) < 0.5 * 10.0**place:
-        place = _first(number)
-    number = round(number, -place) + 0.0
+    if number and abs(number) < 0.5 * 10.0**digit:
+        digit = _first(number)
+    number = round(number, -digit) + 0.0
     if abs(number) >= _POWERS:
-        return f"{number:{sign}.{max(1, _first(number) - place + 1)}g}".replace("e+", "e")
+        return f"{number:{sign}.{max(1, _first(number) - digit + 1)}g}".replace("e+", "e")
     separator = "," if abs(number) >= _SEPARATED else ""
-    return f"{number:{sign if number else ''}{separator}.{max(0, -place)}f}"
+    return f"{number:{sign if number else ''}{separator}.{max(0, -digit)}f}"

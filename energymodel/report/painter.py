@@ -32,12 +32,12 @@ def picture(svg: str, kind: str) -> bytes:
     return out.getvalue()
 
 
-def paint(svg: str, axes: Any = None, *, shown: bool = False) -> Any:
+def paint(svg: str, axes: Any = None, *, in_pyplot: bool = False) -> Any:
     """A figure on axes of matplotlib, whose coordinates are pixels; on those of a new figure where none are given.
 
     **Arguments:**
 
-    - `shown`: whether pyplot knows the new figure, so that a notebook shows it.
+    - `in_pyplot`: whether pyplot knows the new figure, so that a notebook shows it.
 
     **Raises:** `InputError` where matplotlib is not installed.
     """
@@ -49,7 +49,7 @@ def paint(svg: str, axes: Any = None, *, shown: bool = False) -> Any:
     _, _, width, height = map(float, (root.get("viewBox") or "").split())
     if axes is None:
         size = {"figsize": ((width + 2.0 * _MARGIN) / _INCH, (height + 2.0 * _MARGIN) / _INCH), "facecolor": "white"}
-        if shown:
+        if in_pyplot:
             from matplotlib import pyplot
 
             figure: Any = pyplot.figure(**size)

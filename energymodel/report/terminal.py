@@ -56,16 +56,16 @@ def _table(table: Table, level: int) -> RichTable:
         rich.show_header = len(table.rows) > 1
         rich.add_column("", no_wrap=True)
         lines = [_line(table, index) for index in range(len(table.rows))]
-        known = [any(interval(cell, column) for column, cell in line) for line in lines]
+        has_ends = [any(interval(cell, column) for column, cell in line) for line in lines]
         if level < FULL and len(lines) > 2:
-            known[0] = False  # no terminal has so many columns
-        for index, ends in enumerate(known):
+            has_ends[0] = False  # no terminal has so many columns
+        for index, ends in enumerate(has_ends):
             rich.add_column(escape(table.labels[index]) if table.labels else "", justify="right", no_wrap=True)
             if ends:
                 rich.add_column("90 %" if table.labels else "", justify="right", style="dim", no_wrap=True)
         for index in indices:
             words = []
-            for row, ends in enumerate(known):
+            for row, ends in enumerate(has_ends):
                 column, cell = lines[row][index]
                 words += [text(cell, column), *([interval(cell, column)] if ends else [])]
             if any(words):
@@ -74,11 +74,11 @@ def _table(table: Table, level: int) -> RichTable:
     rows = [table.rows[index] for index in table.short] if table.short is not None and level < FULL else table.rows
     cells = {index: [row[index] for row in table.rows] for index in indices}
     layouts = {index: layout_of_column(cells[index], table.columns[index]) for index in indices}
-    known = {index: any(interval(cell, table.columns[index]) for cell in cells[index]) for index in indices}
+    has_ends = {index: any(interval(cell, table.columns[index]) for cell in cells[index]) for index in indices}
     for index in indices:
         justify = "left" if table.columns[index].kind == "words" else "right"
         rich.add_column(escape(table.columns[index].title), justify=justify, no_wrap=justify == "right")
-        if known[index]:
+        if has_ends[index]:
             rich.add_column("90 %", justify="right", style="dim", no_wrap=True)
     if table.bars:
         rich.add_column("", no_wrap=True)
@@ -87,7 +87,7 @@ def _table(table: Table, level: int) -> RichTable:
         words = []
         for index in indices:
             cell, column, layout = row[index], table.columns[index], layouts[index]
-            words += [text(cell, column, layout), *([interval(cell, column, layout)] if known[index] else [])]
+            words += [text(cell, column, layout), *([interval(cell, column, layout)] if has_ends[index] else [])]
         rich.add_row(*map(escape, words), *([_bar(row[table.names.index(table.bars)])] if table.bars else []))
     return rich
 

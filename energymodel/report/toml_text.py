@@ -1,4 +1,4 @@
-"""How are tables written as TOML that reads back to the same numbers?
+"""Tables as TOML that reads back to the same numbers.
 
 tomli-w has no inline tables: the scenario llama-3.1-405b-h100 takes 1,132 lines with it and 271 here, one a number.
 """

@@ -9,7 +9,7 @@ import jax
 from figures import BLUE, GRAY, ORANGE, add_axes, new_figure, save
 
 import energymodel as em
-from energymodel.report.fields import outcome_fields
+from energymodel.report.fields import part_fields
 from energymodel.system.evaluate import evaluate_once
 
 HERE = Path(__file__).parent
@@ -20,7 +20,7 @@ def main() -> None:
     scenario = em.load_scenario(SCENARIO)
     with jax.enable_x64(True):
         step = evaluate_once(scenario.system, scenario.plan).step_time
-    terms = [(field.title, field.value) for field in outcome_fields(step)]
+    terms = [(field.title, field.value) for field in part_fields(step)]
     total = sum(seconds for _, seconds in terms)
     for name, seconds in terms:
         print(f"{name:32s} {seconds:8.4f} s {seconds / total:7.1%}")

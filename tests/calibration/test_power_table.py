@@ -15,8 +15,8 @@ from energymodel.calibration.power_population import KERNELS, architecture_of, p
 from energymodel.errors import InputError
 from energymodel.report import data
 from energymodel.report.answers.calibrate import calibrate_answer, calibration_toml, commands
-from energymodel.report.html_page import page_html
 from energymodel.report.number import sentence
+from energymodel.report.page import page_html
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate
 from report.page.read_page import assert_sound

@@ -24,20 +24,17 @@ from energymodel.report.answer import Answer
 from energymodel.report.answers.batch import batch_answer
 from energymodel.report.answers.calendar import calendar_answer
 from energymodel.report.answers.calibrate import calibrate_answer
-from energymodel.report.answers.compare import compare_answer
-from energymodel.report.answers.design_chip import design_chip_answer
-from energymodel.report.answers.doctor import cleared_answer, doctor_answer
+from energymodel.report.answers.compare import compare_answer, frontier_answer
 from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.report.answers.fleet import fleet_answer, site_answer
-from energymodel.report.answers.frontier import frontier_answer
+from energymodel.report.answers.installed import category_answer, cleared_answer, doctor_answer, presets_answer
 from energymodel.report.answers.limits import limits_answer
 from energymodel.report.answers.measure import measure_answer
 from energymodel.report.answers.monitor import monitor_answer
-from energymodel.report.answers.optimize import optimize_answer
+from energymodel.report.answers.optimize import design_chip_answer, optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
-from energymodel.report.answers.presets import category_answer, presets_answer
-from energymodel.report.answers.replan import replan_answer
 from energymodel.report.answers.samples import samples_answer
+from energymodel.report.answers.scenario import replan_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
 from energymodel.report.answers.sweep import sweep_answer
 from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer

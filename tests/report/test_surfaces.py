@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 
 import energymodel
-from energymodel.report import data, drawing, html_page, number, terminal
+from energymodel.report import data, drawing, number, terminal
 from energymodel.report.answer import DATA, FULL, PAGE, Answer, Quantity, Table
+from energymodel.report.page import page_html
 from report.page.read_page import assert_sound
 from report.stored_answers import BUILDERS, answer
 
@@ -73,7 +74,7 @@ def test_a_terminal_has_every_number_in_the_line_of_its_name(shown):
 
 
 def test_a_page_has_every_number_in_a_cell(shown):
-    page = html_page.page_html(shown, "energymodel")
+    page = page_html(shown, "energymodel")
     cells = {
         flat(html.unescape(re.sub(r"<[^>]+>", "", cell))).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", page)
     }
@@ -126,7 +127,7 @@ def test_charts_have_the_words_of_their_table(shown):
 
 
 def test_pages_are_sound(shown):
-    markup = html_page.page_html(shown, 'energymodel evaluate --set "plan.clock=<0.9>"')
+    markup = page_html(shown, 'energymodel evaluate --set "plan.clock=<0.9>"')
     page = assert_sound(markup, data=False, drawn=bool(shown.charts))
     assert page.headings[0] == "Summary"
     assert page.headings[-1] == "Repeat it"

@@ -2,35 +2,26 @@
 
 import numpy as np
 
-from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table, words
 from energymodel.scenarios.scenario import Scenario
-from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
+from energymodel.sweeps.batch_curve import BatchCurve
 from energymodel.system.outcome import TrainingOutcome
 
 RATIOS = ("time", "energy", "money")
 _COLUMNS = (
-    Column("batch", "batch", "token"),
-    Column("tokens", "tokens", "token", level=DATA),
-    Column("tokens_change", "tokens", kind="change"),
-    Column("steps", "steps", kind="count", level=DATA),
-    Column("time", "time", "s"),
-    Column("energy", "energy", "J"),
-    Column("money", "money", "USD"),
-    Column("carbon", "carbon", "kg", level=DATA),
-    Column("power_average", "average power", "W", level=DATA),
-    Column("token_rate", "throughput", "token/s"),
-    Column("break_even_rate", "to break even", "token/s"),
-    Column("break_even_power", "power to break even", "W", level=DATA),
-    Column("pays", "pays in", kind="words"),
+    *(Column("batch", unit="token"), Column("tokens", unit="token", level=DATA)),
+    *(Column("tokens_change", "tokens", kind="change"), Column("steps", kind="count", level=DATA)),
+    *(Column("time", unit="s"), Column("energy", unit="J"), Column("money", unit="USD")),
+    *(Column("carbon", unit="kg", level=DATA), Column("power_average", "average power", "W", level=DATA)),
+    *(Column("token_rate", "throughput", "token/s"), Column("break_even_rate", "to break even", "token/s")),
+    *(Column("break_even_power", "power to break even", "W", level=DATA), words("pays", "pays in")),
     *(Column(f"{name}_ratio", name, level=DATA) for name in RATIOS),
 )
 _BEST = (
-    Column("objective", "objective", kind="words"),
-    Column("batch", "batch", "token"),
+    *(words("objective"), Column("batch", unit="token")),
     Column("flat_low", "within 0.1 % from", "token", digits="two"),
     Column("flat_high", "to", "token", digits="two"),
-    Column("saving", "saves beside the plan's own", kind="share", digits="two"),
-    Column("edge", "", kind="words", level=DATA),
+    *(Column("saving", "saves beside the plan's own", kind="share", digits="two"), words("edge", "", DATA)),
 )
 _EDGES = {
     -1: "the fewest micro-batches that the layout runs",
@@ -40,30 +31,28 @@ _EDGES = {
 
 
 def batch_answer(scenario: Scenario, curve: BatchCurve) -> Answer:
-    """A batch curve in numbers."""
-    best = best_table(curve)
-    numbers = {
-        f"{name}_{column.name}": (column, cell)
-        for row, name in enumerate(curve.best)
-        for column, cell in zip(best.columns, best.rows[row], strict=True)
-        if isinstance(cell, Quantity)
-    }
-    sentences = [
-        Sentence(
-            f"Lowest {name}: {{{name}_batch:i}}, {_EDGES[optimum.at_edge]}; "
-            f"saves {f'{{{name}_saving}}' if optimum.saving > 1e-6 else 'nothing'} beside the plan's own batch. "
-            f"From {{{name}_flat_low}} to {{{name}_flat_high}} it is within 0.1 %.",
-            numbers,
-        )
-        for name, optimum in curve.best.items()
+    """A batch curve in numbers; the best batch has an interval where the curve has a minimum inside."""
+    rows = [
+        [
+            *(name, (best.batch, best.low, best.high) if best.at_edge == 0 else best.batch, *best.flat),
+            *(best.saving, _EDGES[best.at_edge]),
+        ]
+        for name, best in curve.best.items()
     ]
+    best = Table("best", "Best batches", _BEST, rows)
+    sentences = []
+    for row, (name, optimum) in enumerate(curve.best.items()):
+        cells = zip(_BEST, best.rows[row], strict=True)
+        numbers = {column.name: (column, cell) for column, cell in cells if isinstance(cell, Quantity)}
+        text = (
+            f"Lowest {name}: {{batch:i}}, {_EDGES[optimum.at_edge]}; "
+            f"saves {'{saving}' if optimum.saving > 1e-6 else 'nothing'} beside the plan's own batch. "
+            "From {flat_low} to {flat_high} it is within 0.1 %."
+        )
+        sentences.append(Sentence(text, numbers))
     chart = Chart(
-        "plane",
-        Sentence("Runs to the same loss: time, energy and money over their lowest values"),
-        "batches",
-        "batch",
-        [f"{name}_ratio" for name in RATIOS],
-        "The same layout, chips and clock",
+        *("plane", Sentence("Runs to the same loss: time, energy and money over their lowest values"), "batches"),
+        *("batch", [f"{name}_ratio" for name in RATIOS], "The same layout, chips and clock"),
         lines=True,
         log=["batch"],
         axis="over the lowest value",
@@ -91,9 +80,8 @@ def batches_table(curve: BatchCurve) -> Table:
     )
     rows = [
         [
-            *(Quantity(float(number)) for number in row),
-            " ".join(name for name in RATIOS if pays[name][index]) or "nothing",
-            *(Quantity(float(values[index] / values.min())) for values in totals.values()),
+            *(*row, " ".join(name for name in RATIOS if pays[name][index]) or "nothing"),
+            *(values[index] / values.min() for values in totals.values()),
         ]
         for index, row in enumerate(zip(*map(np.asarray, numbers), strict=True))
     ]
@@ -102,14 +90,3 @@ def batches_table(curve: BatchCurve) -> Table:
 
 def _total(outcome: TrainingOutcome, name: str) -> np.ndarray:
     return np.asarray(outcome.energy.total if name == "energy" else getattr(outcome, name))
-
-
-def best_table(curve: BatchCurve) -> Table:
-    """The best batch for each objective, with its interval where the curve has a minimum inside."""
-    return Table("best", "Best batches", _BEST, [_best_row(name, best) for name, best in curve.best.items()])
-
-
-def _best_row(name: str, best: BestBatch) -> list[Quantity | str]:
-    ends = (best.low, best.high) if best.at_edge == 0 else (None, None)
-    flat = (Quantity(end) for end in best.flat)
-    return [name, Quantity(best.batch, *ends), *flat, Quantity(best.saving), _EDGES[best.at_edge]]

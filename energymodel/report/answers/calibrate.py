@@ -1,5 +1,8 @@
 """The answer of `calibrate`: constants, errors, best settings and what to measure next; and the scenario as a file."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from energymodel.calibration.best_setting import PowerSetting
@@ -7,7 +10,7 @@ from energymodel.calibration.calibrate import Calibration
 from energymodel.calibration.power_population import architecture_of
 from energymodel.errors import InputError
 from energymodel.report import toml_text
-from energymodel.report.answer import DATA, FULL, Answer, Cell, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Sentence, Table, number, share, words
 from energymodel.units import counted
 
 MOST_GROUPS = 20
@@ -25,19 +28,11 @@ HEADER = (
     "# Written by `energymodel calibrate`; give it to evaluate, optimize, sweep or calibrate --prior as a scenario."
 )
 BEST_NOTE = "Changes from the same batch at the highest setting; a lower one must save more than the held-out error."
-_RATIO = Column("ratio", "over its prior", level=DATA)
 _CONSTANTS = (
-    Column("constant", "constant", kind="words"),
-    Column("value", "value"),
-    Column("unit", "unit", kind="words"),
-    Column("determined", "determined", kind="words"),
-    Column("bootstrap_low", "by resampling, from", level=FULL),
-    Column("bootstrap_high", "to", level=FULL),
-    Column("prior", "prior"),
-    _RATIO,
+    *(words("constant"), Column("value"), words("unit"), words("determined")),
+    *(Column("bootstrap_low", "by resampling, from", level=FULL), Column("bootstrap_high", "to", level=FULL)),
+    *(Column("prior"), Column("ratio", "over its prior", level=DATA)),
 )
-_SHARE = Column("", "", kind="share", digits="two")
-_CHANGE = Column("", "", kind="change")
 
 
 def calibrate_answer(fitted: Calibration) -> Answer:
@@ -51,7 +46,11 @@ def calibrate_answer(fitted: Calibration) -> Answer:
         tables += [best_table(fitted), curves_table(fitted)]
         charts.insert(0, _curves_chart(fitted))
     if fitted.predictions:
-        tables.append(predictions_table(fitted))
+        columns = [words("group"), Column("batch"), Column("amount"), words("unit", "")]
+        rows = [
+            [of.group, of.batch, (of.amount, of.low, of.high), fitted.predictions[0].unit] for of in fitted.predictions
+        ]
+        tables.append(_short("predictions", "Predicted amount to the target", columns, rows, MOST_PREDICTIONS))
     if best.asked:
         tables.append(asked_table(fitted))
     if fitted.rows and fitted.residuals:
@@ -71,51 +70,41 @@ def calibrate_answer(fitted: Calibration) -> Answer:
     )
 
 
+def _short(name: str, title: str, columns: Sequence[Column], rows: list[list[Any]], most: int, note: str = "") -> Table:
+    return Table(name, title, columns, rows, short=range(min(len(rows), most)), note=note)
+
+
 def _sentences(fitted: Calibration) -> list[Sentence]:
     """How well it predicts, what to set, what is not determined, what to measure next, and what was assumed."""
     means = fitted.held_out_mean or fitted.in_fit
     of = f"for a {fitted.group_word} that was held out" if fitted.held_out_mean else "in the fit"
-    numbers = {name: (_SHARE, Quantity(error / 100.0)) for name, error in means.items()}
+    numbers = {name: share(error / 100.0) for name, error in means.items()}
     errors = Sentence(f"The mean error {of} is: {', '.join(f'{name} {{{name}}}' for name in means)}.", numbers)
     form, undetermined = fitted.case.form, ", ".join(fitted.undetermined)
-    gain = {"gain": (_SHARE, Quantity(fitted.next_gain))}
     return [
         *([errors] if means else []),
         *([] if form is None else [Sentence(f"Form: {form.name}, since {form.reason}")]),
         *commands(fitted),
         *(Sentence(f"Next run of {run.workload} on {run.device}: batch {run.batch:g}.") for run in fitted.best.runs),
         *([Sentence(f"Not determined by these measurements: {undetermined}.")] if undetermined and fitted.rows else []),
-        Sentence(f"Measure next: {fitted.next_setting}. It reduces the variance of predictions by {{gain}}.", gain),
+        Sentence(
+            f"Measure next: {fitted.next_setting}. It reduces the variance of predictions by {{gain}}.",
+            {"gain": share(fitted.next_gain)},
+        ),
         *map(Sentence, fitted.notes),
     ]
 
 
 def constants_table(fitted: Calibration) -> Table:
     """Fitted constants with their intervals beside the priors."""
-    rows = [
-        [
-            constant.name,
-            _quantity(constant.value, constant.laplace),
-            constant.unit,
-            "yes" if constant.determined else "no",
-            *([None, None] if constant.bootstrap is None else map(Quantity, constant.bootstrap)),
-            Quantity(constant.prior),
-            _over_prior(constant.value, constant.prior, constant.laplace),
-        ]
-        for constant in fitted.constants
-    ]
+    rows = []
+    for of in fitted.constants:
+        ends = of.laplace or ()
+        ratio = (end / of.prior for end in (of.value, *ends)) if of.prior > 0.0 and of.value > 0.0 else None
+        over_prior = None if ratio is None else tuple(ratio)
+        resampled = of.bootstrap or (None, None)
+        rows.append([of.name, (of.value, *ends), of.unit, bool(of.determined), *resampled, of.prior, over_prior])
     return Table("constants", "Constants", _CONSTANTS, rows)
-
-
-def _over_prior(value: float, prior: float, ends: tuple[float, float] | None) -> Quantity | None:
-    if not (prior > 0.0 and value > 0.0):
-        return None
-    return _quantity(value / prior, None if ends is None else (ends[0] / prior, ends[1] / prior))
-
-
-def _quantity(value: float, ends: tuple[float, float] | None) -> Quantity:
-    low, high = ends or (None, None)
-    return Quantity(value, low, high)
 
 
 def _constants_chart(fitted: Calibration) -> Chart:
@@ -124,14 +113,10 @@ def _constants_chart(fitted: Calibration) -> Chart:
     title = Sentence("Constants")
     if drawn:
         moved = max(drawn, key=lambda constant: abs(np.log(constant.value / constant.prior)))
-        ratio = {"ratio": (_RATIO, Quantity(moved.value / moved.prior))}
-        title = Sentence(f"{moved.name} moved most, to {{ratio}} times its prior", ratio)
+        text = f"{moved.name} moved most, to {{ratio}} times its prior"
+        title = Sentence(text, {"ratio": number(moved.value / moved.prior)})
     return Chart(
-        "bars",
-        title,
-        "constants",
-        "constant",
-        ["ratio"],
+        *("bars", title, "constants", "constant", ["ratio"]),
         "Constants as multiples of their priors, with 90 % intervals",
         only=[constant.name for constant in drawn],
         limit=(1.0, "prior"),
@@ -141,169 +126,101 @@ def _constants_chart(fitted: Calibration) -> Chart:
 
 def errors_table(fitted: Calibration) -> Table:
     """Mean error of each group that was held out, and of the fit."""
-    outputs = list(fitted.in_fit)
-    columns = [
-        Column("group", f"{fitted.group_word} held out", kind="words"),
-        Column("rows", "rows", kind="count"),
-        *(Column(name, name, kind="share", digits="two") for name in outputs),
-    ]
+    columns = [words("group", f"{fitted.group_word} held out"), Column("rows", kind="count")]
+    columns += [Column(name, name, kind="share", digits="two") for name in fitted.in_fit]
     lines = [(group.group, group.rows, group.errors) for group in fitted.held_out]
     if fitted.held_out:
         lines.append(("all, held out", sum(group.rows for group in fitted.held_out), fitted.held_out_mean))
     lines.append(("all, in the fit", fitted.rows, fitted.in_fit))
-    rows = [
-        [name, Quantity(float(count)), *(Quantity(errors[output] / 100.0) for output in outputs)]
-        for name, count, errors in lines
-    ]
-    count = len(fitted.held_out)
-    short = [index for index in range(len(rows)) if index < MOST_GROUPS or index >= count]
+    rows = [[name, count, *(errors[of] / 100.0 for of in fitted.in_fit)] for name, count, errors in lines]
+    short = [index for index in range(len(rows)) if index < MOST_GROUPS or index >= len(fitted.held_out)]
     return Table("errors", "Mean absolute error", columns, rows, short=short)
 
 
 def _errors_chart(fitted: Calibration) -> Chart:
     """Mean error of each group that was held out."""
-    means = {name: (_SHARE, Quantity(error / 100.0)) for name, error in fitted.held_out_mean.items()}
-    words = ", ".join(f"{name} {{{name}}}" for name in means)
+    means = {name: share(error / 100.0) for name, error in fitted.held_out_mean.items()}
+    listed = ", ".join(f"{name} {{{name}}}" for name in means)
     return Chart(
-        "bars",
-        Sentence(f"Mean error of what was held out: {words}", means),
-        "errors",
-        "group",
-        list(means),
+        *("bars", Sentence(f"Mean error of what was held out: {listed}", means), "errors", "group", [*means]),
         f"Mean absolute error of each {fitted.group_word} that the others predict",
         only=[group.group for group in fitted.held_out[:BARS]],
         axis="mean absolute error",
     )
 
 
-def predictions_table(fitted: Calibration) -> Table:
-    """Amounts to the target at batches that were not measured."""
-    unit = fitted.predictions[0].unit
-    columns = [
-        Column("group", "group", kind="words"),
-        Column("batch", "batch"),
-        Column("amount", "amount"),
-        Column("unit", "", kind="words"),
-    ]
-    rows = [
-        [amount.group, Quantity(amount.batch), Quantity(amount.amount, amount.low, amount.high), unit]
-        for amount in fitted.predictions
-    ]
-    short = range(min(len(rows), MOST_PREDICTIONS))
-    return Table("predictions", "Predicted amount to the target", columns, rows, short=short)
+def _setting_columns(fitted: Calibration, settings: Sequence[PowerSetting]) -> list[Column]:
+    device = words("device", level=0 if fitted.case.devices else DATA)
+    limit, clock = Column("limit", unit="W"), Column("clock", kind="share")
+    return [words("workload"), device, Column("batch", kind="count"), limit if settings[0].clock is None else clock]
 
 
-def _setting_columns(fitted: Calibration, *, by_limit: bool) -> list[Column]:
-    return [
-        Column("workload", "workload", kind="words"),
-        Column("device", "device", kind="words", level=0 if fitted.case.devices else DATA),
-        Column("batch", "batch", kind="count"),
-        Column("limit", "limit", "W") if by_limit else Column("clock", "clock", kind="share"),
-    ]
-
-
-def _setting(setting: PowerSetting) -> list[Cell]:
+def _setting(setting: PowerSetting) -> list[Any]:
     speed = setting.limit if setting.clock is None else setting.clock
-    return [setting.workload, setting.device, Quantity(setting.batch), None if speed is None else Quantity(speed)]
+    return [setting.workload, setting.device, setting.batch, speed]
 
 
 def best_table(fitted: Calibration) -> Table:
     """The setting of lowest energy of each workload."""
-    settings = fitted.best.settings
-    columns = [
-        *_setting_columns(fitted, by_limit=settings[0].clock is None),
-        Column("energy", "energy", kind="change"),
-        Column("time", "time", kind="change"),
-    ]
-    rows = [
-        [
-            *_setting(setting),
-            _change(setting.energy, setting.energy_interval if setting.saves else None),
-            _change(setting.time, setting.time_interval if setting.saves else None),
-        ]
-        for setting in settings
-    ]
-    short = range(min(len(rows), MOST_GROUPS))
-    return Table("best", "Lowest energy for the same work", columns, rows, short=short, note=BEST_NOTE)
-
-
-def _change(ratio: float, ends: tuple[float, float] | None) -> Quantity:
-    return _quantity(ratio - 1.0, None if ends is None else (ends[0] - 1.0, ends[1] - 1.0))
+    settings, names = fitted.best.settings, ("energy", "time")
+    columns = [*_setting_columns(fitted, settings), *(Column(name, kind="change") for name in names)]
+    rows = [_setting(setting) for setting in settings]
+    for row, setting in zip(rows, settings, strict=True):
+        for name in names:
+            ends = getattr(setting, f"{name}_interval") if setting.saves else ()
+            row.append(tuple(end - 1.0 for end in (getattr(setting, name), *ends)))
+    return _short("best", "Lowest energy for the same work", columns, rows, MOST_GROUPS, BEST_NOTE)
 
 
 def asked_table(fitted: Calibration) -> Table:
     """Time and power of the settings that were asked about."""
     asked = fitted.best.asked
-    columns = [
-        *_setting_columns(fitted, by_limit=asked[0].clock is None),
-        Column("line", "line", kind="count"),
-        Column("time", "time", "s"),
-        Column("power", "power", "W"),
-        Column("energy", "energy", "J", level=DATA),
-    ]
+    columns = [*_setting_columns(fitted, asked), Column("line", kind="count"), Column("time", unit="s")]
+    columns += [Column("power", unit="W"), Column("energy", unit="J", level=DATA)]
     rows = [
-        [
-            *(*_setting(setting), Quantity(float(setting.line)), Quantity(setting.time, *setting.time_interval)),
-            *(Quantity(setting.power, *setting.power_interval), Quantity(setting.energy)),
-        ]
-        for setting in asked
+        [*(*_setting(of), of.line, (of.time, *of.time_interval)), *((of.power, *of.power_interval), of.energy)]
+        for of in asked
     ]
-    short = range(min(len(rows), MOST_PREDICTIONS))
-    return Table("settings", "Predicted time and power", columns, rows, short=short)
+    return _short("settings", "Predicted time and power", columns, rows, MOST_PREDICTIONS)
 
 
 def curves_table(fitted: Calibration) -> Table:
     """Energy for the same work against the limit or clock of the first workloads: predicted, measured and lowest."""
     by_limit = fitted.best.settings[0].clock is None
     speed = Column("speed", "power limit", "W") if by_limit else Column("speed", "clock, of the highest", kind="share")
-    columns = [Column("series", "", kind="words"), speed, Column("energy", "energy", kind="share")]
-    rows: list[list[Cell]] = []
+    rows: list[list[Any]] = []
     for curve, best in list(zip(fitted.best.curves, fitted.best.settings, strict=True))[:DRAWN_CURVES]:
         device = f"{best.device}, " if fitted.case.devices else ""
-        ends = zip(curve.low, curve.high, strict=True)
-        points = list(zip(curve.speed, curve.energy, ends, strict=True))
         measured = sorted(zip(curve.measured_speed, curve.measured, strict=True))
         lines = {
-            f"{device}{best.workload}, batch {best.batch:g}": points,
-            f"measured, {device}{best.workload}": [(x, y, None) for x, y in measured],
-            f"lowest, {device}{best.workload}": [(best.speed, best.energy, None)],
+            f"{device}{best.workload}, batch {best.batch:g}": zip(
+                curve.speed, zip(curve.energy, curve.low, curve.high, strict=True), strict=True
+            ),
+            f"measured, {device}{best.workload}": measured,
+            f"lowest, {device}{best.workload}": [(best.speed, best.energy)],
         }
-        rows += [
-            [name, Quantity(float(x)), _quantity(float(energy), ends)]
-            for name, line in lines.items()
-            for x, energy, ends in line
-        ]
+        rows += [[name, speed, energy] for name, line in lines.items() for speed, energy in line]
+    columns = [words("series", ""), speed, Column("energy", kind="share")]
     return Table("curves", "Energy about the best settings", columns, rows, level=DATA)
 
 
 def _curves_chart(fitted: Calibration) -> Chart:
     settings = fitted.best.settings
     setting = "power limit" if settings[0].clock is None else "clock"
-    saving = {"saving": (_SHARE, Quantity(1.0 - min(best.energy for best in settings[:DRAWN_CURVES])))}
-    return Chart(
-        "plane",
-        Sentence(f"A lower {setting} saves up to {{saving}} of the energy", saving),
-        "curves",
-        "speed",
-        ["energy"],
-        "Energy for the same work, over that at the highest setting",
-        series="series",
-        lines=True,
-    )
+    saving = {"saving": share(1.0 - min(best.energy for best in settings[:DRAWN_CURVES]))}
+    title = Sentence(f"A lower {setting} saves up to {{saving}} of the energy", saving)
+    subtitle = "Energy for the same work, over that at the highest setting"
+    return Chart("plane", title, "curves", "speed", ["energy"], subtitle, series="series", lines=True)
 
 
 def residuals_table(fitted: Calibration) -> Table:
     """Errors of the fit by row: prediction over measurement, less one."""
     label, along = fitted.along
-    order = np.argsort(along, kind="stable")
-    errors = [np.expm1(error) for error in fitted.residuals.values()]
-    columns = [
-        Column("group", fitted.group_word, kind="words"),
-        Column("along", label),
-        *(Column(name, name, kind="change") for name in fitted.residuals),
-    ]
+    order, errors = np.argsort(along, kind="stable"), [np.expm1(error) for error in fitted.residuals.values()]
+    columns = [words("group", fitted.group_word), Column("along", label)]
+    columns += [Column(name, name, kind="change") for name in fitted.residuals]
     rows = [
-        [str(fitted.groups[row]), Quantity(float(along[row])), *(Quantity(float(error[row])) for error in errors)]
+        [str(fitted.groups[row]), along[row], *(error[row] for error in errors)]
         for row in order[:: -(-len(order) // MOST_POINTS)]
     ]
     return Table("residuals", "Errors of the fit", columns, rows, level=DATA)
@@ -312,12 +229,9 @@ def residuals_table(fitted: Calibration) -> Table:
 def _residuals_chart(fitted: Calibration, name: str) -> Chart:
     along, error = fitted.along[1], np.abs(np.expm1(fitted.residuals[name]))
     is_wide = along.min() > 0.0 and along.max() > LOG_SPAN * along.min()
-    half = {"half": (_SHARE, Quantity(float(np.median(error))))}
+    half = {"half": share(np.median(error))}
     return Chart(
-        "plane",
-        Sentence(f"Half of the rows have an error of {name} below {{half}}", half),
-        "residuals",
-        "along",
+        *("plane", Sentence(f"Half of the rows have an error of {name} below {{half}}", half), "residuals", "along"),
         [name],
         f"Predicted {name} over measured, less one",
         hover=["group", name],
@@ -340,16 +254,11 @@ def commands(fitted: Calibration) -> list[Sentence]:
         command = _command(device, highest, float(np.max(fitted.case.along[1])))
         low, high = highest.energy_interval
         numbers = {
-            "saving": (_SHARE, Quantity(1.0 - highest.energy, 1.0 - high, 1.0 - low)),
-            "time": (_CHANGE, Quantity(highest.time - 1.0)),
+            "saving": share((1.0 - highest.energy, 1.0 - high, 1.0 - low)),
+            "time": number(highest.time - 1.0, kind="change"),
         }
-        lines.append(
-            Sentence(
-                f"{whose}{command} saves {{saving:i}} of the energy of {highest.workload}, batch {highest.batch:g}, "
-                "for {time} time.",
-                numbers,
-            )
-        )
+        text = f"{whose}{command} saves {{saving:i}} of the energy of {highest.workload}, batch {highest.batch:g}, for "
+        lines.append(Sentence(f"{text}{{time}} time.", numbers))
     return lines
 
 

@@ -5,12 +5,11 @@ import math
 
 import numpy as np
 
-from energymodel.report.answer import DATA, FULL, SHORT, Answer, Chart, Column, Quantity, Sentence, Table
-from energymodel.report.answers.batch_penalty import batch_sentences
-from energymodel.report.answers.causes import causes, elasticities, elasticities_of_plan
+from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, number, share
 from energymodel.report.answers.run_tables import (
     OWN,
     Run,
+    Runs,
     limits_sentence,
     limits_table,
     outcome_table,
@@ -20,7 +19,9 @@ from energymodel.report.answers.run_tables import (
     provenance_notes,
 )
 from energymodel.report.answers.spending import bits_sentence, energy_flow, largest_parts, money_table, parts_chart
-from energymodel.report.answers.step import step_parts
+from energymodel.report.answers.timeline import step_parts
+from energymodel.report.answers.uncertainty import batch_sentences, causes, elasticities, elasticities_of_plan
+from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.system.outcome import TrainingOutcome
@@ -31,25 +32,22 @@ DRAWN = (
     *("power_peak", "pue", "memory_per_chip", "energy_per_bit", "landauer_multiple"),
 )
 """Outputs whose intervals are drawn."""
-UNITS = {
-    "time": "s",
-    "progress": "1",
-    "batch": "token",
-    "tokens": "token",
-    "token_rate": "token/s",
-    "loss": "nat/token",
-    "loss_rate": "nat/token/s",
-    "information": "bit",
-    "information_rate": "bit/s",
-    "power": "W",
-    "energy": "J",
-    "energy_per_bit": "J/bit",
-    "money": "USD",
-    "carbon": "kg",
+_OVER_TIME = {
+    "time": Column("time", unit="s", digits="rows"),
+    "progress": Column("progress", digits="rows", level=DATA),
+    "batch": Column("batch", unit="token", digits="rows"),
+    "tokens": Column("tokens", unit="token", digits="rows"),
+    "token_rate": Column("token_rate", unit="token/s", digits="rows", level=DATA),
+    "loss": Column("loss", unit="nat/token", digits="rows"),
+    "loss_rate": Column("loss_rate", unit="nat/token/s", digits="rows", level=DATA),
+    "information": Column("information", unit="bit", digits="rows", level=DATA),
+    "information_rate": Column("information_rate", "learned", "bit/s", digits="rows"),
+    "power": Column("power", unit="W", digits="rows"),
+    "energy": Column("energy", unit="J", digits="rows"),
+    "energy_per_bit": Column("energy_per_bit", "next bit", "J/bit", digits="rows"),
+    "money": Column("money", unit="USD", digits="rows"),
+    "carbon": Column("carbon", unit="kg", digits="rows"),
 }
-"""Columns of a run over time."""
-_IN_FILES = ("progress", "token_rate", "loss_rate", "information")
-_TITLES = {"information_rate": "learned", "energy_per_bit": "next bit"}
 
 
 def evaluate_answer(
@@ -68,27 +66,24 @@ def evaluate_answer(
       them; they take a second.
     """
     run = Run(scenario.plan, outcome, spread)
-    runs = {OWN: run}
-    outputs, limits = outcome_table(runs), limits_table(run)
-    energy = parts_table("energy", "Energy", runs)
-    step = parts_table("step_time", "Time of one step", runs, FULL)
-    names = ("energy", "time", "money", "carbon_operational", "loss")
-    numbers = {name: outputs.number(name) for name in names}
-    over_time = [trajectory_table(trajectory)] if trajectory is not None else []
-    tables = [plan_table(scenario, {OWN: run.plan}), outputs, energy, step, limits, *over_time]
+    runs, outputs, limits = {OWN: run}, outcome_table({OWN: run}), limits_table(run)
+    energy, step = parts_table("energy", "Energy", runs), parts_table("step_time", "Time of one step", runs, FULL)
+    numbers = {name: outputs.number(name) for name in ("energy", "time", "money", "carbon_operational", "loss")}
+    tables = [plan_table(scenario, {OWN: run.plan}), outputs, energy, step, limits]
     charts = [
         parts_chart(energy, "energy", "Energy of the run by where it goes"),
         parts_chart(step, "step_time", "Time of one step by term"),
-        *limits_chart(limits),
-        intervals_chart(outputs),
+        *(*limits_chart(limits), intervals_chart(outputs)),
     ]
-    notes = [*batch_sentences(scenario, scenario.plan, outcome), *filter(None, [bits_sentence(run)])]
+    bits = bits_sentence(run)
+    notes = [*batch_sentences(scenario, scenario.plan, outcome), *([bits] if bits else [])]
+    if trajectory is not None:
+        tables.append(trajectory_table(trajectory))
+        charts.insert(0, trajectory_chart(tables[-1]))
     if details:
         more, drawings, sentences = detail_parts(scenario, runs, "energy")
         tables, charts, notes = [*tables, *more], [*charts, *drawings], [*notes, *sentences]
-    if trajectory is not None:
-        charts.insert(0, trajectory_chart(over_time[0]))
-    message, result = run_verdict(scenario, run)
+    message, result = run_verdict(scenario, run, outputs)
     return Answer(
         "evaluate",
         scenario.title,
@@ -128,81 +123,70 @@ def outcome_answer(outcome: TrainingOutcome) -> Answer:
 
 def joined(*sentences: Sentence) -> Sentence:
     """Sentences as one paragraph; their numbers keep apart."""
-    words, numbers = [], {}
-    for index, sentence in enumerate(sentences):
-        text = sentence.words
-        for name, number in sentence.numbers.items():
+    parts, numbers = [], {}
+    for index, of in enumerate(sentences):
+        text = of.words
+        for name, pair in of.numbers.items():
             text = text.replace(f"{{{name}", f"{{{index}_{name}")
-            numbers[f"{index}_{name}"] = number
-        words.append(text if text.endswith(".") else f"{text}.")
-    return Sentence(" ".join(words), numbers)
+            numbers[f"{index}_{name}"] = pair
+        parts.append(text if text.endswith(".") else f"{text}.")
+    return Sentence(" ".join(parts), numbers)
 
 
 def detail_parts(
-    scenario: Scenario, runs: dict[str, Run], objective: str, subtitle: str = "Largest elasticities, the plan held"
+    scenario: Scenario, runs: Runs, objective: str, subtitle: str = "Largest elasticities, the plan held"
 ) -> tuple[list[Table], list[Chart], list[Sentence]]:
     """Tables, charts and notes of pages: money, the stream of energy, a step, elasticities, causes of uncertainty."""
-    last = list(runs.values())[-1]
-    money = money_table(scenario, runs)
+    last, money = list(runs.values())[-1], money_table(scenario, runs)
     flow, flow_chart = energy_flow(last.outcome)
-    passes, timeline, sentence = step_parts(scenario, last)
+    passes, timeline, of_step = step_parts(scenario, last)
     moved, bars = elasticities(elasticities_of_plan(scenario, last.plan, objective), objective, subtitle)
     why, shares = causes(scenario, last.spread, "energy") if last.spread is not None else (None, None)
-    tables = [table for table in (money, flow, passes, moved, why) if table is not None and table.rows]
     charts = [parts_chart(money, "money", "Money of the run by what it pays for")] if money.rows else []
     charts += [chart for chart in (flow_chart, timeline, bars, shares) if chart is not None]
-    return tables, charts, [sentence]
+    tables = [table for table in (money, flow, passes, moved, why) if table is not None and table.rows]
+    return tables, charts, [of_step]
 
 
 def limits_chart(limits: Table) -> list[Chart]:
     """The chance that each limit is exceeded, which compares limits of any unit."""
     chances = limits.series("chance to exceed it") if len(limits.rows) > 1 else []
-    likely = [title for title, _, chance in chances if chance.value >= 1e-4]
+    likely = [chance for chance in chances if chance[2].value >= 1e-4]
     if not likely:
         return []
-    first = {"chance": next(pair[1:] for pair in chances if pair[0] == likely[0])}
-    title = Sentence(f"The limit of {likely[0]} is exceeded with a probability of {{chance}}", first)
+    first = {"chance": likely[0][1:]}
+    title = Sentence(f"The limit of {likely[0][0]} is exceeded with a probability of {{chance}}", first)
     subtitle = "Probability that the hardware exceeds its limit, since its numbers are uncertain"
     y = ["chance to exceed it"]
-    return [Chart("bars", title, "limits", y=y, subtitle=subtitle, only=likely, axis="probability")]
+    return [Chart("bars", title, "limits", y=y, subtitle=subtitle, only=[of[0] for of in likely], axis="probability")]
 
 
 def intervals_chart(outputs: Table, names: tuple[str, ...] = DRAWN, row: str = "") -> Chart:
     """Intervals of outputs, each relative to its value; the first of them has the title."""
     column, cell = outputs.number(names[0], list(outputs.labels).index(row) if row else 0)
-    half = 0.5 * math.log(cell.high / cell.low) if cell.low and cell.high else 0.0
-    numbers = {"half": (Column("", "", kind="share", digits="two"), Quantity(half))}
-    title = Sentence(f"{column.title.capitalize()} is known within about {{half}}", numbers)
+    half = {"half": share(0.5 * math.log(cell.high / cell.low) if cell.low and cell.high else 0.0)}
+    title = Sentence(f"{column.title.capitalize()} is known within about {{half}}", half)
     subtitle = "Intervals that hold with a probability of 90 %"
     return Chart("intervals", title, outputs.name, y=[row] if row else [], subtitle=subtitle, only=names)
 
 
 def trajectory_table(run: RunTrajectory) -> Table:
     """A row for each time of a run."""
-    empty = {"batch": not np.ptp(run.batch), "information_rate": not np.any(run.information_rate)}
+    constant = {"batch": not np.ptp(run.batch), "information_rate": not np.any(run.information_rate)}
     columns = [
-        Column(
-            name,
-            _TITLES.get(name, name.replace("_", " ")),
-            UNITS[name],
-            digits="rows",
-            level=DATA if name in _IN_FILES or empty.get(name) else SHORT,
-        )
-        for name in run._fields
+        dataclasses.replace(column, level=DATA if constant.get(name) else column.level)
+        for name, column in _OVER_TIME.items()
     ]
-    rows = [[Quantity(float(cell)) for cell in row] for row in zip(*run, strict=True)]
+    rows = [list(row) for row in zip(*(getattr(run, name) for name in _OVER_TIME), strict=True)]
     note = "The loss is that of a run that ends there, with its learning rate decayed."
     return Table("trajectory", "Run over time", columns, rows, note=note)
 
 
 def trajectory_chart(table: Table) -> Chart:
     """Loss against the energy used, along the run."""
-    energy, loss = (
-        [cell.value for cell in table.column(name)[1] if isinstance(cell, Quantity)] for name in ("energy", "loss")
-    )
+    energy, loss = ([cell.value for _, _, cell in table.series(name)] for name in ("energy", "loss"))
     half = next(value for spent, value in zip(energy, loss, strict=True) if spent >= 0.5 * energy[-1])
-    column = dataclasses.replace(table.column("loss")[0], digits="interval")
-    numbers = {"half": (column, Quantity(half)), "end": (column, Quantity(loss[-1]))}
+    numbers = {"half": number(half, "nat/token"), "end": number(loss[-1], "nat/token")}
     title = Sentence("After half of the energy the loss is {half}, at the end {end}", numbers)
     hover = ["time", "energy", "loss", "power", "energy_per_bit"]
     return Chart("plane", title, "trajectory", "energy", ["loss"], "Loss along the run", hover=hover, lines=True)
@@ -210,31 +194,20 @@ def trajectory_chart(table: Table) -> Chart:
 
 def capacity_warnings(outcome: TrainingOutcome) -> list[Sentence]:
     """What does not forbid the run, but should be known."""
-    if float(outcome.slack.information) >= 0.0:
-        return []
-    times = Column("", "", digits="two"), Quantity(math.exp(-float(outcome.slack.information)))
-    return [
-        Sentence(
-            "information absorbed is {times} times the capacity of the parameters (system.capacity_per_parameter, a "
-            "prior): the loss law is used beyond what the model can store",
-            {"times": times},
-        )
-    ]
+    slack = float(outcome.slack.information)
+    text = (
+        "information absorbed is {times} times the capacity of the parameters (system.capacity_per_parameter, a "
+        "prior): the loss law is used beyond what the model can store"
+    )
+    return [Sentence(text, {"times": number(math.exp(-slack), digits="two")})] if slack < 0.0 else []
 
 
-def run_verdict(scenario: Scenario, run: Run) -> tuple[str, str]:
+def run_verdict(scenario: Scenario, run: Run, outputs: Table) -> tuple[str, str]:
     """Why a run is not to be trusted, if it is not, and the word for it."""
-    from energymodel.report.number import sentence
-
     if broken := broken_limits(scenario, run):
         return " ".join(map(sentence, broken)), "infeasible"
-    outputs = outcome_table({OWN: run})
-    wrong = [
-        column.name
-        for column, cell in zip(outputs.columns, outputs.rows[0], strict=True)
-        if isinstance(cell, Quantity) and not math.isfinite(cell.value)
-    ]
-    if wrong:
+    cells = zip(outputs.names, outputs.rows[0], strict=True)
+    if wrong := [name for name, cell in cells if isinstance(cell, Quantity) and not math.isfinite(cell.value)]:
         return f"{', '.join(wrong)}: not finite. Check the numbers that were set.", "not trusted"
     return "", "successful"
 
@@ -242,17 +215,17 @@ def run_verdict(scenario: Scenario, run: Run) -> tuple[str, str]:
 def broken_limits(scenario: Scenario, run: Run) -> list[Sentence]:
     """One sentence for each limit of the hardware and the building that the plan breaks."""
     system, plan, outcome, slack = scenario.system, run.plan, run.outcome, run.outcome.slack
-    peak, cap = float(outcome.power_peak), float(plan.power_cap)
+    facility, cap, chips = system.facility, float(plan.power_cap), float(plan.chips)
     flux = float(outcome.power_busy) / float(system.accelerator.die_area)
-    chips = float(plan.chips)
-    coolant, inlet = float(plan.coolant_temperature), system.facility.cooling.inlet
+    coolant, inlet = float(plan.coolant_temperature), facility.cooling.inlet
+    floor = "Raise plan.power_floor, or give system.facility.storage power and energy (per chip)."
     limits = {  # value, limit, unit, next step
         "facility_power": (
-            *(peak, float(system.facility.power_limit), "W"),
+            *(outcome.power_peak, facility.power_limit, "W"),
             "Raise system.facility.power_limit to {value}, or lower plan.chips or plan.power_cap.",
         ),
         "temperature": (
-            *(float(outcome.temperature), float(system.accelerator.maximum_temperature), "K"),
+            *(outcome.temperature, system.accelerator.maximum_temperature, "K"),
             "Lower plan.coolant_temperature, plan.power_cap or plan.clock.",
         ),
         "clock": (
@@ -264,37 +237,31 @@ def broken_limits(scenario: Scenario, run: Run) -> list[Sentence]:
             "Lower plan.power_cap, or take another system.facility.",
         ),
         "coolant": (
-            *(coolant, float(inlet.highest if coolant > inlet.highest else inlet.lowest), "K"),
+            *(coolant, inlet.highest if coolant > inlet.highest else inlet.lowest, "K"),
             "Change plan.coolant_temperature, or take another class: system.facility.cooling.inlet=ashrae-a4.",
         ),
         "ramp": (
-            *(float(outcome.temperature_ramp), float(system.facility.ramp_limit), "K/s"),
+            *(outcome.temperature_ramp, facility.ramp_limit, "K/s"),
             "Lower plan.power_cap, or raise system.facility.ramp_limit.",
         ),
         "chillers": (
-            *(float(outcome.chilled_heat), float(system.facility.cooling.chiller_capacity) * chips, "W"),
+            *(outcome.chilled_heat, float(facility.cooling.chiller_capacity) * chips, "W"),
             "Raise system.facility.cooling.chiller_capacity to {each} per chip, raise plan.coolant_temperature, or "
             "lower plan.power_cap or plan.clock.",
         ),
         "supplies": (
             *(math.exp(-float(slack.supplies)), 1.0, "1"),
-            "Raise rated_power of system.facility.un.power_supply, .bus_converter or .point_of_load.",
+            "Raise rated_power of system.facility.power_supply, .bus_converter or .point_of_load.",
         ),
-        "power_swing": (
-            *(float(outcome.power_swing), float(system.facility.swing_limit), "W"),
-            "Raise plan.power_floor, or give system.facility.storage power and energy (per chip).",
-        ),
-        "power_ramp": (
-            *(float(outcome.power_ramp), float(system.facility.power_ramp_limit), "W/s"),
-            "Raise plan.power_floor, or give system.facility.storage power and energy (per chip).",
-        ),
+        "power_swing": (outcome.power_swing, facility.swing_limit, "W", floor),
+        "power_ramp": (outcome.power_ramp, facility.power_ramp_limit, "W/s", floor),
     }
     sentences = []
-    for name, (value, limit, unit, remedy) in limits.items():
+    for name, (amount, most, unit, remedy) in limits.items():
         if float(getattr(slack, name)) < 0.0:
-            column = Column(name, "", unit, "temperature" if unit == "K" else "amount")
+            value, limit = float(amount), float(most)
             amounts = {"value": value, "limit": limit, "each": value / chips}
-            numbers = {key: (column, Quantity(amount)) for key, amount in amounts.items()}
+            numbers = {key: number(of, unit) for key, of in amounts.items()}
             verb = "exceeds" if value > limit else "is below"
             sentences.append(Sentence(f"{name}: {{value}} {verb} the limit {{limit}}. {remedy}", numbers))
     return sentences

@@ -84,8 +84,8 @@ def fleet_answer(fleet: Fleet, optimum: FleetOptimum | None = None) -> Answer:
         columns = [words("limit"), Column("elasticity"), Column("value", "value", "")]
         tables.append(Table("prices", "Shadow prices of the limits", columns, rows, level=DATA))
     chips = groups.column("chips")[1]
-    whole = sum(cell.value for cell in chips if isinstance(cell, Quantity))
-    shares = {"chips": [cell.value / whole for cell in chips if isinstance(cell, Quantity)]}
+    count = sum(cell.value for cell in chips if isinstance(cell, Quantity))
+    shares = {"chips": [cell.value / count for cell in chips if isinstance(cell, Quantity)]}
     shares |= {name: groups.column(f"{name[:6].rstrip('s')}_share")[1] for name in ("tokens", "energy")}
     rows = [list(row) for row in zip(groups.labels, *shares.values(), strict=True)]
     columns = [words("group"), *(Column(name, kind="share") for name in shares)]

@@ -1,65 +1,45 @@
 """The answer of `measure`: steps, energy by phase and devices of logs, and rows that `calibrate` reads."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from energymodel.readers.logged_run import Segment
 from energymodel.readers.measured_log import MeasuredLogs, Measurement
 from energymodel.readers.metered import PhaseEnergy, whole_energy
-from energymodel.report.answer import DATA, Answer, Cell, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import DATA, Answer, Cell, Chart, Column, Quantity, Sentence, Table, number, words
 
 MOST_DEVICES = 16
 """Devices that the short form shows."""
 MOST_POINTS = 500
 """Steps and times of each log that are drawn."""
 _STEPS = (
-    Column("source", "log", kind="words", level=DATA),
-    Column("steps", "steps", kind="count"),
-    Column("sequences", "batch (sequences)", kind="count"),
-    Column("step_time", "step time", "s"),
-    Column("step_scatter", "scatter", kind="share", digits="two"),
-    Column("tokens", "tokens of a step", "token"),
-    Column("token_rate", "tokens/s of a chip", "token/s"),
-    Column("loss", "loss", "nat/token"),
-    Column("power", "power of a chip", "W"),
-    Column("energy", "energy of a chip and step", "J"),
-    Column("node_power", "power of a node", "W"),
-    Column("clock", "clock", "Hz"),
-    Column("temperature", "temperature", "K", "temperature"),
-    Column("memory", "memory", "B"),
-    Column("devices", "devices with a meter", kind="count"),
-    Column("how", "power measured by", kind="words"),
+    *(
+        words("source", "log", DATA),
+        Column("steps", kind="count"),
+        Column("sequences", "batch (sequences)", kind="count"),
+    ),
+    *(Column("step_time", unit="s"), Column("step_scatter", "scatter", kind="share", digits="two")),
+    *(Column("tokens", "tokens of a step", "token"), Column("token_rate", "tokens/s of a chip", "token/s")),
+    *(Column("loss", unit="nat/token"), Column("power", "power of a chip", "W")),
+    *(Column("energy", "energy of a chip and step", "J"), Column("node_power", "power of a node", "W")),
+    *(Column("clock", unit="Hz"), Column("temperature", unit="K"), Column("memory", unit="B")),
+    *(Column("devices", "devices with a meter", kind="count"), words("how", "power measured by")),
 )
 _PHASES = (
-    Column("phase", "phase", kind="words"),
-    Column("group", "of", kind="words"),
-    Column("spans", "spans", kind="count"),
-    Column("duration", "duration", "s"),
-    Column("energy", "energy", "J"),
-    Column("power", "power of a device", "W"),
-    Column("coverage", "measured", kind="share"),
+    *(words("phase"), words("group", "of"), Column("spans", kind="count"), Column("duration", unit="s")),
+    *(
+        Column("energy", unit="J"),
+        Column("power", "power of a device", "W"),
+        Column("coverage", "measured", kind="share"),
+    ),
 )
 _DEVICES = (
-    Column("device", "device", kind="words"),
-    Column("group", "of", kind="words", level=DATA),
-    Column("readings", "readings", kind="count"),
-    Column("duration", "duration", "s", level=DATA),
-    Column("energy", "energy", "J"),
-    Column("power", "power", "W"),
-    Column("clock", "clock", "Hz"),
-    Column("temperature", "temperature", "K", "temperature"),
-    Column("power_limit", "power limit", "W"),
-    Column("how", "by", kind="words"),
+    *(words("device"), words("group", "of", DATA), Column("readings", kind="count")),
+    *(Column("duration", unit="s", level=DATA), Column("energy", unit="J"), Column("power", unit="W")),
+    *(Column("clock", unit="Hz"), Column("temperature", unit="K"), Column("power_limit", unit="W"), words("how", "by")),
 )
-_STEP_TIMES = (
-    Column("series", "", kind="words"),
-    Column("step", "step", kind="count"),
-    Column("step_time", "step time", "s"),
-)
-_POWER = (Column("series", "", kind="words"), Column("time", "time", "s"), Column("power", "power", "W"))
 
 
 def measure_answer(logs: MeasuredLogs, rows: Sequence[Mapping[str, Any]]) -> Answer:
@@ -71,28 +51,22 @@ def measure_answer(logs: MeasuredLogs, rows: Sequence[Mapping[str, Any]]) -> Ans
     if logs.rows:
         tables.append(steps_table(logs.rows))
     if logs.devices:
-        cells = [[_cell(getattr(device, column.name)) for column in _DEVICES] for device in logs.devices]
-        tables.append(Table("devices", "Devices", _DEVICES, cells, short=range(min(len(cells), MOST_DEVICES))))
+        short = range(min(len(logs.devices), MOST_DEVICES))
+        tables.append(Table("devices", "Devices", _DEVICES, _cells(_DEVICES, logs.devices), short=short))
     if logs.phases:
-        phases = [[_cell(getattr(phase, column.name)) for column in _PHASES] for phase in _with_sums(logs.phases)]
-        tables.append(Table("phases", "Energy by phase", _PHASES, phases))
-    drawn = (
-        (Table("step_times", "Step times", _STEP_TIMES, _step_times(logs), level=DATA), "Time of a step"),
-        (Table("power", "Power over time", _POWER, _power(logs), level=DATA), "Mean power of a device"),
-    )
-    for table, title in drawn:
+        tables.append(Table("phases", "Energy by phase", _PHASES, _cells(_PHASES, _with_sums(logs.phases))))
+    for table, title in ((step_times_table(logs), "Time of a step"), (power_table(logs), "Mean power of a device")):
         if table.rows:
             _, x, y = table.names
             charts.append(Chart("plane", Sentence(title), table.name, x, [y], series="series"))
             tables.append(table)
     if rows:
         tables.append(rows_table(rows))
-    names = dict.fromkeys(_short(row.source) for row in logs.rows) or dict.fromkeys(
-        _short(phase.group) for phase in logs.phases
-    )
+    names = [row.source for row in logs.rows] or [phase.group for phase in logs.phases]
+    listed = ", ".join(filter(None, dict.fromkeys(map(_short, names))))
     return Answer(
         "measure",
-        f"Measured from {', '.join(filter(None, names)) or 'meters'}",
+        f"Measured from {listed or 'meters'}",
         _headline(tables[0], logs),
         [Sentence(note) for note in logs.notes],
         tables,
@@ -103,16 +77,18 @@ def measure_answer(logs: MeasuredLogs, rows: Sequence[Mapping[str, Any]]) -> Ans
 def _headline(table: Table, logs: MeasuredLogs) -> Sentence:
     """Time and power of the first batch, or the energy of all phases, as far as they were measured."""
     if not logs.rows:
-        total = Quantity(sum(phase.energy for phase in logs.phases))
-        words = "{energy} in all" if logs.phases else f"{len(logs.devices):,} devices"
-        return Sentence(words, {"energy": (Column("energy", "energy", "J"), total)})
-    known = {
-        name: (table.column(name)[0], cell)
-        for name in ("step_time", "power")
-        if isinstance(cell := table.column(name)[1][0], Quantity)
+        text = "{energy} in all" if logs.phases else f"{len(logs.devices):,} devices"
+        return Sentence(text, {"energy": number(sum(phase.energy for phase in logs.phases), "J")})
+    parts = {"step_time": "a step takes {step_time}", "power": "a chip draws {power}"}
+    numbers = {
+        name: (table.column(name)[0], cell) for name in parts if isinstance(cell := table.column(name)[1][0], Quantity)
     }
-    words = {"step_time": "a step takes {step_time}", "power": "a chip draws {power}"}
-    return Sentence(", ".join(words[name] for name in known) or "no step has a time", known)
+    return Sentence(", ".join(parts[name] for name in numbers) or "no step has a time", numbers)
+
+
+def _cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[Cell]]:
+    """Rows of records by the names of columns."""
+    return [[_cell(getattr(record, column.name)) for column in columns] for record in records]
 
 
 def _cell(value: float | str) -> Cell:
@@ -131,8 +107,7 @@ def steps_table(rows: Sequence[Measurement]) -> Table:
     labels = [_short(row.source) for row in rows]
     if len(set(labels)) < len(labels):
         labels = [f"{label}, batch {row.sequences:g}" for label, row in zip(labels, rows, strict=True)]
-    cells = [[_cell(getattr(row, column.name)) for column in _STEPS] for row in rows]
-    return Table("steps", "Training steps", _STEPS, cells, tall=True, labels=labels)
+    return Table("steps", "Training steps", _STEPS, _cells(_STEPS, rows), tall=True, labels=labels)
 
 
 def _with_sums(phases: Sequence[PhaseEnergy]) -> list[PhaseEnergy]:
@@ -146,45 +121,38 @@ def _with_sums(phases: Sequence[PhaseEnergy]) -> list[PhaseEnergy]:
 
 def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The rows of `calibrate`, under its names, which hold the units."""
-    words = {name: isinstance(value, str) for row in rows for name, value in row.items()}
-    columns = [
-        Column(name, name, "" if not word else "1", "words" if word else "amount") for name, word in words.items()
-    ]
-    cells = [[_cell(row[name]) if name in row else None for name in words] for row in rows]
+    is_word = {name: isinstance(value, str) for row in rows for name, value in row.items()}
+    columns = [words(name, name) if of else Column(name, name, "") for name, of in is_word.items()]
+    cells = [[_cell(row[name]) if name in row else None for name in is_word] for row in rows]
     return Table("rows", "Rows for `calibrate`", columns, cells, level=DATA)
 
 
-def _step_times(logs: MeasuredLogs) -> list[list[Cell]]:
+def step_times_table(logs: MeasuredLogs) -> Table:
     """Times of the steps of each log, by phase, or by log where there are several."""
-    rows: list[list[Cell]] = []
+    rows: list[list[Any]] = []
     for name, run in logs.runs.items():
-        step, times = run.columns["step"], run.columns["step_time"]
-        timed = np.flatnonzero(np.isfinite(times))
-        for index in timed[:: _stride(len(timed))]:
+        times = run.columns["step_time"]
+        for index in _thinned(times):
             series = str(run.phases[index]) if len(logs.runs) == 1 else _short(name)
-            rows.append([series, Quantity(float(step[index])), Quantity(float(times[index]))])
-    return rows
+            rows.append([series, run.columns["step"][index], times[index]])
+    columns = [words("series", ""), Column("step", kind="count"), Column("step_time", unit="s")]
+    return Table("step_times", "Step times", columns, rows, level=DATA)
 
 
-def _power(logs: MeasuredLogs) -> list[list[Cell]]:
+def power_table(logs: MeasuredLogs) -> Table:
     """Mean power of a device over time, by phase, or by log where there are several."""
-    rows: list[list[Cell]] = []
+    rows: list[list[Any]] = []
     for name, power in logs.power.items():
-        measured = np.flatnonzero(np.isfinite(power.mean))
-        measured = measured[:: _stride(len(measured))]
-        phases = _phases_at(power.time[measured], logs.spans[name])
-        for index, phase in zip(measured, phases, strict=True):
+        for index in _thinned(power.mean):
+            time, spans = power.time[index], logs.spans[name]
+            phase = next((span.phase for span in spans if span.start <= time <= span.stop), "outside the run")
             series = phase if len(logs.power) == 1 else _short(name) or "all devices"
-            time = float(power.time[index] - power.time[0])
-            rows.append([series, Quantity(time), Quantity(float(power.mean[index]))])
-    return rows
+            rows.append([series, time - power.time[0], power.mean[index]])
+    columns = [words("series", ""), Column("time", unit="s"), Column("power", unit="W")]
+    return Table("power", "Power over time", columns, rows, level=DATA)
 
 
-def _phases_at(times: np.ndarray, spans: Sequence[Segment]) -> Iterator[str]:
-    """Phase of the run at each time."""
-    for time in times:
-        yield next((span.phase for span in spans if span.start <= time <= span.stop), "outside the run")
-
-
-def _stride(count: int) -> int:
-    return max(1, -(-count // MOST_POINTS))
+def _thinned(values: np.ndarray) -> np.ndarray:
+    """Indices of the finite values, as many as can be drawn."""
+    finite = np.flatnonzero(np.isfinite(values))
+    return finite[:: max(1, -(-len(finite) // MOST_POINTS))]

@@ -3,13 +3,29 @@
 import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 from scipy.special import ndtr
 
-from energymodel.report.answer import CHANCE, CHANGE, DATA, FULL, PAGE, SHORT, Cell, Column, Quantity, Sentence, Table
-from energymodel.report.fields import OF_LIFE, PERCENT, Field, outcome_fields, plan_fields, total
+from energymodel.report.answer import (
+    CHANCE,
+    CHANGE,
+    DATA,
+    FULL,
+    PAGE,
+    SHORT,
+    Cell,
+    Column,
+    Quantity,
+    Sentence,
+    Table,
+    around,
+    number,
+    spaced,
+    words,
+)
+from energymodel.report.fields import OF_LIFE, kind_of, part_fields, plan_fields, total
 from energymodel.scenarios.clock_scale import REFERENCE_CLOCK
 from energymodel.scenarios.priors import SYSTEM, priors, switched_off
 from energymodel.scenarios.scenario import Scenario
@@ -24,7 +40,8 @@ MAIN_OUTPUTS = (
 )
 """Outputs of the short form."""
 _RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
-_SWITCHES = {"shard_optimizer", "shard_gradients", "shard_parameters", "recompute_attention", "recompute_full"}
+_ZERO = ("shard_optimizer", "shard_gradients", "shard_parameters")
+_SWITCHES = {*_ZERO, "recompute_attention", "recompute_full"}
 _ALWAYS = {"plan.layout.tensor", "plan.layout.pipeline", "plan.layout.microbatch"}
 _USUAL = {
     f"{path}.{field.name}": field.default
@@ -54,70 +71,67 @@ class Run(NamedTuple):
         group, _, part = name.partition(".")
         value = getattr(self.outcome, group)
         value = getattr(value, part) if part else total(value) if isinstance(value, eqx.Module) else value
-        known = self.spread is not None and group != "slack"
-        return Quantity(float(value), *(self.spread.interval(name) if self.spread and known else (None, None)))
+        ends = self.spread.interval(name) if self.spread is not None and group != "slack" else (None, None)
+        return Quantity(float(value), *ends)
 
 
 Runs = Mapping[str, Run]
 """Runs by the name that tables and figures have for them; the last one is what the answer is about."""
 
 
-def change(before: Run, after: Run, name: str, column: Column) -> Quantity:
-    """Change of an output with an interval of its own: what moves both runs alike does not count.
-
-    A ratio less one, or a difference of temperatures.
-    """
-    first, second = before.quantity(name).value, after.quantity(name).value
-    known = before.spread is not None and after.spread is not None
-    if column.changed.kind == "difference":
-        value, half = second - first, math.nan
-        if before.spread is not None and after.spread is not None:
-            half = DEVIATIONS * deviation(after.spread.change(name) - before.spread.change(name))
-        return Quantity(value, value - half, value + half) if known else Quantity(value)
-    ratio = second / first if first else math.nan
-    if before.spread is None or after.spread is None or not ratio > 0.0:
+def ratio_change(ratio: float, name: str, before: OutcomeSpread | None, after: OutcomeSpread | None) -> Quantity:
+    """A ratio of an output less one, with an interval of its own: what moves both runs alike does not count."""
+    if before is None or after is None or not ratio > 0.0:
         return Quantity(ratio - 1.0)
-    half = DEVIATIONS * deviation(after.spread.relative(name) - before.spread.relative(name))
-    return Quantity(ratio - 1.0, ratio * math.exp(-half) - 1.0, ratio * math.exp(half) - 1.0)
+    half = DEVIATIONS * deviation(after.relative(name) - before.relative(name))
+    return around(ratio, half).mapped(lambda end: end - 1.0)
 
 
-def kind_of(field: Field) -> str:
-    """How a number of a plan or an outcome is read."""
-    name = field.name.rpartition(".")[2].partition("[")[0]
-    if field.key.endswith("hours"):
-        return "hours"
-    if name in ("steps", "chips"):
-        return "count"
-    return "share" if name in PERCENT or name == "waiting_clock" else "temperature" if field.unit == "K" else "amount"
+def change(before: Run, after: Run, name: str, column: Column) -> Quantity:
+    """Change of an output: a ratio less one, or a difference of temperatures."""
+    first, second = before.quantity(name).value, after.quantity(name).value
+    if column.changed.kind != "difference":
+        return ratio_change(second / first if first else math.nan, name, before.spread, after.spread)
+    value = second - first
+    if before.spread is None or after.spread is None:
+        return Quantity(value)
+    half = DEVIATIONS * deviation(after.spread.change(name) - before.spread.change(name))
+    return Quantity(value, value - half, value + half)
+
+
+def changed(column: Column, before: Cell, after: Cell) -> Cell:
+    """Change of a number that is known exactly; nothing where it stays, or where one of them is missing."""
+    if not isinstance(before, Quantity) or not isinstance(after, Quantity) or before.value == after.value:
+        return None
+    if column.kind == "temperature":
+        return Quantity(after.value - before.value)
+    return Quantity(after.value / before.value - 1.0) if before.value and after.value else None
+
+
+def compared(name: str, title: str, columns: Sequence[Column], rows: Mapping[str, Sequence[Any]]) -> Table:
+    """Rows by name as a tall table; of two of them, what changes."""
+    table = Table(name, title, columns, [*rows.values()], tall=True, labels=tuple(rows) if len(rows) > 1 else ())
+    if len(rows) != 2:
+        return table
+    changes = [changed(column, *cells) for column, *cells in zip(columns, *table.rows, strict=True)]
+    labels, kinds = (*rows, CHANGED), ("", "", CHANGE)
+    return dataclasses.replace(table, rows=[*table.rows, changes], labels=labels, kinds=kinds)
 
 
 def output_columns(serves: bool, digits: str = "interval") -> list[Column]:
-    """A column for each output, then for each part of energy, step time and slack."""
-    columns = []
-    for field in _OUTPUTS:
-        level = DATA if field.name in OF_LIFE and not serves else SHORT if field.name in MAIN_OUTPUTS else FULL
-        columns.append(Column(field.name, field.title, field.unit, kind_of(field), digits, level))
-    return columns + [Column(part.name, part.title, part.unit, digits=digits, level=DATA) for part in _PARTS]
-
-
-def _outputs() -> list[Field]:
-    """Names, keys, titles and units of all outputs, without their values."""
+    """A column for each output, then, for other programs, for each part of energy, step time and slack."""
     declared = {field.name: field.metadata for field in dataclasses.fields(TrainingOutcome)} | dict(DERIVED)
-    groups = {"step_time": "step time", "energy": "energy"}
-    return [
-        Field(name, about["key"], about.get("title") or groups[name], about["unit"], math.nan)
-        for name, about in declared.items()
-        if "title" in about or name in groups
+    groups, columns = {"step_time": "step time", "energy": "energy"}, []
+    for name, about in declared.items():
+        if "title" in about or name in groups:
+            level = DATA if name in OF_LIFE and not serves else SHORT if name in MAIN_OUTPUTS else FULL
+            title = about.get("title") or groups[name]
+            columns.append(Column(name, title, about["unit"], kind_of(name), digits, level))
+    return columns + [
+        Column(f"{group}.{part.name}", part.metadata["title"], part.metadata["unit"], digits=digits, level=DATA)
+        for group, component in (("energy", EnergyBreakdown), ("step_time", StepTime), ("slack", Slack))
+        for part in dataclasses.fields(component)
     ]
-
-
-_OUTPUTS = _outputs()
-_PARTS = [
-    Field(f"{group}.{field.name}", "", field.metadata["title"], field.metadata["unit"], math.nan)
-    for group, component in (("energy", EnergyBreakdown), ("step_time", StepTime), ("slack", Slack))
-    for field in dataclasses.fields(component)
-]
-"""Parts of energy and step time, and the logarithm of limit over value of each limit: for other programs."""
 
 
 def outcome_table(runs: Runs, digits: str = "", only: Collection[str] = ()) -> Table:
@@ -126,11 +140,11 @@ def outcome_table(runs: Runs, digits: str = "", only: Collection[str] = ()) -> T
     - `digits`: of runs to compare, whose uncertainty is unknown; by default two.
     """
     serves = any(float(run.outcome.serving_chip_time) > 0.0 for run in runs.values())
-    known = all(run.spread is not None for run in runs.values())
-    columns = output_columns(serves, digits or ("interval" if known else "two"))
+    sure = all(run.spread is not None for run in runs.values())
+    columns = output_columns(serves, digits or ("interval" if sure else "two"))
     columns = [column for column in columns if not only or column.name in only]
     rows = [[run.quantity(column.name) for column in columns] for run in runs.values()]
-    title = "Outcome, and its 90 % interval" if known else "Outcome; how sure it is, is unknown"
+    title = "Outcome, and its 90 % interval" if sure else "Outcome; how sure it is, is unknown"
     if len(runs) != 2:
         return Table("outcome", title, columns, rows, tall=True, labels=tuple(runs) if len(runs) > 1 else ())
     own, best = runs.values()
@@ -141,68 +155,41 @@ def outcome_table(runs: Runs, digits: str = "", only: Collection[str] = ()) -> T
 
 def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan], varied: Collection[str] = ()) -> Table:
     """What is decided; numbers that are priors are marked. Of two plans, what differs or was `varied`."""
-    reasons = plan_priors(scenario)
+    origins, alone = scenario.provenance, len(plans) == 1
+    reasons = {
+        path: origin.source
+        for path, origin in origins.items()
+        if path.startswith("plan.") and origin.is_prior and origin.source != "default"
+    }
     fields = [{field.name: field for field in plan_fields(plan)} for plan in plans.values()]
-    columns: list[Column] = []
-    rows: list[list[Cell]] = [[] for _ in plans]
+    cells: dict[Column, list[Any]] = {}
 
-    def add(column: Column, cells: Sequence[Cell]) -> None:
-        columns.append(column)
-        for row, cell in zip(rows, cells, strict=True):
-            row.append(cell)
-
-    def level_of(path: str, usual: bool, differs: bool) -> int:
-        if len(plans) > 1:
-            return SHORT if differs or path.split("[")[0] in varied else FULL
-        return FULL if path.rpartition(".")[2] in _SWITCHES or usual else SHORT
-
-    def number(field: Field | None) -> Cell:
-        return None if field is None else Quantity(field.value, prior=reasons.get(field.name.split("[")[0], ""))
+    def add(name: str, title: str, own: list[Any], unit: str = "1", kind: str = "", *, usual: bool = False) -> None:
+        differs = len(set(own)) > 1 or f"plan.{name}".split("[")[0] in varied
+        level = (FULL if usual else SHORT) if alone else SHORT if differs else FULL
+        cells[Column(name, title, unit, kind, level=level)] = own
 
     for path in dict.fromkeys(name for of_plan in fields for name in of_plan):
-        own = [of_plan.get(path) for of_plan in fields]
-        field = next(one for one in own if one is not None)
-        name = path.rpartition(".")[2]
-        same = len({one.value if one else None for one in own}) == 1
-        usual = field.value == _USUAL.get(path) and same and path not in _ALWAYS
-        level = level_of(path, usual, not same)
+        of_plans = [of_plan.get(path) for of_plan in fields]
+        field, name = next(field for field in of_plans if field is not None), path.rpartition(".")[2]
+        prior = reasons.get(path.split("[")[0], "")
+        own = [None if of_plan is None else Quantity(of_plan.value, prior=prior) for of_plan in of_plans]
+        usual = name in _SWITCHES or (field.value == _USUAL.get(path) and path not in _ALWAYS)
         title = _TITLES.get(name, field.title)
-        add(Column(path.removeprefix("plan."), title, field.unit, kind_of(field), level=level), [*map(number, own)])
+        add(path.removeprefix("plan."), title, own, field.unit, kind_of(path), usual=usual)
         if path == "plan.layout.pipeline":
-            replicas = [data_parallel(plan) for plan in plans.values()]
-            level = level_of("layout.data", usual=False, differs=len(set(replicas)) > 1)
-            add(Column("layout.data", "data", level=level), [*map(Quantity, replicas)])
-    reference = float(scenario.system.accelerator.reference_clock)
-    origin = scenario.provenance[REFERENCE_CLOCK]
+            add("layout.data", "data", [data_parallel(plan) for plan in plans.values()])
+    reference, origin = float(scenario.system.accelerator.reference_clock), origins[REFERENCE_CLOCK]
     prior = f"reference clock: {origin.source}" if origin.is_prior else ""
     frequencies = [Quantity(float(plan.clock) * reference, prior=prior) for plan in plans.values()]
-    level = SHORT if len(plans) == 1 else FULL
-    add(Column("clock_frequency", "clock frequency", "Hz", level=level), frequencies)
-    stages = [Quantity(sum(float(getattr(plan.layout, name)) for name in _ZERO)) for plan in plans.values()]
-    add(Column("zero_stage", "ZeRO stage", level=level_of("zero_stage", False, len({*stages}) > 1)), stages)
-    words = [_recomputation(plan) for plan in plans.values()]
-    level = level_of("recomputation", False, len({*words}) > 1)
-    add(Column("recomputation", "recomputation", kind="words", level=level), words)
-    if len(plans) == 1:
-        return Table("plan", "Plan", columns, rows, tall=True)
-    rows.append([_changed(column, *cells) for column, *cells in zip(columns, *rows, strict=True)])
-    return Table("plan", "Plan", columns, rows, tall=True, labels=(*plans, CHANGED), kinds=("", "", CHANGE))
+    cells[Column("clock_frequency", "clock frequency", "Hz", level=SHORT if alone else FULL)] = frequencies
+    layouts = [plan.layout for plan in plans.values()]
+    add("zero_stage", "ZeRO stage", [sum(float(getattr(layout, name)) for name in _ZERO) for layout in layouts])
+    add("recomputation", "recomputation", [_recomputation(layout) for layout in layouts], kind="words")
+    return compared("plan", "Plan", [*cells], dict(zip(plans, zip(*cells.values(), strict=True), strict=True)))
 
 
-def _changed(column: Column, before: Cell, after: Cell) -> Cell:
-    """Change of a number that is known exactly; nothing where it stays, or where one of them is missing."""
-    if not isinstance(before, Quantity) or not isinstance(after, Quantity) or before.value == after.value:
-        return None
-    if column.kind == "temperature":
-        return Quantity(after.value - before.value)
-    return Quantity(after.value / before.value - 1.0) if before.value and after.value else None
-
-
-_ZERO = ("shard_optimizer", "shard_gradients", "shard_parameters")
-
-
-def _recomputation(plan: TrainingPlan) -> str:
-    layout = plan.layout
+def _recomputation(layout: ParallelLayout) -> str:
     shares = (float(layout.recompute_attention), float(layout.recompute_full))
     return _RECOMPUTATION.get(shares, f"attention {shares[0]:g}, all {shares[1]:g}")
 
@@ -215,30 +202,23 @@ def data_parallel(plan: TrainingPlan) -> float:
 
 def parts_table(name: str, title: str, runs: Runs, level: int = SHORT) -> Table:
     """Parts of `energy` or `step_time` in each run, the largest of the last run first, and their shares of it."""
-    first, last = next(iter(runs.values())), list(runs.values())[-1]
-    alone = len(runs) == 1
-    fields = sorted(outcome_fields(getattr(last.outcome, name)), key=lambda field: -field.value)
-    columns = [Column("part", "", kind="words")]
-    columns += [
-        Column(name if alone else label, name.replace("_", " ") if alone else label, fields[0].unit) for label in runs
-    ]
-    columns += [Column("change", "change", kind="change")] if len(runs) == 2 else []
+    first, last, alone = next(iter(runs.values())), list(runs.values())[-1], len(runs) == 1
+    size, rows = total(getattr(last.outcome, name)) or 1.0, []
+    fields = sorted(part_fields(getattr(last.outcome, name)), key=lambda field: -field.value)
+    amounts = [Column(name if alone else label, spaced(name) if alone else label, fields[0].unit) for label in runs]
+    columns = [words("part", ""), *amounts, *([Column("change", kind="change")] if len(runs) == 2 else [])]
     columns.append(Column("share", "share" if alone else f"share of {list(runs)[-1]}", kind="share"))
-    rows = []
     for field in fields:
-        parts = [run.quantity(f"{name}.{field.name}") for run in runs.values()]
+        path = f"{name}.{field.name}"
+        parts = [run.quantity(path) for run in runs.values()]
+        share: Any = field.value / size
+        if last.spread is not None:
+            half = share * DEVIATIONS * deviation(last.spread.relative(path) - last.spread.relative(name))
+            share = share, max(0.0, share - half), min(1.0, share + half)
         if any(part.value for part in parts):
-            moved = [change(first, last, f"{name}.{field.name}", columns[1])] if len(runs) == 2 else []
-            rows.append([field.title, *parts, *moved, _share(last, name, field)])
+            moved = [change(first, last, path, amounts[0])] if len(runs) == 2 else []
+            rows.append([field.title, *parts, *moved, share])
     return Table(f"{name}_parts", title, columns, rows, short=range(min(5, len(rows))), bars="share", level=level)
-
-
-def _share(run: Run, name: str, field: Field) -> Quantity:
-    share = field.value / (total(getattr(run.outcome, name)) or 1.0)
-    if run.spread is None:
-        return Quantity(share)
-    half = share * DEVIATIONS * deviation(run.spread.relative(f"{name}.{field.name}") - run.spread.relative(name))
-    return Quantity(share, max(0.0, share - half), min(1.0, share + half))
 
 
 def limits_table(run: Run, but: str = "") -> Table:
@@ -248,30 +228,30 @@ def limits_table(run: Run, but: str = "") -> Table:
     of an absolute temperature says nothing.
     """
     kelvins = {"temperature": float(run.outcome.temperature), "coolant": float(run.plan.coolant_temperature)}
-    lines: list[tuple[float, float, Column, Quantity, Quantity | None]] = []
-    for field in outcome_fields(run.outcome.slack):
+    lines: list[tuple[float, float, Column, Quantity]] = []
+    for field in part_fields(run.outcome.slack):
         if field.value > _BOUNDLESS or field.name == but:
             continue
-        size, kind = kelvins.get(field.name, 1.0), "difference" if field.name in kelvins else "share"
-        margin, ends, chance = math.expm1(field.value) * size, (None, None), None
+        size, column = kelvins.get(field.name, 1.0), Column(field.name, field.title, kind="share")
+        if field.name in kelvins:
+            column = dataclasses.replace(column, unit="K", kind="difference")
+        margin, ends, chance = math.expm1(field.value) * size, (None, None), 0.0
         if run.spread is not None:
             moved = deviation(run.spread.change(f"slack.{field.name}"))
             half = math.exp(field.value) * DEVIATIONS * moved * size
             ends = (margin - half, margin + half)
-            chance = Quantity(float(ndtr(-field.value / moved)) if moved else float(field.value < 0.0))
-        column = Column(field.name, field.title, "K" if kind == "difference" else "1", kind)
-        lines.append((-chance.value if chance else 0.0, field.value, column, Quantity(margin, *ends), chance))
+            chance = float(ndtr(-field.value / moved)) if moved else float(field.value < 0.0)
+        lines.append((-chance, field.value, column, Quantity(margin, *ends)))
     lines.sort(key=lambda line: line[:2])
     columns = [
         dataclasses.replace(column, level=SHORT if index < 4 or -near > _NEAR or slack < 0.0 else FULL)
-        for index, (near, slack, column, _, _) in enumerate(lines)
+        for index, (near, slack, column, _) in enumerate(lines)
     ]
-    rows: list[list[Cell]] = [[margin for *_, margin, _ in lines]]
-    labels, kinds = ["margin"], [""]
+    rows, labels = [[margin for *_, margin in lines]], ["margin"]
     if run.spread is not None:
-        rows.append([chance for *_, chance in lines])
-        labels, kinds = [*labels, "chance to exceed it"], [*kinds, CHANCE]
-    return Table("limits", "Margin to each limit, of the value", columns, rows, tall=True, labels=labels, kinds=kinds)
+        rows, labels = [*rows, [Quantity(abs(near)) for near, *_ in lines]], [*labels, "chance to exceed it"]
+    kinds, title = ("", CHANCE)[: len(rows)], "Margin to each limit, of the value"
+    return Table("limits", title, columns, rows, tall=True, labels=labels, kinds=kinds)
 
 
 def limits_sentence(table: Table) -> Sentence:
@@ -279,76 +259,55 @@ def limits_sentence(table: Table) -> Sentence:
     columns = [column for column in table.columns if column.name != "information"]
     if not columns:
         return Sentence("Nothing limits the plan.")
-    broken = [column for column in columns if table.number(column.name)[1].value < -1e-6]
-    if broken:
-        words = [f"{column.title} by {{{column.name}}}" for column in broken]
-        excess = {column.name: (column, table.number(column.name)[1]) for column in broken}
-        numbers = {
-            name: (
-                dataclasses.replace(column, kind="share" if column.kind == "change" else column.kind),
-                _positive(cell),
-            )
-            for name, (column, cell) in excess.items()
+    numbers = {column.name: (column, table.number(column.name)[1]) for column in columns}
+    if broken := {name: pair for name, pair in numbers.items() if pair[1].value < -1e-6}:
+        parts = [f"{column.title} by {{{name}}}" for name, (column, _) in broken.items()]
+        listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+        excess = {
+            name: (column, Quantity(-cell.value, cell.high and -cell.high, cell.low and -cell.low))
+            for name, (column, cell) in broken.items()
         }
-        listed = " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-        return Sentence(f"The plan exceeds the limit{'s' * (len(words) > 1)} of {listed}.", numbers)
-    nearest = columns[0]
-    numbers = {"margin": table.number(nearest.name)}
+        return Sentence(f"The plan exceeds the limit{'s' * (len(parts) > 1)} of {listed}.", excess)
+    nearest = {"margin": numbers[columns[0].name]}
     if len(table.rows) == 1:
-        return Sentence(f"The nearest limit is {nearest.title}: the margin is {{margin}}.", numbers)
-    numbers["chance"] = table.number(nearest.name, 1)
+        return Sentence(f"The nearest limit is {columns[0].title}: the margin is {{margin}}.", nearest)
     return Sentence(
-        f"The limit most likely to be exceeded is {nearest.title}: the margin is {{margin:i}}, and the probability "
+        f"The limit most likely to be exceeded is {columns[0].title}: the margin is {{margin:i}}, and the probability "
         "that it is exceeded {chance}.",
-        numbers,
+        nearest | {"chance": table.number(columns[0].name, 1)},
     )
-
-
-def _positive(cell: Quantity) -> Quantity:
-    ends = (None, None) if cell.low is None or cell.high is None else (-cell.high, -cell.low)
-    return Quantity(-cell.value, *ends)
 
 
 def priors_table(scenario: Scenario) -> Table:
     """Numbers of the system that nobody measured."""
     rows = [[path.removeprefix(SYSTEM), scenario.provenance[path].source] for path in priors(scenario)]
-    columns = [Column("number", "number", kind="words"), Column("source", "source", kind="words")]
-    return Table("priors", "Numbers of the system that nobody measured", columns, rows, level=PAGE)
-
-
-def plan_priors(scenario: Scenario) -> Mapping[str, str]:
-    """Path and source of the numbers of the plan that are assumed."""
-    return {
-        path: origin.source
-        for path, origin in scenario.provenance.items()
-        if path.startswith("plan.") and origin.is_prior and origin.source != "default"
-    }
+    title = "Numbers of the system that nobody measured"
+    return Table("priors", title, [words("number"), words("source")], rows, level=PAGE)
 
 
 def provenance_notes(scenario: Scenario) -> list[Sentence]:
     """What the time of a run holds beyond the run itself, and how many numbers are priors."""
     system, notes = scenario.system, []
-    share = Column("", "", kind="share")
     if stages := float(system.other_stages):
         origin = scenario.provenance["system.other_stages"]
-        numbers = {"share": (share, Quantity(stages, prior=origin.source if origin.is_prior else ""))}
-        notes.append(Sentence(f"Time and energy include {{share}} for other stages: {origin.source}", numbers))
+        own = Quantity(stages, prior=origin.source if origin.is_prior else "")
+        text = f"Time and energy include {{share}} for other stages: {origin.source}"
+        notes.append(Sentence(text, {"share": number(own, kind="share")}))
     if (slowdown := float(system.production_slowdown)) > 1.0:
         origin = scenario.provenance["system.production_slowdown"]
-        times = {"times": (Column("", "", digits="two"), Quantity(slowdown))}
-        notes.append(Sentence(f"Steps take {{times}} times as long as in tuned benchmarks: {origin.source}", times))
+        text = f"Steps take {{times}} times as long as in tuned benchmarks: {origin.source}"
+        notes.append(Sentence(text, {"times": number(slowdown, digits="two")}))
     return [*notes, prior_count(scenario)]
 
 
 def prior_count(scenario: Scenario) -> Sentence:
     """How many numbers of the system nobody measured, and where to read which they are."""
-    total_count = sum(path.startswith(SYSTEM) for path in scenario.provenance)
+    count, source = sum(path.startswith(SYSTEM) for path in scenario.provenance), scenario.source
     off = len(switched_off(scenario))
     without = f" ({off} more belong to parts that are switched off)" if off else ""
-    source = scenario.source
     is_stored = source and not source.startswith("--")
     where = f"`energymodel presets show {source}` lists each with its source, and " if is_stored else ""
     return Sentence(
-        f"{len(priors(scenario))} of the {total_count} numbers of the system are priors{without}; "
+        f"{len(priors(scenario))} of the {count} numbers of the system are priors{without}; "
         f"{where}`{f'energymodel sensitivity {source}'.strip()}` says what share of the variance rests on them."
     )

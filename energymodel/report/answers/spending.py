@@ -6,38 +6,34 @@ from typing import Any
 import jax
 import numpy as np
 
-from energymodel.report.answer import FULL, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import FULL, Chart, Column, Sentence, Table, number, share, spaced, words
 from energymodel.report.answers.run_tables import Run, Runs
-from energymodel.report.fields import outcome_fields, total
+from energymodel.report.fields import part_fields, total
 from energymodel.scenarios.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem, as_designed
 
 _SMALLEST = 1e-9  # of the whole: what is less is rounding
+_SHARE = Column("share", kind="share", digits="two")
 
 
-def parts_chart(table: Table, whole: str, subtitle: str) -> Chart:
+def parts_chart(table: Table, of: str, subtitle: str) -> Chart:
     """Bars of the parts of a whole, one for each run."""
     amounts = [column.name for column in table.columns if column.kind not in ("words", "share", "change")]
-    title = largest_parts(table, whole.replace("_", " "))
-    return Chart(
-        "stack", title, table.name, "part", amounts, subtitle, label="share", whole=whole, axis=whole.replace("_", " ")
-    )
+    title, axis = largest_parts(table, spaced(of)), spaced(of)
+    return Chart("stack", title, table.name, "part", amounts, subtitle, label="share", whole=of, axis=axis)
 
 
-def largest_parts(table: Table, whole: str) -> Sentence:
+def largest_parts(table: Table, of: str) -> Sentence:
     """What the largest two parts take: "Switching takes 37 % of the energy; host takes 31 %"."""
-    column, shares = table.column("share")
-    first, *rest = [
-        (str(row[0]), share) for row, share in zip(table.rows, shares, strict=True) if isinstance(share, Quantity)
-    ]
-    numbers = {"first": (column, first[1])}
-    words = f"{first[0][:1].upper()}{first[0][1:]} {_takes(first[0])} {{first}} of the {whole}"
-    if rest and rest[0][1].value >= 0.05:
-        numbers["second"] = (column, rest[0][1])
-        words += f"; {rest[0][0]} {_takes(rest[0][0])} {{second}}"
-    return Sentence(words, numbers)
+    (first, *_), *rest = series = table.series("share", "part")
+    numbers = {"first": series[0][1:]}
+    text = f"{first[:1].upper()}{first[1:]} {_takes(first)} {{first}} of the {of}"
+    if rest and rest[0][2].value >= 0.05:
+        numbers["second"] = rest[0][1:]
+        text += f"; {rest[0][0]} {_takes(rest[0][0])} {{second}}"
+    return Sentence(text, numbers)
 
 
 def _takes(label: str) -> str:
@@ -47,41 +43,29 @@ def _takes(label: str) -> str:
 
 def energy_flow(outcome: TrainingOutcome) -> tuple[Table, Chart]:
     """Energy from the grid to the operations that the model needs."""
-    parts = {field.name: field for field in outcome_fields(outcome.energy)}
-    whole = total(outcome.energy)
-
-    def amount(*names: str) -> float:
-        return sum(max(parts[name].value, 0.0) for name in names)
-
-    def flows(source: str, *names: str) -> list[tuple[str, str, float]]:
-        return [(source, parts[name].title, amount(name)) for name in names]
-
-    chips, building = ("dynamic", "static", "memory", "idle_wait"), ("delivery_loss", "cooling", "other")
-    useful = min(float(outcome.euf) * whole, amount("dynamic"))
-    switching = parts["dynamic"].title
-    stream = [
-        ("grid", "chips", amount(*chips)),
-        *flows("chips", "dynamic"),
+    parts = {field.name: max(field.value, 0.0) for field in part_fields(outcome.energy)}
+    titles = {field.name: field.title for field in part_fields(outcome.energy)}
+    energy, switching = total(outcome.energy), titles["dynamic"]
+    useful = min(float(outcome.euf) * energy, parts["dynamic"])
+    groups = {
+        "chips": ("dynamic", "static", "idle_wait", "memory"),
+        "grid": ("host", "network"),
+        "building": ("delivery_loss", "cooling", "other"),
+    }
+    streams = [
+        ("grid", "chips", sum(parts[name] for name in groups["chips"])),
+        ("chips", switching, parts["dynamic"]),
         (switching, "operations of the model", useful),
-        (switching, "recomputation and losses", amount("dynamic") - useful),
-        *flows("chips", "static", "idle_wait", "memory"),
-        *flows("grid", "host", "network"),
-        ("grid", "building", amount(*building)),
-        *flows("building", *building),
+        (switching, "recomputation and losses", parts["dynamic"] - useful),
+        *(("chips", titles[name], parts[name]) for name in groups["chips"][1:]),
+        *(("grid", titles[name], parts[name]) for name in groups["grid"]),
+        ("grid", "building", sum(parts[name] for name in groups["building"])),
+        *(("building", titles[name], parts[name]) for name in groups["building"]),
     ]
-    columns = [
-        Column("from", "from", kind="words"),
-        Column("to", "to", kind="words"),
-        Column("amount", "amount", "J", digits="two"),
-        Column("share", "share", kind="share", digits="two"),
-    ]
-    rows = [
-        [source, target, Quantity(value), Quantity(value / whole)]
-        for source, target, value in stream
-        if value > _SMALLEST * whole
-    ]
-    share = {"share": (columns[3], Quantity(useful / whole if whole else 0.0))}
-    title = Sentence("{share} of the energy switches operations that the model needs", share)
+    rows = [[source, target, value, value / energy] for source, target, value in streams if value > _SMALLEST * energy]
+    columns = [words("from"), words("to"), Column("amount", unit="J", digits="two"), _SHARE]
+    of_model = {"share": share(useful / energy if energy else 0.0)}
+    title = Sentence("{share} of the energy switches operations that the model needs", of_model)
     table = Table("energy_flow", "Energy from the grid to bits", columns, rows, level=FULL)
     subtitle = "Energy from the grid to the bits that are switched"
     return table, Chart("flow", title, table.name, "from", ["amount"], subtitle, "to", label="share", whole="energy")
@@ -89,10 +73,10 @@ def energy_flow(outcome: TrainingOutcome) -> tuple[Table, Chart]:
 
 def bits_sentence(run: Run) -> Sentence | None:
     """What a bit that the model absorbs takes, beside Landauer's limit."""
-    names = {"information": "bit", "energy_per_bit": "J/bit", "landauer_multiple": "1"}
-    if not all(np.isfinite(run.quantity(name).value) for name in names):
+    units = {"information": "bit", "energy_per_bit": "J/bit", "landauer_multiple": "1"}
+    numbers = {name: number(run.quantity(name), unit, digits="two") for name, unit in units.items()}
+    if not all(np.isfinite(cell.value) for _, cell in numbers.values()):
         return None
-    numbers = {name: (Column("", "", unit, digits="two"), run.quantity(name)) for name, unit in names.items()}
     return Sentence(
         "The model absorbs about {information}, at {energy_per_bit} for each bit. All operations together take about "
         "{landauer_multiple} times the energy that erasing their bits needs at minimum (Landauer's limit).",
@@ -108,15 +92,13 @@ def money_table(scenario: Scenario, runs: Runs) -> Table:
 def costs_table(parts: Mapping[str, Mapping[str, float]]) -> Table:
     """Costs of runs by part [USD], the largest of the last run first, and their shares of it."""
     last = list(parts.values())[-1]
-    columns = [Column("part", "", kind="words")]
+    columns = [words("part", "")]
     columns += [Column("money" if len(parts) == 1 else label, label, "USD", digits="two") for label in parts]
-    columns.append(Column("share", "share", kind="share", digits="two"))
-    whole = sum(last.values())
     rows = [
-        [part, *(Quantity(of.get(part, 0.0)) for of in parts.values()), Quantity(value / whole)]
+        [part, *(of.get(part, 0.0) for of in parts.values()), value / sum(last.values())]
         for part, value in sorted(last.items(), key=lambda pair: -pair[1])
     ]
-    return Table("money_parts", "Money by what it pays for", columns, rows, level=FULL)
+    return Table("money_parts", "Money by what it pays for", [*columns, _SHARE], rows, level=FULL)
 
 
 def money_parts(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:

@@ -3,16 +3,33 @@
 import dataclasses
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.report.answer import DATA, PAGE, SHORT, Answer, Cell, Chart, Column, Quantity, Sentence, Table
-from energymodel.report.answers.causes import causes
+from energymodel.report.answer import (
+    DATA,
+    PAGE,
+    SHORT,
+    Answer,
+    Chart,
+    Column,
+    Quantity,
+    Sentence,
+    Table,
+    around,
+    facts,
+    number,
+    share,
+    spaced,
+    words,
+)
 from energymodel.report.answers.evaluate import intervals_chart
 from energymodel.report.answers.run_tables import Run, outcome_table, output_columns, prior_count, priors_table
+from energymodel.report.answers.uncertainty import causes
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.axes import Axis
@@ -22,7 +39,7 @@ from energymodel.sweeps.histogram import BinCounts, Count, Histogram
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
 from energymodel.sweeps.pareto import Pareto
 from energymodel.sweeps.scenario_axes import UNITS
-from energymodel.sweeps.sweep_result import SweepCost, SweepResult, Winner
+from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.units import counted
 
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
@@ -33,7 +50,6 @@ MOST_ROWS = 10**6
 _BARS = 12
 _MOST_NAMED = 8  # combinations without a point
 _LOG = 20.0  # ratio of the ends of an axis from which on it is logarithmic
-_SHARE = Column("", "", kind="share", digits="two")
 
 
 def check_rows(keep: str, points: int) -> None:
@@ -68,49 +84,37 @@ def sweep_answer(
     - `details`: also what makes the outputs uncertain.
     """
     rows = rows_table(swept, minimize, spread, most)
-    tables, charts = [rows], []
+    tables, charts = [rows, axes_table(swept.axes), _run_table(swept)], []
     if swept.winners:
         charts.append(_chart(swept, rows, minimize))
-    tables += [axes_table(swept.axes), _run_table(swept)]
-    if swept.polished is not None:
-        near = swept.polished
-        columns = [*map(axis_column, swept.axes), _value_column(minimize), Column("result", "result", kind="words")]
-        columns.append(Column("message", "message", kind="words"))
-        cells = [
-            *(_cell(axis, near.point[axis.name]) for axis in swept.axes),
-            Quantity(near.value),
-            near.result,
-            near.message,
-        ]
-        tables.append(Table("polished", "Between the points", columns, [cells], level=DATA))
+    if (near := swept.polished) is not None:
+        columns = [*map(axis_column, swept.axes), _value_column(minimize), words("result"), words("message")]
+        row = [*(near.point[axis.name] for axis in swept.axes), near.value, near.result, near.message]
+        tables.append(Table("polished", "Between the points", columns, [row], level=DATA))
     if missing := infeasible_points(swept):
-        chosen = [axis for axis in swept.axes if axis.name in missing[0]]
-        cells = [[_cell(axis, point[axis.name]) for axis in chosen] for point in missing]
-        title = "Combinations at which no point obeys all limits"
-        tables.append(Table("infeasible", title, [*map(axis_column, chosen)], cells, level=DATA))
+        columns = [axis_column(axis) for axis in swept.axes if axis.name in missing[0]]
+        cells = [[point[column.name] for column in columns] for point in missing]
+        tables.append(
+            Table("infeasible", "Combinations at which no point obeys all limits", columns, cells, level=DATA)
+        )
     if asked:
         tables.append(question_table(asked))
     if spread is not None and details:
         own = outcome_table({scenario.name: Run(scenario.plan, spread.outcome, spread)})
-        tables.append(dataclasses.replace(own, title="Outcome of the scenario's own plan", level=PAGE))
-        charts.append(intervals_chart(own))
         table, chart = causes(scenario, spread, "energy")
-        tables.append(table)
-        charts += [chart] if chart is not None else []
-    if details:
-        tables.append(priors_table(scenario))
-    result = "interrupted" if not swept.complete else "infeasible" if swept.message else "successful"
+        tables += [dataclasses.replace(own, title="Outcome of the scenario's own plan", level=PAGE), table]
+        charts += [intervals_chart(own), *([chart] if chart is not None else [])]
     return Answer(
         "sweep",
         scenario.title,
         Sentence(f"Sweep of {counted(swept.points, 'point')}"),
         [*_sentences(scenario, swept, rows, minimize), Sentence(swept.choice.sentence())],
-        tables,
+        [*tables, *([priors_table(scenario)] if details else [])],
         charts,
         [prior_count(scenario)],
         inputs=scenario.named_tables,
         rows=rows.name,
-        result=result,
+        result="interrupted" if not swept.complete else "infeasible" if swept.message else "successful",
         message=swept.message,
     )
 
@@ -125,23 +129,20 @@ def _sentences(scenario: Scenario, swept: SweepResult, rows: Table, minimize: st
             for column, cell in zip(rows.columns, rows.rows[best], strict=True)
             if isinstance(cell, Quantity)
         }
-        words = (
-            f"Of {counted(swept.points, 'point')}, the best has {point_words(swept.axes, swept.winners[best].point)}"
+        at, value = point_words(swept.axes, swept.winners[best].point), _value_name(swept, minimize)
+        text = f"Of {counted(swept.points, 'point')}, the best has {at}"
+        text += f"; its {spaced(minimize)} is {{{value}}}." if value in numbers else "."
+        sentences.append(Sentence(text, numbers))
+        sure = ", ".join(
+            f"{spaced(name)} {{{name}:i}}" for name in SHOWN if name in numbers and numbers[name][1].low is not None
         )
-        value = _value_name(swept.winners[best], minimize)
-        words += f"; its {_word(minimize)} is {{{value}}}." if value in numbers else "."
-        sentences.append(Sentence(words, numbers))
-        sure = [name for name in SHOWN if name in numbers and numbers[name][1].low is not None]
         if sure:
-            listed = ", ".join(f"{_word(name)} {{{name}:i}}" for name in sure)
-            sentences.append(
-                Sentence(f"Intervals of that point, as wide as those of {scenario.name} itself: {listed}.", numbers)
-            )
-        if swept.polished is not None:
-            near, gain = swept.polished, 1.0 - swept.polished.value / swept.winners[0].value
-            words = f"Between the points, {minimize} is {{gain}} lower ({near.result}): "
-            numbers = {"gain": (_SHARE, Quantity(gain))}
-            sentences.append(Sentence(f"{words}{point_words(swept.axes, near.point)}.", numbers))
+            text = f"Intervals of that point, as wide as those of {scenario.name} itself: {sure}."
+            sentences.append(Sentence(text, numbers))
+        if (near := swept.polished) is not None:
+            gain = {"gain": share(1.0 - near.value / swept.winners[0].value)}
+            text = f"Between the points, {minimize} is {{gain}} lower ({near.result}): "
+            sentences.append(Sentence(f"{text}{point_words(swept.axes, near.point)}.", gain))
     if missing := infeasible_points(swept):
         chosen = [axis for axis in swept.axes if axis.name in missing[0]]
         at = "; ".join(point_words(chosen, point) for point in missing[:_MOST_NAMED])
@@ -158,98 +159,91 @@ def rows_table(swept: SweepResult, minimize: str, spread: OutcomeSpread | None =
     if isinstance(swept.keep, FullArray):
         return _full(swept, swept.keep.outputs, most)
     if isinstance(swept.keep, Count):
-        columns = [Column("points", "points", kind="count"), Column("within_limits", "within limits", kind="count")]
-        return Table("count", "Points", columns, [[Quantity(swept.points), Quantity(float(swept.result or 0))]])
+        columns = [Column("points", kind="count"), Column("within_limits", kind="count")]
+        return Table("count", "Points", columns, [[swept.points, swept.result or 0]])
     if isinstance(swept.keep, Histogram):
         return _distributions(swept.result or {}, swept.units)
     return _points(swept, minimize, spread)
 
 
 def _points(swept: SweepResult, minimize: str, spread: OutcomeSpread | None) -> Table:
-    outputs = list(swept.winners[0].outputs) if swept.winners else []
-    titles = {column.name: column for column in output_columns(serves=True)}
+    winners = swept.winners
+    outputs, titles = (
+        list(winners[0].outputs) if winners else [],
+        {col.name: col for col in output_columns(serves=True)},
+    )
     columns = [axis_column(axis) for axis in swept.axes]
     for name in outputs:
-        unit = swept.units.get(name, "1")
-        column = titles.get(name, Column(name, _word(name), unit, kind="temperature" if unit == "K" else "amount"))
+        unit, varies = swept.units.get(name, "1"), len({winner.outputs[name] for winner in winners}) > 1
+        column = titles.get(name, Column(name, unit=unit))
         level = SHORT if name in SHOWN or name == minimize else DATA
-        varies = len({winner.outputs[name] for winner in swept.winners}) > 1
         columns.append(dataclasses.replace(column, unit=unit, digits="rows" if varies else "interval", level=level))
-    first = swept.winners[0].value if swept.winners else math.nan
-    several = len(swept.winners) > 1 and first > 0.0
-    has_value = math.isfinite(first) and minimize not in outputs
+    first = winners[0].value if winners else math.nan
+    several, has_value = len(winners) > 1 and first > 0.0, math.isfinite(first) and minimize not in outputs
     columns += [_value_column(minimize)] if has_value else []
-    columns += [Column("change", f"{_word(minimize)} above first", kind="change")] if several else []
-    columns.append(Column("point", "point", kind="words", level=DATA))
-    rows: list[list[Cell]] = []
-    for winner, label in zip(swept.winners, _labels(swept), strict=True):
-        row = [_cell(axis, winner.point[axis.name]) for axis in swept.axes]
-        row += [_output(winner, name, spread) for name in outputs]
-        row += [Quantity(winner.value)] if has_value else []
-        row += [Quantity(winner.value / first - 1.0)] if several else []
-        rows.append([*row, label])
-    for point in infeasible_points(swept):
-        row = [_cell(axis, point[axis.name]) if axis.name in point else None for axis in swept.axes]
-        rows.append([*row, *[None] * (len(columns) - len(row))])
-    kept = len(swept.winners)
-    title = f"{min(kept, ROWS)} of {kept:,} points that were kept" if kept > ROWS else "Points that were kept"
-    return Table("points", title, columns, rows, short=range(min(kept, ROWS)))
+    columns += [Column("change", f"{spaced(minimize)} above first", kind="change")] if several else []
+    columns.append(words("point", level=DATA))
+    halves = {name: DEVIATIONS * spread.deviation(name) for name in SHOWN if name in outputs} if spread else {}
+    rows = [
+        [
+            *(winner.point[axis.name] for axis in swept.axes),
+            *(around(winner.outputs[name], halves.get(name) or None) for name in outputs),
+            *([winner.value] if has_value else []),
+            *([winner.value / first - 1.0] if several else []),
+            label,
+        ]
+        for winner, label in zip(winners, _labels(swept), strict=True)
+    ]
+    rows += [[point.get(column.name) for column in columns] for point in infeasible_points(swept)]
+    count = len(winners)
+    title = f"{min(count, ROWS)} of {count:,} points that were kept" if count > ROWS else "Points that were kept"
+    return Table("points", title, columns, rows, short=range(min(count, ROWS)))
 
 
 def _full(swept: SweepResult, names: Sequence[str], most: int) -> Table:
-    axes = swept.grid.axes
+    axes, shape = swept.grid.axes, tuple(len(axis) for axis in swept.grid.axes)
     arrays: Mapping[str, Any] = swept.result if swept.result is not None else swept.to_xarray()
-    values = [np.asarray(arrays[name]) for name in names]
-    columns = [axis_column(axis) for axis in axes]
-    columns += [Column(name, _word(name), swept.units.get(name, "1")) for name in names]
-    shape = tuple(len(axis) for axis in axes)
-    rows: list[list[Cell]] = [
-        [
-            *(_cell(axis, axis.label(place)) for axis, place in zip(axes, index, strict=True)),
-            *(Quantity(float(array[index])) for array in values),
-        ]
+    values, count = [np.asarray(arrays[name]) for name in names], math.prod(shape)
+    columns = [
+        *map(axis_column, axes),
+        *(Column(name, unit=swept.units.get(name, "1"), kind="amount") for name in names),
+    ]
+    rows = [
+        [*(axis.label(at) for axis, at in zip(axes, index, strict=True)), *(array[index] for array in values)]
         for index in itertools.islice(np.ndindex(*shape), most)
     ]
-    count = math.prod(shape)
     title = f"{min(ROWS, count)} of {count:,} points" if count > ROWS else "All points"
     return Table("points", title, columns, rows, short=range(min(ROWS, len(rows))))
 
 
 def _distributions(outputs: Mapping[str, Any], units: Mapping[str, str]) -> Table:
     """Bins with their counts, or quantiles by share of the points."""
-    name_column = Column("output", "output", kind="words")
 
     def cell(name: str, value: float) -> Quantity | None:
         return Quantity(float(value), unit=units.get(name, "1")) if math.isfinite(value) else None
 
     if not all(isinstance(output, BinCounts) for output in outputs.values()):
-        columns = [name_column, Column("share", "share of points", kind="share"), Column("value", "value", "")]
-        quantiles: list[list[Cell]] = [
-            [_word(name), Quantity(share), cell(name, value)]
+        columns = [words("output"), Column("share", "share of points", kind="share"), Column("value", "value", "")]
+        quantiles = [
+            [spaced(name), of_points, cell(name, value)]
             for name, output in outputs.items()
-            for share, value in output.items()
+            for of_points, value in output.items()
         ]
         return Table("quantiles", "Quantiles", columns, quantiles)
-    columns = [
-        name_column,
-        Column("from", "from", ""),
-        Column("to", "to", ""),
-        Column("points", "points", kind="count"),
-    ]
-    bins: list[list[Cell]] = [
-        [_word(name), cell(name, low), cell(name, high), Quantity(float(count))]
+    columns = [words("output"), Column("from", "from", ""), Column("to", "to", ""), Column("points", kind="count")]
+    bins = [
+        [spaced(name), cell(name, low), cell(name, high), count]
         for name, output in outputs.items()
-        for low, high, count in zip(
-            [-math.inf, *output.edges],
-            [*output.edges, math.inf],
+        for (low, high), count in zip(
+            itertools.pairwise([-math.inf, *output.edges, math.inf]),
             [output.below, *output.counts, output.above],
             strict=True,
         )
         if count
     ]
-    short = range(min(ROWS, len(bins)))
     title = f"{ROWS} of {len(bins)} bins" if len(bins) > ROWS else "Bins that have points"
-    return Table("histogram", title, columns, bins, short=short, note="A bin without an end is open.")
+    short, note = range(min(ROWS, len(bins))), "A bin without an end is open."
+    return Table("histogram", title, columns, bins, short=short, note=note)
 
 
 def infeasible_points(swept: SweepResult) -> list[dict[str, Any]]:
@@ -260,7 +254,7 @@ def infeasible_points(swept: SweepResult) -> list[dict[str, Any]]:
     feasible = {tuple(winner.index[other] for other in others) for winner in swept.winners}
     chosen = [swept.axes[other] for other in others]
     return [
-        {axis.name: axis.label(number) for axis, number in zip(chosen, index, strict=True)}
+        {axis.name: axis.label(at) for axis, at in zip(chosen, index, strict=True)}
         for index in np.ndindex(*(len(axis) for axis in chosen))
         if index not in feasible
     ]
@@ -268,66 +262,53 @@ def infeasible_points(swept: SweepResult) -> list[dict[str, Any]]:
 
 def axes_table(axes: Iterable[Axis]) -> Table:
     """Axes with their ends and the number of values."""
-    columns = [Column("axis", "axis", kind="words"), Column("from", "from", ""), Column("to", "to", "")]
-    columns.append(Column("values", "values", kind="count"))
-    rows: list[list[Cell]] = []
+    columns = [words("axis"), Column("from", "from", ""), Column("to", "to", ""), Column("values", kind="count")]
+    rows: list[list[Any]] = []
     for axis in axes:
-        ends = [_cell(axis, axis.label(number)) for number in (0, len(axis) - 1)]
-        unit, kind = axis_column(axis).unit, axis_column(axis).kind
-        own = [end._replace(unit=unit, kind=kind) if isinstance(end, Quantity) else end for end in ends]
-        rows.append([axis.name, *own, Quantity(len(axis))])
+        labels = [axis.label(index) for index in (0, len(axis) - 1)]
+        ends = [end if isinstance(end, str) else Quantity(float(end), unit=axis.unit) for end in labels]
+        rows.append([axis.name, *ends, len(axis)])
     return Table("axes", "Axes", columns, rows)
 
 
 def question_table(asked: Mapping[str, str]) -> Table:
     """What was asked, for other programs."""
-    columns = [Column("name", "question", kind="words"), Column("value", "", kind="words")]
-    return Table("question", "The question", columns, [list(pair) for pair in asked.items()], level=DATA)
+    return Table(
+        "question", "The question", [words("name", "question"), words("value", "")], [*asked.items()], level=DATA
+    )
 
 
 def axis_column(axis: Axis) -> Column:
     """The column of an axis: numbers in SI, or names of choices."""
-    kind = "words" if axis.labels is not None else "temperature" if axis.unit == "K" else "amount"
-    return Column(axis.name, _word(axis.name.rpartition(".")[2]), axis.unit, kind)
-
-
-def _cell(axis: Axis, value: Any) -> Cell:
-    return value if isinstance(value, str) else Quantity(float(value))
+    kind = "words" if axis.labels is not None else ""
+    return Column(axis.name, spaced(axis.name.rpartition(".")[2]), axis.unit, kind)
 
 
 def _value_column(minimize: str) -> Column:
     return Column("value", minimize, UNITS.get(minimize, "1"), digits="rows")
 
 
-def _value_name(winner: Winner, minimize: str) -> str:
+def _value_name(swept: SweepResult, minimize: str) -> str:
     """Name of the column of what is minimized."""
-    return minimize if minimize in winner.outputs else "value"
-
-
-def _output(winner: Winner, name: str, spread: OutcomeSpread | None) -> Quantity:
-    """An output of a point whose logarithm is as uncertain as that of the scenario's own plan."""
-    value = winner.outputs[name]
-    half = DEVIATIONS * spread.deviation(name) if spread is not None and name in SHOWN else 0.0
-    return Quantity(value, value * math.exp(-half), value * math.exp(half)) if half > 0.0 else Quantity(value)
+    return minimize if minimize in swept.winners[0].outputs else "value"
 
 
 def _run_table(swept: SweepResult) -> Table:
     """Points, time and rate of the evaluation, and the program."""
-    rate = swept.points / swept.seconds if swept.seconds else math.nan
-    cells: dict[Column, Cell] = {
-        Column("points", "points", kind="count"): Quantity(swept.points),
-        Column("time", "time", "s", digits="two"): Quantity(swept.seconds),
-        Column("rate", "points per second", "1/s", digits="two"): Quantity(rate) if math.isfinite(rate) else None,
-        Column("complete", "complete", kind="words", level=DATA): "yes" if swept.complete else "no",
-        Column("order", "order of the axes", kind="words", level=DATA): ", ".join(
-            axis.name for axis in swept.grid.axes
-        ),
-        Column("program", "evaluated by", kind="words", level=DATA): swept.choice.program,
-        Column("reason", "because", kind="words", level=DATA): swept.choice.reason,
+    cells: dict[Column, Any] = {
+        Column("points", kind="count"): swept.points,
+        Column("time", unit="s", digits="two"): swept.seconds,
+        Column("rate", "points per second", "1/s", digits="two"): swept.points / swept.seconds
+        if swept.seconds
+        else None,
+        words("complete", level=DATA): swept.complete,
+        words("order", "order of the axes", DATA): ", ".join(axis.name for axis in swept.grid.axes),
+        words("program", "evaluated by", DATA): swept.choice.program,
+        words("reason", "because", DATA): swept.choice.reason,
     }
-    for name, number in swept.choice.rates.items():
-        cells[Column(f"rate_{name}", f"first tile by {name}", "1/s", level=DATA)] = Quantity(number)
-    return Table("run", "The sweep", [*cells], [[*cells.values()]], tall=True)
+    rates = swept.choice.rates.items()
+    cells |= {Column(f"rate_{name}", f"first tile by {name}", "1/s", level=DATA): rate for name, rate in rates}
+    return facts("run", "The sweep", cells)
 
 
 def _best_index(swept: SweepResult) -> int:
@@ -348,63 +329,54 @@ def _read(axis: Axis, value: Any) -> str:
 
 def _labels(swept: SweepResult) -> list[str]:
     """Words for each point; points that read alike are numbered."""
-    words = [point_words(swept.axes, winner.point) for winner in swept.winners]
-    twice = {word for word, of in itertools.groupby(sorted(words)) if len(list(of)) > 1}
-    return [f"{word} (point {index})" if word in twice else word for index, word in enumerate(words, 1)]
-
-
-def _word(name: str) -> str:
-    return name.replace("_", " ")
+    labels = [point_words(swept.axes, winner.point) for winner in swept.winners]
+    counts = Counter(labels)
+    return [f"{label} (point {index})" if counts[label] > 1 else label for index, label in enumerate(labels, 1)]
 
 
 def _chart(swept: SweepResult, rows: Table, minimize: str) -> Chart:
     """A front in its plane; a line along the axis that was kept; else the best points side by side."""
+    winners, of = swept.winners, spaced(minimize)
     if isinstance(swept.keep, Pareto):
         first, second = tuple(swept.keep.objectives)[:2]
-        kept, words = len(swept.winners), [_word(name) for name in (first, second)]
-        title = f"{kept:,} points of the grid trade {words[0]} against {words[1]}"
-        if kept == 1:
-            title = f"One point of the grid is best in both {words[0]} and {words[1]}"
+        title = f"{len(winners):,} points of the grid trade {spaced(first)} against {spaced(second)}"
+        if len(winners) == 1:
+            title = f"One point of the grid is best in both {spaced(first)} and {spaced(second)}"
         return Chart("plane", Sentence(title), rows.name, second, [first], "Hover for the point", hover=["point"])
-    value, best = _value_name(swept.winners[0], minimize), _best_index(swept)
-    along = [axis for axis in swept.axes if axis.numeric and _runs_along(swept, axis.name)]
-    if isinstance(swept.keep, BestAlong) and along and len(swept.winners) > 2:
-        axis = along[0]
-        column = axis_column(axis)
-        title = f"The lowest {_word(minimize)} is at {column.title} {_read(axis, swept.winners[best].point[axis.name])}"
-        numbers = [winner.point[axis.name] for winner in swept.winners]
+    value = _value_name(swept, minimize)
+    along = [
+        axis
+        for axis in swept.axes
+        if axis.numeric and len({winner.point[axis.name] for winner in winners}) == len(winners)
+    ]
+    if isinstance(swept.keep, BestAlong) and along and len(winners) > 2:
+        axis, column = along[0], axis_column(along[0])
+        numbers = [winner.point[axis.name] for winner in winners]
+        title = Sentence(f"The lowest {of} is at {column.title} {_read(axis, numbers[_best_index(swept)])}")
         log = [axis.name] if min(numbers) > 0.0 and max(numbers) > _LOG * min(numbers) else []
-        subtitle = f"Lowest {_word(minimize)} at each {column.title}"
-        return Chart(
-            *("plane", Sentence(title), rows.name, axis.name, [value], subtitle), hover=["point"], lines=True, log=log
-        )
+        subtitle = f"Lowest {of} at each {column.title}"
+        return Chart(*("plane", title, rows.name, axis.name, [value], subtitle), hover=["point"], lines=True, log=log)
     column, cell = rows.number(value)
-    numbers = {"lowest": (dataclasses.replace(column, digits="interval"), cell)}
-    sentence = Sentence(f"The lowest {_word(minimize)} is {{lowest}}", numbers)
+    title = Sentence(f"The lowest {of} is {{lowest}}", {"lowest": number(cell, column.unit, column.kind)})
     if "change" in rows.names:
-        more = {"more": (_SHARE, rows.number("change", 1)[1])}
-        sentence = Sentence(f"The second-best point takes {{more}} more {_word(minimize)}", more)
-    only = [str(label) for label in rows.column("point")[1][:_BARS]]
-    subtitle = f"Best points of the grid by {_word(minimize)}"
-    return Chart("bars", sentence, rows.name, "point", [value], subtitle, only=only, axis=_word(minimize))
-
-
-def _runs_along(swept: SweepResult, name: str) -> bool:
-    """Whether each point has its own value of an axis."""
-    return len({winner.point[name] for winner in swept.winners}) == len(swept.winners)
+        title = Sentence(
+            f"The second-best point takes {{more}} more {of}", {"more": share(rows.number("change", 1)[1])}
+        )
+    only, subtitle = [str(label) for label in rows.column("point")[1][:_BARS]], f"Best points of the grid by {of}"
+    return Chart("bars", title, rows.name, "point", [value], subtitle, only=only, axis=of)
 
 
 def cost_answer(scenario: Scenario, cost: SweepCost) -> Answer:
     """Points, memory and time that a sweep would take."""
-    cells: dict[Column, Cell] = {
-        Column("points", "points", kind="count"): Quantity(cost.points),
-        Column("tiles", "tiles", kind="count"): Quantity(cost.tiles),
-        Column("chunk", "points of a chunk", kind="count"): Quantity(cost.chunk),
-        Column("memory", "memory, besides that of the compiler", "B"): Quantity(cost.memory),
-        Column("time", "time, after compilation", "s", digits="two"): Quantity(cost.seconds),
-        Column("rate", "points per second", "1/s", digits="two"): Quantity(cost.points / cost.seconds),
-        Column("order", "order of the axes, outermost first", kind="words"): ", ".join(cost.order),
+    cells: dict[Column, Any] = {
+        Column("points", kind="count"): cost.points,
+        Column("tiles", kind="count"): cost.tiles,
+        Column("chunk", "points of a chunk", kind="count"): cost.chunk,
+        Column("memory", "memory, besides that of the compiler", "B"): cost.memory,
+        Column("time", "time, after compilation", "s", digits="two"): cost.seconds,
+        Column("rate", "points per second", "1/s", digits="two"): cost.points / cost.seconds,
+        words("order", "order of the axes, outermost first"): ", ".join(cost.order),
     }
-    table = Table("cost", "Cost", [*cells], [[*cells.values()]], tall=True)
     headline = Sentence(f"{counted(cost.points, 'point')} in {counted(cost.tiles, 'tile')}, not evaluated")
-    return Answer("sweep", scenario.title, headline, [], [table], inputs=scenario.named_tables, rows="cost")
+    tables = [facts("cost", "Cost", cells)]
+    return Answer("sweep", scenario.title, headline, [], tables, inputs=scenario.named_tables, rows="cost")

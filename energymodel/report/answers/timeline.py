@@ -4,59 +4,118 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table
-from energymodel.report.answers.step import passes_table, step_sentence, timeline_chart
+from energymodel.errors import InputError
+from energymodel.performance.pipeline_simulator import SimulatedPass
+from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, facts, number, words
+from energymodel.report.answers.run_tables import Run
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.pipeline import Timeline
+from energymodel.search.pipeline import Timeline, step_timeline
 from energymodel.search.pipeline_clocks import StageFront
 from energymodel.solver import RESULTS, result_is
+
+NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
+_PASSES = (
+    *(Column("rank", "pipeline rank", kind="count"), words("kind", "pass")),
+    Column("stage", "virtual stage", kind="count", level=DATA),
+    Column("microbatch", "micro-batch", kind="count", level=DATA),
+    *(Column("start", unit="s"), Column("end", unit="s")),
+    *(Column("lane", kind="count", level=DATA), Column("lanes", kind="count", level=DATA)),
+)
+
+
+def step_parts(scenario: Scenario, run: Run) -> tuple[Table | None, Chart | None, Sentence]:
+    """The passes of a step as table and chart, and how they fill it; why there are none where none is simulated."""
+    try:
+        timeline = step_timeline(scenario.system, run.plan)
+    except (InputError, ValueError) as error:
+        return None, None, Sentence(str(error))
+    return passes_table(timeline), timeline_chart(timeline), step_sentence(timeline, run.quantity("step_time"))
+
+
+def passes_table(timeline: Timeline) -> Table:
+    """Passes of all ranks; those that share a slot of a rank have lanes."""
+    slots: dict[tuple[int, float], list[SimulatedPass]] = {}
+    for of_rank in timeline.simulated.passes:
+        slots.setdefault((of_rank.rank, of_rank.start), []).append(of_rank)
+    rows = [
+        [rank, NAMES[of.operation.kind], of.operation.stage, of.operation.microbatch, start, of.end, lane, len(slot)]
+        for (rank, start), slot in slots.items()
+        for lane, of in enumerate(slot)
+    ]
+    return Table("passes", "A step of the plan", _PASSES, rows, level=DATA)
+
+
+def timeline_chart(timeline: Timeline) -> Chart:
+    """Passes of all ranks against time."""
+    step = timeline.simulated
+    waits = 1.0 - float(np.mean(step.busy)) / timeline.pipeline_time
+    ranks, count = len(step.busy), max(each.operation.microbatch for each in step.passes) + 1
+    mean = {"share": number(waits, kind="share")}
+    title = Sentence("The mean rank waits {share} of the time of the passes", mean)
+    if ranks == 1:
+        title = Sentence("Without a pipeline no rank waits for another")
+    subtitle = (
+        f"Passes of one replica through {ranks} pipeline rank{'s' * (ranks > 1)}, schedule {timeline.schedule}, "
+        f"{count} micro-batch{'es' * (count > 1)}; what is empty is waiting"
+    )
+    return Chart("timeline", title, "passes", subtitle=subtitle, axis="pipeline rank", limit=(step.time, "end"))
+
+
+def step_sentence(timeline: Timeline, step_time: Quantity) -> Sentence:
+    """How the passes fill the step, and how far the closed form is from the simulation."""
+    closed, simulated = timeline.closed_form_time, timeline.pipeline_time
+    step = float(np.asarray(timeline.step_time.total))
+    terms = {name: float(value) / step for name, value in vars(timeline.step_time).items()}
+    exposed = sum(terms[name] for name in ("tensor", "context", "expert", "pipeline", "data"))
+    times = {"step": step_time, "passes": simulated, "closed": closed}
+    numbers = {name: number(time, "s") for name, time in times.items()}
+    numbers |= {"exposed": number(exposed, kind="share"), "bubble": number(terms["bubble"], kind="share")}
+    numbers["off"] = number(closed / simulated - 1.0, kind="change")
+    return Sentence(
+        "The step takes {step}; communication that computation does not hide is {exposed} of it, the pipeline bubble "
+        "{bubble}. The passes take {passes} by simulation, and {closed} by the closed form that all other numbers rest "
+        "on ({off}).",
+        numbers,
+    )
+
 
 DIRECTIONS = ("forward", "backward")
 _MOST_RANKS = 64
 _MOST_KINDS = 4  # of operations of a rank that a table for people shows
+_RANK = Column("rank", kind="count")
 _RANKS = (
-    Column("rank", "rank", kind="count"),
-    Column("layers", "layers"),
-    Column("working", "working", "s"),
-    Column("waiting", "waiting", "s"),
-    Column("waiting_share", "of the time", kind="share"),
-    Column("held", "micro-batches held"),
+    *(_RANK, Column("layers"), Column("working", unit="s"), Column("waiting", unit="s")),
+    *(Column("waiting_share", "of the time", kind="share"), Column("held", "micro-batches held")),
 )
-_TERMS = (Column("term", "term", kind="words"), Column("time", "time", "s"), Column("share", "share", kind="share"))
-_TIMES = (Column("pipeline_time", "time of the passes", "s"), Column("closed_form_time", "by the closed form", "s"))
 _FRONT = (
-    Column("step_time", "step time", "s"),
-    Column("longer", "longer", kind="change"),
-    Column("energy", "energy", "J"),
-    Column("one_clock_energy", "with one clock", "J"),
-    Column("saved", "saved", kind="share"),
-    Column("price", "price of time", "W"),
-    Column("converged", "converged", kind="words", level=FULL),
+    *(Column("step_time", unit="s"), Column("longer", kind="change"), Column("energy", unit="J")),
+    *(Column("one_clock_energy", "with one clock", "J"), Column("saved", kind="share")),
+    *(Column("price", "price of time", "W"), words("converged", level=FULL)),
 )
 _CLOCKS = (
-    Column("step_time", "step time", "s"),
-    Column("direction", "direction", kind="words"),
-    Column("rank", "rank", kind="count"),
-    Column("kind", "kind of operation", kind="count"),
-    Column("clock", "clock"),
+    *(Column("step_time", unit="s"), words("direction"), _RANK),
+    *(Column("kind", "kind of operation", kind="count"), Column("clock")),
 )
 
 
 def timeline_answer(scenario: Scenario, timeline: Timeline) -> Answer:
     """Each pipeline rank, the terms of the step, and all passes."""
-    ranks, stages = len(timeline.simulated.busy), len(timeline.layers)
-    total = float(np.asarray(timeline.step_time.total))
-    times = [[Quantity(timeline.pipeline_time), Quantity(timeline.closed_form_time)]]
+    ranks, total = len(timeline.simulated.busy), float(np.asarray(timeline.step_time.total))
+    terms = {name: float(value) for name, value in vars(timeline.step_time).items()} | {"total": total}
+    rows = [[name.replace("_", " "), value, value / total] for name, value in terms.items()]
+    times = {
+        Column("pipeline_time", "time of the passes", "s"): timeline.pipeline_time,
+        Column("closed_form_time", "by the closed form", "s"): timeline.closed_form_time,
+    }
+    columns = [words("term"), Column("time", unit="s"), Column("share", kind="share")]
     return Answer(
         "timeline",
         scenario.title,
-        Sentence(f"Pipeline with schedule {timeline.schedule}, {ranks} ranks, {stages} virtual stages"),
+        Sentence(f"Pipeline with schedule {timeline.schedule}, {ranks} ranks, {len(timeline.layers)} virtual stages"),
         [step_sentence(timeline, Quantity(total))],
         [
-            ranks_table(timeline),
-            terms_table(timeline),
-            Table("times", "Time of all passes", _TIMES, times, tall=True, level=FULL),
-            passes_table(timeline),
+            *(ranks_table(timeline), Table("step_time", "Step time", columns, rows)),
+            *(facts("times", "Time of all passes", times, FULL), passes_table(timeline)),
         ],
         [timeline_chart(timeline)],
         inputs=scenario.named_tables,
@@ -67,12 +126,9 @@ def timeline_answer(scenario: Scenario, timeline: Timeline) -> Answer:
 def ranks_table(timeline: Timeline) -> Table:
     """How long each rank works and waits, and the micro-batches that it holds, in those of a whole rank."""
     step, time, layers = timeline.simulated, timeline.pipeline_time, layers_of_ranks(timeline)
-    whole = len(step.busy) / len(timeline.layers)
+    of_whole = len(step.busy) / len(timeline.layers)
     rows = [
-        [
-            *(Quantity(rank), Quantity(float(layers[rank])), Quantity(float(busy)), Quantity(float(time - busy))),
-            *(Quantity(float((time - busy) / time)), Quantity(float(step.held[rank] * whole))),
-        ]
+        [rank, layers[rank], busy, time - busy, (time - busy) / time, step.held[rank] * of_whole]
         for rank, busy in enumerate(step.busy)
     ]
     return Table("ranks", "Pipeline ranks", _RANKS, rows, short=_ends(len(rows), _MOST_RANKS))
@@ -91,23 +147,13 @@ def layers_of_ranks(timeline: Timeline) -> np.ndarray:
     return layers if timeline.schedule != "dualpipe" else np.full(len(layers), np.mean(layers))
 
 
-def terms_table(timeline: Timeline) -> Table:
-    """Terms of the step time and their shares."""
-    terms = {name: float(value) for name, value in vars(timeline.step_time).items()}
-    terms["total"] = total = float(np.asarray(timeline.step_time.total))
-    rows = [[name.replace("_", " "), Quantity(value), Quantity(value / total)] for name, value in terms.items()]
-    return Table("step_time", "Step time", _TERMS, rows)
-
-
 def stage_clocks_answer(scenario: Scenario, front: StageFront) -> Answer:
     """The front, then the clocks of the ranks at the step time that saves most beside one clock."""
-    best = int(np.argmax(front.saved))
-    numbers = {
-        "saved": (_FRONT[4], Quantity(float(front.saved[best]))),
-        "time": (_FRONT[0], Quantity(float(front.clocks.step_time[best]))),
-    }
-    kinds = front.clocks.clock.shape[-1]
-    more = [Sentence(f"-o FILE.csv has all {kinds} kinds of operations.")] if kinds > _MOST_KINDS else []
+    best, kinds = int(np.argmax(front.saved)), front.clocks.clock.shape[-1]
+    numbers = {"saved": number(front.saved[best], kind="share"), "time": number(front.clocks.step_time[best], "s")}
+    late = np.flatnonzero(~result_is(front.clocks.result, RESULTS.successful))
+    times = {f"time{row}": number(front.clocks.step_time[row], "s") for row in late}
+    listed = ", ".join(f"{{{name}}}" for name in times)
     return Answer(
         "timeline",
         scenario.title,
@@ -115,22 +161,21 @@ def stage_clocks_answer(scenario: Scenario, front: StageFront) -> Answer:
         [
             Sentence("Clocks by rank save up to {saved} of the energy that one clock takes, at {time}.", numbers),
             Sentence(f"The search needed {front.clocks.paths} paths through the schedule."),
-            *more,
+            *([Sentence(f"-o FILE.csv has all {kinds} kinds of operations.")] if kinds > _MOST_KINDS else []),
         ],
         [front_table(front), rank_clocks_table(front, best, scenario), clocks_table(front)],
         [
             Chart(
-                "plane",
-                Sentence("Clocks by rank save up to {saved}", numbers),
-                "front",
-                "step_time",
-                ["energy", "one_clock_energy"],
+                *("plane", Sentence("Clocks by rank save up to {saved}", numbers), "front", "step_time"),
+                *(["energy", "one_clock_energy"],),
                 "Energy of the passes of a step on all chips, with clocks by rank and with one clock",
                 lines=True,
                 axis="energy",
             )
         ],
-        warnings=_unconverged(front),
+        warnings=[Sentence(f"Not converged at {listed}: clocks that are as good or better may exist.", times)]
+        if times
+        else [],
         inputs=scenario.named_tables,
         rows="clocks",
     )
@@ -140,43 +185,29 @@ def front_table(front: StageFront) -> Table:
     """Energy of the passes of a step on all chips against its time."""
     clocks, converged = front.clocks, result_is(front.clocks.result, RESULTS.successful)
     longer, price = clocks.step_time / clocks.step_time[0] - 1.0, np.maximum(0.0, clocks.price)
-    columns = zip(
-        *(clocks.step_time, longer, clocks.energy, front.one_clock_energy, front.saved, price), converged, strict=True
-    )
-    rows = [[*(Quantity(float(number)) for number in row), "yes" if done else "no"] for *row, done in columns]
-    return Table("front", "Passes of a step, all chips", _FRONT, rows)
-
-
-def _unconverged(front: StageFront) -> list[Sentence]:
-    late = np.flatnonzero(~result_is(front.clocks.result, RESULTS.successful))
-    numbers = {f"time{row}": (_FRONT[0], Quantity(float(front.clocks.step_time[row]))) for row in late}
-    times = ", ".join(f"{{{name}}}" for name in numbers)
-    words = f"Not converged at {times}: clocks that are as good or better may exist."
-    return [Sentence(words, numbers)] if numbers else []
+    columns = (clocks.step_time, longer, clocks.energy, front.one_clock_energy, front.saved, price, converged)
+    return Table("front", "Passes of a step, all chips", _FRONT, [*zip(*map(np.asarray, columns), strict=True)])
 
 
 def rank_clocks_table(front: StageFront, row: int, scenario: Scenario) -> Table:
     """Clocks of each rank at one step time, as shares of the reference clock and as frequencies."""
-    clocks = front.clocks.clock[row]
+    clocks, reference = front.clocks.clock[row], float(scenario.system.accelerator.reference_clock)
     _, ranks, kinds = clocks.shape
-    columns, cells = [_RANKS[0]], [[Quantity(rank) for rank in range(ranks)]]
-    reference = float(scenario.system.accelerator.reference_clock)
+    columns, cells = [_RANK], [np.arange(ranks)]
     for index, direction in enumerate(DIRECTIONS):
         for kind in range(min(kinds, _MOST_KINDS)):
             title = direction if kinds == 1 else f"{direction} {kind}"
-            name = title.replace(" ", "_")
+            name, own = title.replace(" ", "_"), np.asarray(clocks[index, :, kind])
             columns += [Column(name, title), Column(f"{name}_frequency", "", "Hz")]
-            own = [float(clock) for clock in clocks[index, :, kind]]
-            cells += [[Quantity(clock) for clock in own], [Quantity(clock * reference) for clock in own]]
-    rows = [list(line) for line in zip(*cells, strict=True)]
-    title = "Clocks at the step time that saves most"
+            cells += [own, own * reference]
+    title, rows = "Clocks at the step time that saves most", [*zip(*cells, strict=True)]
     return Table("rank_clocks", title, columns, rows, short=_ends(ranks, _MOST_RANKS // 2))
 
 
 def clocks_table(front: StageFront) -> Table:
     """A row for each clock of each step time, as a share of the reference clock."""
     rows = [
-        [Quantity(float(time)), DIRECTIONS[direction], Quantity(rank), Quantity(kind), Quantity(float(clock))]
+        [time, DIRECTIONS[direction], rank, kind, clock]
         for time, of_time in zip(front.clocks.step_time, front.clocks.clock, strict=True)
         for (direction, rank, kind), clock in np.ndenumerate(of_time)
     ]

@@ -10,7 +10,7 @@ import pytest
 from energymodel.report.answer import Answer, Cell, Chart, Column, Quantity, Sentence, Table
 from energymodel.report.charts.words import Area, text_width
 from energymodel.report.drawing import svg
-from energymodel.report.html_page import figure
+from energymodel.report.page import figure
 
 SVG = "{http://www.w3.org/2000/svg}"
 WIDTHS = (320.0, 400.0, 720.0, 1100.0)

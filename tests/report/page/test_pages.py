@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.report import html_page
 from energymodel.report.answer import Sentence
-from energymodel.report.answers.causes import elasticities_of_plan
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.spending import energy_flow, money_parts
+from energymodel.report.answers.uncertainty import elasticities_of_plan
 from energymodel.report.number import sentence
+from energymodel.report.page import page_html
 from energymodel.system.evaluate import evaluate_once
 from report.page.read_page import ReadPage, assert_sound
 from report.reference_optimum import infeasible, optimum
@@ -26,13 +26,13 @@ COMMAND = 'energymodel evaluate small --set "plan.clock=<0.9>"'
 @lru_cache(maxsize=1)
 def evaluated_page() -> tuple[str, ReadPage]:
     shown = dataclasses.replace(answer("evaluate"), warnings=[Sentence("a <warning>")])
-    markup = html_page.page_html(shown, COMMAND)
+    markup = page_html(shown, COMMAND)
     return markup, assert_sound(markup, data=False)
 
 
 @lru_cache(maxsize=1)
 def optimum_read() -> tuple[str, ReadPage]:
-    markup = html_page.page_html(answer("optimize"), COMMAND)
+    markup = page_html(answer("optimize"), COMMAND)
     return markup, assert_sound(markup, data=False)
 
 
@@ -101,7 +101,7 @@ def test_both_plans_of_a_search_are_shown():
 
 def test_a_search_without_an_answer_says_so():
     found = infeasible()
-    page = ReadPage(html_page.page_html(answer("optimize, infeasible"), COMMAND))
+    page = ReadPage(page_html(answer("optimize, infeasible"), COMMAND))
     words = " ".join(page.text)
     assert "No plan was found that can be trusted" in words
     assert found.conflicts[0].limit in words
@@ -149,7 +149,7 @@ def test_the_stream_of_energy_keeps_its_amount():
 
 
 def test_a_front_shows_its_plans():
-    markup = html_page.page_html(answer("pareto"), COMMAND)
+    markup = page_html(answer("pareto"), COMMAND)
     page = assert_sound(markup, data=False)
     assert page.headings[1] == "3 plans"
     # (6e4 - 5e4) / 5e4 and (5e8 - 4.4e8) / 5e8
@@ -167,7 +167,7 @@ def test_a_wide_front_says_how_many_times_and_not_percent():
 
 
 def test_a_sensitivity_shows_what_to_measure():
-    page = assert_sound(html_page.page_html(answer("sensitivity"), COMMAND), data=False)
+    page = assert_sound(page_html(answer("sensitivity"), COMMAND), data=False)
     assert "Measure next: energy with each uncertain number at its 5 % and 95 % quantile" in page.headings
     # gemm_efficiency takes the energy of 100 J to 110 and to 92 J
     assert {0.1, -0.08} <= {round(number, 9) for number in page.numbers("system.accelerator.gemm_efficiency")}

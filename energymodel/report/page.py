@@ -77,20 +77,20 @@ def _section_table(table: Table, charts: list[str], answer: Answer) -> str:
     note = element("p", escape(table.note), class_="em-muted") if table.note else ""
     if table.level == DATA:
         return note
-    whole = table_html(table, PAGE)
+    full = table_html(table, PAGE)
     if charts or table.level >= FULL:
-        return note + folded("Data" if charts else "All rows", whole, "em-data")
+        return note + folded("Data" if charts else "All rows", full, "em-data")
     short = table_html(table, SHORT)
-    return short + note + (folded("All numbers", whole, "em-data") if whole != short else "")
+    return short + note + (folded("All numbers", full, "em-data") if full != short else "")
 
 
 def table_html(table: Table, level: int) -> str:
     """A table as the terminal shows it, with the same words and digits; cells keep all digits in `data-csv`."""
-    shown = [index for index, column in enumerate(table.columns) if column.level <= level]
+    indices = [index for index, column in enumerate(table.columns) if column.level <= level]
     lines = []
     if table.tall:
         heads = [element("th", "", scope="col"), *(_head(label, "") for label in table.labels)]
-        for index in shown:
+        for index in indices:
             cells = [
                 _cell(row[index], table.column_of(number, table.columns[index]))
                 for number, row in enumerate(table.rows)
@@ -100,11 +100,13 @@ def table_html(table: Table, level: int) -> str:
                 lines.append(element("tr", element("th", escape(title), scope="row", data_csv=title), *cells))
         head = element("thead", element("tr", *heads)) if len(table.rows) > 1 else ""
     else:
-        columns = [table.columns[index] for index in shown]
-        layouts = {index: layout_of_column([row[index] for row in table.rows], table.columns[index]) for index in shown}
+        columns = [table.columns[index] for index in indices]
+        layouts = {
+            index: layout_of_column([row[index] for row in table.rows], table.columns[index]) for index in indices
+        }
         rows = [table.rows[i] for i in table.short] if table.short is not None and level < FULL else table.rows
         for row in rows[:ROWS]:
-            cells = [_cell(row[index], table.columns[index], layouts[index], index == shown[0]) for index in shown]
+            cells = [_cell(row[index], table.columns[index], layouts[index], index == indices[0]) for index in indices]
             lines.append(element("tr", *cells))
         titled = any(column.title for column in columns)
         heads = [_head(column.title, f" [{column.unit}]", words=column.kind == "words") for column in columns]
@@ -112,7 +114,7 @@ def table_html(table: Table, level: int) -> str:
     hidden = len(table.rows) - ROWS
     more = element("p", f"{hidden:,} more rows: write them with -o FILE.csv", class_="em-muted") if hidden > 0 else ""
     inside = element("table", head, element("tbody", *lines), class_="em-table")
-    return element("div", inside, more, _reasons(table, shown), class_="em-scroll")
+    return element("div", inside, more, _reasons(table, indices), class_="em-scroll")
 
 
 def _head(title: str, unit: str, *, words: bool = False) -> str:
@@ -135,13 +137,13 @@ def _cell(cell: Cell, column: Column, layout: Layout | None = None, is_head: boo
     return element("td", words + small, class_="em-number", data_csv=exact, title=cell.prior or None)
 
 
-def _reasons(table: Table, shown: list[int]) -> str:
+def _reasons(table: Table, indices: list[int]) -> str:
     """Why numbers are priors, for those who cannot hover."""
     reasons = {
         table.columns[index].title: cell.prior
         for row in table.rows
         for index, cell in enumerate(row)
-        if index in shown and isinstance(cell, Quantity) and cell.prior
+        if index in indices and isinstance(cell, Quantity) and cell.prior
     }
     items = [element("li", escape(f"{title}: {reason}")) for title, reason in reasons.items()]
     return folded(f"{PRIOR_MARK} assumed, not measured", element("ul", *items)) if items else ""
@@ -176,7 +178,7 @@ def _code(command: str) -> str:
 
 @functools.cache
 def _asset(name: str) -> str:
-    content = files("energymodel.report.page").joinpath(name).read_text(encoding="utf-8")
+    content = files("energymodel.report").joinpath(name).read_text(encoding="utf-8")
     return chart_css() + content if name.endswith(".css") else content
 
 

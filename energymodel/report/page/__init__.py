@@ -1,1 +1,0 @@
-"""Reports as pages: one HTML file for each answer, complete without network and without script."""
