@@ -1,4 +1,4 @@
-"""Does every accelerator train a small model in its usual node, within what its data sheet and physics allow?"""
+"""Every accelerator trains a small model in its usual node, within what its data sheet and physics allow."""
 
 import math
 
@@ -88,10 +88,3 @@ def test_peak_is_that_of_the_units_at_the_reference_clock(name):
     units, operations = UNITS[name]
     device = read("hardware", name)
     assert value(device, "peak_flops") == pytest.approx(units * operations * value(device, "reference_clock"), rel=5e-3)
-
-
-@pytest.mark.parametrize("name", DEVICES)
-def test_companions_exist(name):
-    usual = companions(name)
-    assert usual["node"] in names("nodes")
-    assert usual["network"] in names("networks")

@@ -13,7 +13,6 @@ from energymodel.scenarios.near_limit import (
     leakage_temperature_sensitivity,
     near_limit_accelerator,
     operation_energy,
-    thermal_voltage,
     voltage_floor,
 )
 from energymodel.scenarios.scenario import load_scenario
@@ -34,49 +33,37 @@ def device(preset):
     return near_limit_accelerator(preset, read(preset["template"]))
 
 
-def test_operation_energy_by_hand():
-    # docs/physics.md A0.7: 32 bit at 300 K, kappa = 1: 5.402e4 J / 5.88e23 FLOP = 9.187e-20 J/FLOP.
-    assert operation_energy(1.0, 32.0, 300.0) == pytest.approx(5.402e4 / 5.88e23, rel=2e-4)
-    # docs/physics.md A0.8: H100 at 1.769 pJ/FLOP is 1.926e7 bounds per bit at 32 bits.
-    assert operation_energy(1.926e7, 32.0, 300.0) == pytest.approx(1.769e-12, rel=5e-4)
-
-
-def test_thermal_voltage_by_hand():
-    # 1.380649e-23 x 300 / 1.602176634e-19 = 0.025852 V.
-    assert thermal_voltage(300.0) == pytest.approx(0.025852, abs=5e-7)
-
-
-def test_leakage_ratio_by_hand():
-    # n v_T = 1.2 x 0.0291394 = 0.0349673 V; exp(-0.3/0.0349673) = exp(-8.57944) = 1.8792e-4; x 300 = 0.056376.
-    assert leakage_ratio(0.3, 338.15, 1.2, 300.0) == pytest.approx(0.05638, abs=5e-6)
+@pytest.mark.parametrize(
+    ("formula", "inputs", "expected", "within"),
+    [
+        # docs/physics.md A0.7: 32 bit at 300 K, kappa = 1: 5.402e4 J / 5.88e23 FLOP = 9.187e-20 J/FLOP.
+        (operation_energy, (1.0, 32.0, 300.0), 5.402e4 / 5.88e23, 2e-4),
+        # docs/physics.md A0.8: H100 at 1.769 pJ/FLOP is 1.926e7 bounds per bit at 32 bits.
+        (operation_energy, (1.926e7, 32.0, 300.0), 1.769e-12, 5e-4),
+        # n v_T = 1.2 x 0.0291394 = 0.0349673 V; exp(-0.3/0.0349673) = exp(-8.57944) = 1.8792e-4; x 300 = 0.056376.
+        (leakage_ratio, (0.3, 338.15, 1.2, 300.0), 0.05638, 1e-4),
+        # 8.57944 / 338.15 K = 0.025372 /K.
+        (leakage_temperature_sensitivity, (0.3, 338.15, 1.2), 0.025372, 2e-5),
+        # 1 - 0.0349673 x ln 5 / 0.3 = 1 - 0.0349673 x 1.609438 / 0.3 = 0.81241.
+        (voltage_floor, (0.3, 338.15, 1.2, 0.2), 0.81241, 6e-6),
+        (voltage_floor, (0.3, 338.15, 1.2, 1.0), 1.0, 0.0),
+        # (50 - 5) / (1 + 0.05 + 0.075) = 40 W.
+        (dynamic_power, (50.0, 5.0, 0.05, 0.075), 40.0, 1e-12),
+    ],
+)
+def test_formulas_by_hand(formula, inputs, expected, within):
+    np.testing.assert_allclose(formula(*inputs), expected, rtol=within)
 
 
 def test_subthreshold_slope_is_sixty_millivolt_per_decade():
     # At n = 1 and 300 K the leakage falls tenfold with ln(10) x 25.852 mV = 59.53 mV.
-    decade = math.log(10) * 0.025852
-    assert decade == pytest.approx(0.05953, abs=5e-6)
-    assert leakage_ratio(0.3, 300.0, 1.0, 1.0) / leakage_ratio(0.3 + decade, 300.0, 1.0, 1.0) == pytest.approx(
-        10, rel=1e-4
-    )
+    ratios = [leakage_ratio(voltage, 300.0, 1.0, 1.0) for voltage in (0.3, 0.35953)]
+    assert ratios[0] / ratios[1] == pytest.approx(10, rel=2e-4)
 
 
-def test_leakage_temperature_sensitivity_by_hand_and_as_a_derivative():
-    # 8.57944 / 338.15 K = 0.025372 /K.
-    assert leakage_temperature_sensitivity(0.3, 338.15, 1.2) == pytest.approx(0.025372, abs=5e-7)
-    step = 1e-3
-    ratio = leakage_ratio(0.3, 338.15 + step, 1.2, 300.0) / leakage_ratio(0.3, 338.15 - step, 1.2, 300.0)
-    assert math.log(ratio) / (2 * step) == pytest.approx(leakage_temperature_sensitivity(0.3, 338.15, 1.2), rel=1e-6)
-
-
-def test_voltage_floor_by_hand():
-    # 1 - 0.0349673 x ln 5 / 0.3 = 1 - 0.0349673 x 1.609438 / 0.3 = 0.81241.
-    assert voltage_floor(0.3, 338.15, 1.2, 0.2) == pytest.approx(0.81241, abs=5e-6)
-    assert voltage_floor(0.3, 338.15, 1.2, 1.0) == 1.0
-
-
-def test_dynamic_power_by_hand():
-    # (50 - 5) / (1 + 0.05 + 0.075) = 40 W.
-    assert dynamic_power(50.0, 5.0, 0.05, 0.075) == pytest.approx(40.0)
+def test_leakage_temperature_sensitivity_is_the_derivative():
+    low, high = (leakage_ratio(0.3, 338.15 + step, 1.2, 300.0) for step in (-1e-3, 1e-3))
+    assert math.log(high / low) / 2e-3 == pytest.approx(leakage_temperature_sensitivity(0.3, 338.15, 1.2), rel=1e-6)
 
 
 def test_device_by_hand(device):
@@ -119,20 +106,17 @@ def test_device_has_the_layout_of_an_accelerator(device):
     assert template == read("h100-sxm")  # the template is not changed
 
 
-def test_halving_the_landauer_multiple_doubles_the_rate(preset):
-    template = read(preset["template"])
-    before = near_limit_accelerator(preset, template)["peak_flops"]["value"]
+def test_halving_the_landauer_multiple_doubles_the_rate(preset, device):
     preset["landauer_multiple"]["value"] /= 2
-    assert near_limit_accelerator(preset, template)["peak_flops"]["value"] == pytest.approx(2 * before)
+    changed = near_limit_accelerator(preset, read(preset["template"]))
+    assert changed["peak_flops"]["value"] == pytest.approx(2 * device["peak_flops"]["value"])
 
 
-def test_lower_voltage_leaks_more_and_leaves_less_power(preset):
-    template = read(preset["template"])
-    before = near_limit_accelerator(preset, template)
+def test_lower_voltage_leaks_more_and_leaves_less_power(preset, device):
     preset["reference_voltage"]["value"] = 0.2
-    after = near_limit_accelerator(preset, template)
-    assert after["leakage"]["power"]["value"] > before["leakage"]["power"]["value"]
-    assert after["peak_flops"]["value"] < before["peak_flops"]["value"]
+    changed = near_limit_accelerator(preset, read(preset["template"]))
+    assert changed["leakage"]["power"]["value"] > device["leakage"]["power"]["value"]
+    assert changed["peak_flops"]["value"] < device["peak_flops"]["value"]
 
 
 @pytest.mark.parametrize("change", ["landauer_multiple=1e308", "bits_per_flop=1e308 bit/FLOP", "rated_power=1e308 W"])

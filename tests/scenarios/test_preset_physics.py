@@ -1,4 +1,4 @@
-"""Are the preset numbers physically consistent, and do they reproduce what their sources publish?"""
+"""Numbers of presets: physically consistent, and those that their sources publish."""
 
 import json
 import math
@@ -12,6 +12,16 @@ from preset_layout import fields_of, names, read, value
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 DEVICES = [name for name in names("hardware") if name != "near-limit"]
+LINK_RATES = """
+    dgx-1-v100=1.5e+11 dgx-a100=3e+11 dgx-h100=4.5e+11 hgx-h800=2e+11 hgx-h200=4.5e+11 server-h100-pcie=6.4e+10
+    dgx-b200=9e+11 gb200-nvl72=9e+11 gb300-nvl72=9e+11 mi250x-node=3.5e+11 mi300x-node=4.48e+11 tpu-v3-block=4e+11
+    tpu-v4-cube=2.7e+11 tpu-v5e-block=1.8e+11 tpu-v5p-cube=5.4e+11 tpu-v6e-block=3.6e+11 tpu-v7-cube=6e+11
+    mi325x-node=4.48e+11 mi355x-node=5.355e+11 a100-pcie-pair=3e+11 h100-nvl-pair=3e+11 a40-pair=5.625e+10
+    rtx-3090-pair=5.625e+10 pcie3-server-4=1.6e+10 pcie4-server-8=3.2e+10 pcie4-workstation-1=3.2e+10
+    pcie4-workstation-2=3.2e+10 pcie4-workstation-4=3.2e+10 pcie5-server-8=6.4e+10 pcie5-workstation-1=6.4e+10
+    pcie5-workstation-2=6.4e+10 pcie5-workstation-4=6.4e+10 trainium2-node=6.4e+11 gaudi3-node=5.25e+11
+    near-limit-node=2.5875e+14
+"""
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -83,45 +93,9 @@ def test_supplies_deliver_what_was_metered():
 @pytest.mark.parametrize("name", names("nodes"))
 def test_link_rates_are_those_of_the_product(name):
     # Per chip and direction, nominal: SOURCES.md and hardware_specs.csv.
-    nominal = {
-        "dgx-1-v100": 150e9,
-        "dgx-a100": 300e9,
-        "dgx-h100": 450e9,
-        "hgx-h800": 200e9,
-        "hgx-h200": 450e9,
-        "server-h100-pcie": 64e9,
-        "dgx-b200": 900e9,
-        "gb200-nvl72": 900e9,
-        "gb300-nvl72": 900e9,
-        "mi250x-node": 350e9,
-        "mi300x-node": 448e9,
-        "tpu-v3-block": 400e9,
-        "tpu-v4-cube": 270e9,
-        "tpu-v5e-block": 180e9,
-        "tpu-v5p-cube": 540e9,
-        "tpu-v6e-block": 360e9,
-        "tpu-v7-cube": 600e9,
-        "mi325x-node": 448e9,
-        "mi355x-node": 535.5e9,
-        "a100-pcie-pair": 300e9,
-        "h100-nvl-pair": 300e9,
-        "a40-pair": 56.25e9,
-        "rtx-3090-pair": 56.25e9,
-        "pcie3-server-4": 16e9,
-        "pcie4-server-8": 32e9,
-        "pcie4-workstation-1": 32e9,
-        "pcie4-workstation-2": 32e9,
-        "pcie4-workstation-4": 32e9,
-        "pcie5-server-8": 64e9,
-        "pcie5-workstation-1": 64e9,
-        "pcie5-workstation-2": 64e9,
-        "pcie5-workstation-4": 64e9,
-        "trainium2-node": 640e9,
-        "gaudi3-node": 525e9,
-        "near-limit-node": 450e9 * 575,
-    }[name]
+    nominal = dict(pair.split("=") for pair in LINK_RATES.split())[name]
     link = read("nodes", name)["scale_up"]
-    assert value(link, "lanes") * value(link, "lane_bandwidth") == pytest.approx(nominal, rel=1e-6)
+    assert value(link, "lanes") * value(link, "lane_bandwidth") == pytest.approx(float(nominal), rel=1e-6)
 
 
 def test_total_link_efficiencies_are_those_of_the_specification():

@@ -1,4 +1,4 @@
-"""Is a value that a number cannot have refused by name, wherever it is given?"""
+"""Values that a number cannot have: refused by name, wherever they are given."""
 
 import dataclasses
 import math
@@ -7,24 +7,26 @@ import re
 import pytest
 
 import energymodel as em
-from energymodel.ranges import ABOVE_ZERO, EXTENTS, SHARE, Range
-from energymodel.scenarios.components import CATEGORY_OF, field_class, final_classes, preset_in_si
+from energymodel.physics.heat_rejection import DryCooler
+from energymodel.ranges import ABOVE_ZERO, EXTENTS, SHARE, Range, ends_of
+from energymodel.scenarios.components import CATEGORY_OF, component_fields, field_class, final_classes, preset_in_si
 from energymodel.scenarios.near_limit import NEAR_LIMIT_RANGES
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 SMALL = "test-1b-h100"
+CRITICAL = "system.learning.critical_batch"
+COOLING = "system.facility.cooling"
 
 
-def classes_below(kind, found):
+def classes_below(kind, classes):
     """Collect all final classes of components that a scenario can hold, by name."""
     for name, final in final_classes(kind).items():
-        if name not in found:
-            found[name] = final
-            for field in final.__dataclass_fields__.values():
-                if "unit" not in field.metadata:
-                    classes_below(field_class(final, field.name), found)
+        if name not in classes:
+            classes[name] = final
+            for field in component_fields(final):
+                classes_below(field_class(final, field), classes)
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +35,12 @@ def scenario():
 
 
 def test_every_number_has_a_range_that_ends_and_holds_its_default():
-    known = {}
+    owners = {}
     for kind in (TrainingSystem, TrainingPlan, ParallelLayout, *CATEGORY_OF):
-        classes_below(kind, known)
+        classes_below(kind, owners)
     numbers = [
         (f"{name}.{field.name}", field)
-        for name, owner in known.items()
+        for name, owner in owners.items()
         for field in owner.__dataclass_fields__.values()
         if "unit" in field.metadata
     ]
@@ -138,3 +140,53 @@ def test_numbers_that_exclude_each_other(path, value, message):
 def test_a_near_limit_chip_stays_within_physics(name, value):
     with pytest.raises(em.InputError, match=re.escape(f"system.accelerator.{name}: {value} is impossible")):
         em.load_scenario("near-limit-hardware", {f"system.accelerator.{name}": value})
+
+
+@pytest.mark.parametrize("given", [-0.03, "-0.03", {"value": -0.03, "unit": "1", "kind": "measured", "source": "here"}])
+def test_a_trend_may_fall(given):
+    system = em.load_scenario(SMALL, {f"{CRITICAL}.token_trend": given}).system
+    assert float(system.learning.critical_batch.token_trend) == -0.03  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_other_numbers_may_not_be_negative(scenario):
+    with pytest.raises(em.InputError, match="is negative"):
+        em.load_scenario(SMALL, {f"{CRITICAL}.sharpness": -1.0})
+    system = scenario.system
+    assert ends_of(system, "learning.critical_batch.token_trend") == (-10.0, 10.0)
+    assert ends_of(system, "learning.critical_batch.sharpness") == (1e-9, 10.0)
+    assert ends_of(system, "accelerator.gemm_efficiency") == (1e-9, 1.0)  # zero itself is excluded
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([f"{COOLING}.rejection.evaporated_share=1.2"], r"evaporated_share: 1.2 is impossible; give a share"),
+        ([f"{COOLING}.loop.air_share=2"], r"loop\.air_share: 2 is impossible; give a share"),
+        ([f"{COOLING}.chiller.load=1.5"], r"chiller\.load: 1.5 is impossible; give a share"),
+        ([f"{COOLING}.rejection.makeup=0.5"], r"makeup: 0.5 is impossible; give a value between 1 and 1000"),
+        ([f"{COOLING}.loop.coolant_rise=0 K"], r"coolant_rise: 0 K is impossible; give a value between 0.001 K"),
+        ([f"{COOLING}.weather.wet_bulb=40 °C"], r"weather\.wet_bulb: 40 °C is above dry_bulb"),
+        ([f"{COOLING}.inlet.recommended_highest=40 °C"], r"recommended_highest: 40 °C is above highest, 35 °C"),
+        ([f"{COOLING}.weather=texas"], 'Unknown preset "texas" among weather. Did you mean "texas-weather"'),
+        ([f"{COOLING}.inlet=a2"], 'Unknown preset "a2" among inlets'),
+        ([f"{COOLING}.rejection.approach=-3 K"], "negative"),
+        ([f"{COOLING}.rejection.effectiveness=0.5"], "effectiveness is a quantity of EvaporativeAir"),
+    ],
+)
+def test_cooling_that_cannot_be_is_refused_by_name(changes, message):
+    with pytest.raises(em.InputError, match=message):
+        em.load_scenario(SMALL, changes)
+
+
+def test_another_kind_of_heat_rejection_is_a_table():
+    dry = {"component": "DryCooler", "approach": "6 K", "work_fraction": 0.015}
+    scenario = em.load_scenario({"base": SMALL, "system": {"facility": {"cooling": {"rejection": dry}}}})
+    rejection = scenario.system.facility.cooling.rejection
+    assert isinstance(rejection, DryCooler)
+    assert float(rejection.approach) == 6.0
+
+
+@pytest.mark.parametrize("weather", ["texas-weather", "singapore-weather", "great-britain-weather"])
+def test_a_place_is_one_word(weather):
+    scenario = em.load_scenario(SMALL, [f"{COOLING}.weather={weather}"])
+    assert scenario.provenance[f"{COOLING}.weather.dry_bulb"].kind == "derived"

@@ -1,4 +1,4 @@
-"""Is a cluster that nobody has fitted what partial pooling makes of it?"""
+"""Constants of clusters that nobody has fitted, by partial pooling, and the files of their distributions."""
 
 import math
 
@@ -12,8 +12,11 @@ from energymodel.scenarios.step_population import (
     NAMES,
     STEP_CONSTANTS,
     Effects,
+    Normal,
     StepPopulation,
+    read_normal,
     step_population,
+    write_normal,
 )
 
 KNOWN = {"framework": "megatron", "chip": "h100-sxm"}
@@ -30,9 +33,9 @@ BY_HAND = StepPopulation(
 
 def test_effects_of_known_labels_add_up_by_hand():
     # Mean: ln 0.85 + 0.1 - 0.3 + 0.05. Variance: 0.04 + 0.09 + 0.01 - 2 x 0.01 of the effects, 0.2^2 of the cluster.
-    known = BY_HAND.of({"framework": "f", "chip": "c"})
-    np.testing.assert_allclose(known.mean[AT], math.log(0.85) - 0.15, rtol=1e-12)
-    np.testing.assert_allclose(known.covariance[AT, AT], 0.16, rtol=1e-12)
+    result = BY_HAND.of({"framework": "f", "chip": "c"})
+    np.testing.assert_allclose(result.mean[AT], math.log(0.85) - 0.15, rtol=1e-12)
+    np.testing.assert_allclose(result.covariance[AT, AT], 0.16, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +49,9 @@ def test_effects_of_known_labels_add_up_by_hand():
     ],
 )
 def test_a_label_that_is_not_known_adds_the_spread_of_its_level_by_hand(labels, mean, variance):
-    known = BY_HAND.of(labels)
-    np.testing.assert_allclose(known.mean[AT], math.log(0.85) + mean, rtol=1e-12)
-    np.testing.assert_allclose(known.covariance[AT, AT], variance, rtol=1e-12)
+    result = BY_HAND.of(labels)
+    np.testing.assert_allclose(result.mean[AT], math.log(0.85) + mean, rtol=1e-12)
+    np.testing.assert_allclose(result.covariance[AT, AT], variance, rtol=1e-12)
 
 
 def test_scatter_joins_groups_and_rows_by_hand():
@@ -81,9 +84,19 @@ def test_the_population_knows_the_usual_chips_and_frameworks():
 @pytest.mark.parametrize("name", NAMES)
 @given(deviations=st.floats(-3.0, 3.0))
 def test_value_and_coordinate_are_inverse_and_the_slope_is_the_derivative(name, deviations):
-    one = STEP_CONSTANTS[name]
-    z, step = one.middle + deviations, 1e-5
-    np.testing.assert_allclose(one.coordinate(one.value(z)), z, atol=1e-8)
-    difference = (one.value(z + step) - one.value(z - step)) / (2.0 * step)
-    np.testing.assert_allclose(one.slope(z), difference, rtol=1e-6)
-    assert 0.0 < one.value(z) < one.upper
+    constant = STEP_CONSTANTS[name]
+    z, step = constant.middle + deviations, 1e-5
+    np.testing.assert_allclose(constant.coordinate(constant.value(z)), z, atol=1e-8)
+    difference = (constant.value(z + step) - constant.value(z - step)) / (2.0 * step)
+    np.testing.assert_allclose(constant.slope(z), difference, rtol=1e-6)
+    assert 0.0 < constant.value(z) < constant.upper
+
+
+def test_a_distribution_comes_back_from_its_file_to_four_digits(tmp_path):
+    root = np.array([[2.0, 0.0, 0.0], [0.5, 1.5, 0.0], [-1.0, 0.25, 0.125]])
+    normal = Normal(np.array([0.0, -3.25, 1e6]), root @ root.T)
+    write_normal(tmp_path / "normal.csv", normal)
+    result = read_normal(tmp_path / "normal.csv")
+    np.testing.assert_allclose(result.mean, normal.mean, rtol=5e-4)
+    np.testing.assert_allclose(result.covariance, normal.covariance, rtol=2e-3)
+    assert (tmp_path / "normal.csv").read_text(encoding="utf-8").splitlines()[1] == "-3.25,0.5,1.5"
