@@ -161,12 +161,12 @@ def _model_tables(path: Path) -> dict[str, Any]:
     model = read_model_config(path)
     for note in model.notes:
         warnings.warn(f"{path}: {note}", stacklevel=2)
-    stated = {"kind": "specification", "source": f"{model.name}: config.json"}
+    specified = {"kind": "specification", "source": f"{model.name}: config.json"}
     numbers = {
         field.name: {
             "value": float(getattr(model.transformer, field.name)),
             "unit": field.metadata["unit"],
-            **(_ASSUMED if field.name in _ASSUMED_FIELDS else stated),
+            **(_ASSUMED if field.name in _ASSUMED_FIELDS else specified),
         }
         for field in dataclasses.fields(Transformer)
     }

@@ -196,12 +196,12 @@ def read_grid(
     def series(kind: str, *names: str) -> list[np.ndarray | None]:
         """Values in every hour, or None where nobody needs them and they are not in every row."""
         values = [table.columns.get(column, np.full(len(table), np.nan)) for column in names]
-        stated = not all(np.all(np.isnan(column)) for column in values)
-        if kind in needs or (kind == "weather" and stated and all(column in table.columns for column in names)):
+        any_number = not all(np.all(np.isnan(column)) for column in values)
+        if kind in needs or (kind == "weather" and any_number and all(column in table.columns for column in names)):
             return [_full(table, column, ADVICE[kind])[order] for column in names]
         if not any(np.any(np.isnan(column)) for column in values):
             return [column[order] for column in values]
-        if stated and kind != "weather":
+        if any_number and kind != "weather":
             notes.append(f"{name}: {names[0]} has empty rows, so that {kind} is not used.")
         return [None] * len(names)
 

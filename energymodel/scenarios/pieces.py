@@ -45,6 +45,11 @@ class _Layout(NamedTuple):
     expert: int
     recomputation: str
 
+    @property
+    def group(self) -> int:
+        """Chips of a replica."""
+        return self.tensor * self.pipeline
+
 
 def scenario_of_pieces(
     model: str,
@@ -131,9 +136,8 @@ def accelerator_of(cluster: str | Path) -> str:
 
     **Raises:** `InputError` for an unknown cluster, and one whose accelerator is no preset.
     """
-    parts = cluster_parts(cluster)["system"]
-    stated = parts["accelerator"]
-    name = stated.get("preset") if isinstance(stated, Mapping) else stated
+    chip = cluster_parts(cluster)["system"]["accelerator"]
+    name = chip.get("preset") if isinstance(chip, Mapping) else chip
     if not isinstance(name, str):
         raise InputError(
             f"cluster {cluster}: its accelerator is described by numbers alone. Name one by --accelerator."
@@ -200,8 +204,8 @@ def _first_fitting(
         and (chips / pipeline) % expert == 0.0
     ]
     refused = ""
-    for layout in sorted(layouts, key=lambda one: (one.tensor * one.pipeline, one.expert, one[3] == "full", one[1])):
-        sequences = chips / (layout.tensor * layout.pipeline) * float(workload.sequence)
+    for layout in sorted(layouts, key=lambda way: (way.group, way.expert, way.recomputation == "full", way.pipeline)):
+        sequences = chips / layout.group * float(workload.sequence)
         size = max(1.0, round(wanted / sequences)) * sequences if asked is None else asked
         source = "given" if size == wanted else "0.2920 C^0.3271 (DeepSeek-AI 2024), whole sequences"
         try:

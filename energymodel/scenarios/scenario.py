@@ -182,21 +182,22 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     system_tables = resolve(tables["system"], TrainingSystem, "system")
     system = build(system_tables, TrainingSystem, "system", provenance)
     plan_tables = _plan_tables(tables["plan"], system_tables, system, provenance)
-    stated, calibration = tables.get("uncertainty", {}), tables.get("calibration", {})
+    uncertainty, calibration = tables.get("uncertainty", {}), tables.get("calibration", {})
     scenario = Scenario(
         name=name,
         title=title_of(tables, name),
         system=system,
         plan=build(plan_tables, TrainingPlan, "plan", provenance),
         optimize=Question(),
-        uncertainty={path: origin.distribution for path, origin in provenance.items() if origin.distribution} | stated,
+        uncertainty={path: origin.distribution for path, origin in provenance.items() if origin.distribution}
+        | uncertainty,
         provenance=provenance,
         tables={
             "title": title_of(tables, name),
             "system": system_tables,
             "plan": plan_tables,
             "optimize": tables.get("optimize", {}),
-            "uncertainty": stated,
+            "uncertainty": uncertainty,
             **({"calibration": calibration} if calibration else {}),
         },
         accelerator=tables["system"].get("accelerator"),
@@ -209,7 +210,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
 
 
 def _plan_tables(
-    stated: Mapping[str, Any],
+    table: Mapping[str, Any],
     system_tables: Mapping[str, Any],
     system: TrainingSystem,
     provenance: Mapping[str, Provenance],
@@ -217,7 +218,7 @@ def _plan_tables(
     """The table of a plan with what it may leave out, and its short words as the numbers that they stand for."""
     rated = system_tables["accelerator"]["rated_power"]
     defaults = {"clock": 1.0, "power_cap": rated, "layout": {}}
-    plan = {**stated, **{key: value for key, value in defaults.items() if key not in stated}}
+    plan = {**table, **{key: value for key, value in defaults.items() if key not in table}}
     scale = ClockScale.of(system.accelerator)
     if is_frequency(plan["clock"]) and provenance[REFERENCE_CLOCK].is_prior:
         warnings.warn(

@@ -101,7 +101,7 @@ def scenario_of_training(
             hint = _hint(config, Path(path).stem)
         raise InputError(f"{path}: the file does not say {', '.join(missing)}. Give {asked}.{hint}")
 
-    def stated(value: float, unit: str) -> dict[str, Any]:
+    def of_file(value: float, unit: str) -> dict[str, Any]:
         source = f"{Path(path).name}: {config.kind}"
         return {"value": float(value), "unit": unit, "kind": "specification", "source": source}
 
@@ -109,13 +109,13 @@ def scenario_of_training(
         accelerator, float(config.chips), f"{Path(path).stem} on {config.chips:,} {accelerator}", name
     )
     workload = _workload(config, model, vocabulary, str(path))
-    tables["system"]["workload"] = {**workload, "sequence": stated(length, "token")}
+    tables["system"]["workload"] = {**workload, "sequence": of_file(length, "token")}
     if cluster is None:
         tables["system"]["software"] = framework(config.kind)["software"]
     tables["plan"] |= {
-        "chips": stated(config.chips, "1"),
-        "batch": stated(size, "token"),
-        "goal": {"tokens": stated(amount, "token")},
+        "chips": of_file(config.chips, "1"),
+        "batch": of_file(size, "token"),
+        "goal": {"tokens": of_file(amount, "token")},
         "layout": _layout(config),
     }
     with warnings.catch_warnings(record=True) as caught:
@@ -167,9 +167,9 @@ def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: 
         numbers |= {"router": 1, "shared_experts": shared / float(words["feed_forward"])}
         numbers["expert_vectors"] = _inner(words) * float(words.get("linear_bias", 0) or 0)
     numbers["vector_parameters"] = vector_parameters(words)
-    stated = {"kind": "specification", "source": Path(path).name}
+    origin = {"kind": "specification", "source": Path(path).name}
     quantities = {
-        name: {"value": float(value), "unit": fields[name].metadata["unit"], **stated}
+        name: {"value": float(value), "unit": fields[name].metadata["unit"], **origin}
         for name, value in numbers.items()
         if value is not None
     }

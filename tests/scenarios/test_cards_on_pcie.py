@@ -1,4 +1,4 @@
-"""Are the rates of nodes on PCIe, and the products of L40S, those that experiment 17 reads in its tables?"""
+"""Rates of nodes on PCIe and products of L40S: those that experiment 17 reads in its tables."""
 
 import math
 
@@ -47,6 +47,6 @@ def test_products_of_l40s_are_fitted_to_its_table():
     }
     device = read("hardware", "l40s")
     for precision, prefix in (("bfloat16", ""), ("fp8", "fp8_")):
-        found = dict(zip(fitted[precision].names, fitted[precision].values, strict=True))
-        assert value(device, f"{prefix}gemm_efficiency") == pytest.approx(found["efficiency"], rel=1e-3)
-        assert value(device, f"{prefix}gemm_edge") == pytest.approx(found["edge"], rel=1e-2)
+        constants = dict(zip(fitted[precision].names, fitted[precision].values, strict=True))
+        assert value(device, f"{prefix}gemm_efficiency") == pytest.approx(constants["efficiency"], rel=1e-3)
+        assert value(device, f"{prefix}gemm_edge") == pytest.approx(constants["edge"], rel=1e-2)

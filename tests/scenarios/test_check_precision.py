@@ -1,4 +1,4 @@
-"""Is a scenario checked in float64, where the caller works in float32?"""
+"""Scenarios are checked in float64, where the caller works in float32."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def test_numbers_of_float64_are_checked():
     with jax.enable_x64(True):
         accelerator = jax.tree.map(jnp.asarray, scenario.system.accelerator)
         assert float(accelerator.dynamic_power) > 0.0  # compiles the operations in float64
-    system = eqx.tree_at(lambda one: one.accelerator, scenario.system, accelerator)
+    system = eqx.tree_at(lambda tree: tree.accelerator, scenario.system, accelerator)
     dataclasses.replace(scenario, system=system).check()
 
 

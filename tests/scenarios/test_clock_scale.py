@@ -1,4 +1,4 @@
-"""May a clock be given in MHz, as `nvidia-smi -lgc` takes it, and does the answer say both?"""
+"""Clocks in MHz, as `nvidia-smi -lgc` takes them: read as shares, and shown as both."""
 
 import json
 
@@ -15,9 +15,9 @@ from energymodel.sweeps.scenario_axes import scenario_axis
 SMALL = "test-1b-h100"  # reference clock 1830 MHz, lowest 345 MHz
 
 
-@pytest.mark.parametrize("given", ["1464 MHz", "1.464 GHz", "1464MHz", {"value": 1464, "unit": "MHz"}])
-def test_clock_in_megahertz_is_a_share_of_the_reference(given):
-    scenario = load_scenario(SMALL, {"plan.clock": given})
+@pytest.mark.parametrize("clock", ["1464 MHz", "1.464 GHz", "1464MHz", {"value": 1464, "unit": "MHz"}])
+def test_clock_in_megahertz_is_a_share_of_the_reference(clock):
+    scenario = load_scenario(SMALL, {"plan.clock": clock})
     assert float(scenario.plan.clock) == pytest.approx(1464 / 1830)
     assert plan_table(scenario, {"run": scenario.plan}).number("clock_frequency")[1].value == pytest.approx(1464e6)
     # What is resolved gives the same scenario when read back.
@@ -38,7 +38,7 @@ def test_the_ends_of_the_range_are_in_it(end):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("clock", "words"),
     [
         ("1980 MHz", ["plan.clock: 1980 MHz is above the reference clock", "345 MHz to 1830 MHz"]),
         ("300 MHz", ["plan.clock: 300 MHz is below the lowest clock", "345 MHz to 1830 MHz"]),
@@ -50,9 +50,9 @@ def test_the_ends_of_the_range_are_in_it(end):
         ("0.1", ["0.1 is outside 0.1885 to 1", "345 MHz to 1830 MHz"]),
     ],
 )
-def test_clock_out_of_range_is_refused_in_both_units(given, words):
+def test_clock_out_of_range_is_refused_in_both_units(clock, words):
     with pytest.raises(InputError) as caught:
-        load_scenario(SMALL, {"plan.clock": given})
+        load_scenario(SMALL, {"plan.clock": clock})
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
@@ -90,7 +90,7 @@ def test_reports_have_both():
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"), [("1.2 GHz", True), ("0.8", False), (0.8, False), ({"value": 1}, False)]
+    ("clock", "expected"), [("1.2 GHz", True), ("0.8", False), (0.8, False), ({"value": 1}, False)]
 )
-def test_what_a_frequency_is(given, expected):
-    assert is_frequency(given) is expected
+def test_what_a_frequency_is(clock, expected):
+    assert is_frequency(clock) is expected

@@ -30,8 +30,8 @@ def layout(*changes, **words):
     ],
 )
 def test_the_later_word_on_sharding_wins(words, changes, switches):
-    found = layout(*changes, **words)
-    assert (found.shard_optimizer, found.shard_gradients, found.shard_parameters) == switches
+    scenario = layout(*changes, **words)
+    assert (scenario.shard_optimizer, scenario.shard_gradients, scenario.shard_parameters) == switches
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_the_later_word_on_sharding_wins(words, changes, switches):
     ],
 )
 def test_the_later_word_on_recomputation_wins(words, changes, switches):
-    found = layout(*changes, **words)
-    assert (found.recompute_attention, found.recompute_full) == switches
+    scenario = layout(*changes, **words)
+    assert (scenario.recompute_attention, scenario.recompute_full) == switches
 
 
 def test_a_goal_replaces_the_goal_below():
-    found = load_scenario(SMALL, ["plan.goal.loss=2.9 nat/token", "plan.goal.tokens=24 G tokens"])
-    assert isinstance(found.plan.goal, TokenBudget)
-    assert float(found.plan.goal.tokens) == 24e9
+    scenario = load_scenario(SMALL, ["plan.goal.loss=2.9 nat/token", "plan.goal.tokens=24 G tokens"])
+    assert isinstance(scenario.plan.goal, TokenBudget)
+    assert float(scenario.plan.goal.tokens) == 24e9
 
 
 @pytest.mark.parametrize(
@@ -79,23 +79,25 @@ def test_a_title_of_ones_own_stays_until_something_it_names_changes():
     assert load_scenario({"base": BIG, "plan": {"chips": 8192}}).title == "Llama 3.1 405B on 8,192 NVIDIA H100 SXM5"
 
 
-def same(found, category, name, path):
+def same(scenario, category, name, path):
     """Whether the numbers of a component come from a preset."""
     preset = preset_in_si(category, name)
     return all(
-        found.provenance[f"{path}.{key}"].source == said["source"] for key, said in preset.items() if "source" in said
+        scenario.provenance[f"{path}.{key}"].source == number["source"]
+        for key, number in preset.items()
+        if "source" in number
     )
 
 
 def test_an_accelerator_brings_its_node_network_and_supplies():
-    found = load_scenario("gpt3-175b-h100", ["system.accelerator=b200-sxm"])
-    assert same(found, "nodes", "dgx-b200", "system.node")
-    assert same(found, "networks", "infiniband-400g", "system.network")
+    scenario = load_scenario("gpt3-175b-h100", ["system.accelerator=b200-sxm"])
+    assert same(scenario, "nodes", "dgx-b200", "system.node")
+    assert same(scenario, "networks", "infiniband-400g", "system.network")
     # As in the scenario llama-3.1-70b-b200.
-    assert float(found.system.facility.power_supply.rated_power) == 2800.0
-    assert float(found.system.facility.uninterruptible.rated_power) == 3000.0
+    assert float(scenario.system.facility.power_supply.rated_power) == 2800.0
+    assert float(scenario.system.facility.uninterruptible.rated_power) == 3000.0
     # The rest of the facility, and a limit that the scenario sets, stay.
-    assert float(found.system.facility.power_limit) == 1.2e6
+    assert float(scenario.system.facility.power_limit) == 1.2e6
 
 
 @pytest.mark.parametrize(
@@ -107,24 +109,28 @@ def test_an_accelerator_brings_its_node_network_and_supplies():
     ],
 )
 def test_a_node_of_ones_own_wins(changes):
-    found = load_scenario({"base": SMALL, **changes}) if isinstance(changes, dict) else load_scenario(SMALL, changes)
-    assert same(found, "nodes", "dgx-h100", "system.node")
-    assert float(found.system.facility.power_supply.rated_power) == 2800.0
+    scenario = load_scenario({"base": SMALL, **changes}) if isinstance(changes, dict) else load_scenario(SMALL, changes)
+    assert same(scenario, "nodes", "dgx-h100", "system.node")
+    assert float(scenario.system.facility.power_supply.rated_power) == 2800.0
 
 
 def test_the_same_accelerator_brings_nothing():
-    found = load_scenario(BIG, ["system.accelerator=h100-sxm"])
-    assert same(found, "networks", "roce-400g", "system.network")
+    scenario = load_scenario(BIG, ["system.accelerator=h100-sxm"])
+    assert same(scenario, "networks", "roce-400g", "system.network")
 
 
 @pytest.mark.parametrize("name", names("hardware"))
 def test_companions_exist_and_suit_the_accelerator(name):
-    found = load_scenario("gpt3-175b-h100", {"system.accelerator": name, "plan.layout.fp8": 0.0})  # a misfit would warn
+    scenario = load_scenario(
+        "gpt3-175b-h100", {"system.accelerator": name, "plan.layout.fp8": 0.0}
+    )  # a misfit would warn
     brought = companions(name)
     assert brought["node"] in names("nodes")
     assert brought["network"] in names("networks")
-    need = float(found.system.accelerator.rated_power + found.system.node.overhead_power / found.system.node.chips)
-    assert 1.2 * need < float(found.system.facility.power_supply.rated_power) < 3.0 * need
+    need = float(
+        scenario.system.accelerator.rated_power + scenario.system.node.overhead_power / scenario.system.node.chips
+    )
+    assert 1.2 * need < float(scenario.system.facility.power_supply.rated_power) < 3.0 * need
 
 
 def test_supplies_that_are_too_small_are_named():

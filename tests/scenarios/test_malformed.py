@@ -23,7 +23,7 @@ def faults(count: int, seed: int, kinds: tuple[str, ...]) -> list[str]:
     sys.path.insert(0, str(FUZZ))
     try:
         fuzz = importlib.import_module("fuzz")
-        return [f"{one.answer}\n{one.what}" for one in fuzz.faults(count, seed, kinds)]
+        return [f"{fault.answer}\n{fault.what}" for fault in fuzz.faults(count, seed, kinds)]
     finally:
         sys.path.remove(str(FUZZ))
 
@@ -41,7 +41,7 @@ def with_calibration(kind="step-time", **changed):
     names = ["software.product_efficiency", "accelerator.overhead_time"]
     numbers = {"values": [0.8, 0.07], "slopes": [0.8, 0.07], "coordinates": [-0.2, -2.6], "scatter": 0.09}
     table = {"names": names, **numbers, "covariance": [[0.003, 0.001], [0.001, 0.01]], **changed}
-    return {"base": SMALL, "calibration": {kind: {key: one for key, one in table.items() if one is not None}}}
+    return {"base": SMALL, "calibration": {kind: {key: value for key, value in table.items() if value is not None}}}
 
 
 def test_a_calibration_is_kept():
@@ -108,7 +108,7 @@ def test_a_calibration_that_does_not_fit_together(tables, message):
         ("system.note", "a\x1b[31mb", "holds the control character"),
         ("system.note", "a\u202eb", "holds the control character"),
     ],
-    ids=lambda one: one if isinstance(one, str) and len(one) < 80 else type(one).__name__,
+    ids=lambda value: value if isinstance(value, str) and len(value) < 80 else type(value).__name__,
 )
 def test_a_value_of_another_kind(path, value, message):
     with pytest.raises(InputError) as refused:
@@ -125,9 +125,9 @@ def test_what_contains_itself_is_refused():
 
 
 def test_numbers_of_numpy_are_numbers():
-    given = load_scenario(SMALL, {"plan.clock": np.float32(0.75), "optimize.vary.plan.clock": np.array([0.5, 1.0])})
-    assert float(given.plan.clock) == 0.75
-    assert given.optimize.vary == {"plan.clock": (0.5, 1.0)}
+    scenario = load_scenario(SMALL, {"plan.clock": np.float32(0.75), "optimize.vary.plan.clock": np.array([0.5, 1.0])})
+    assert float(scenario.plan.clock) == 0.75
+    assert scenario.optimize.vary == {"plan.clock": (0.5, 1.0)}
 
 
 def test_ranges_may_be_texts_or_tables():

@@ -67,9 +67,9 @@ def test_voltage_curve_is_the_mean_of_the_curves_that_are_known():
     clocks = json.loads((EXPERIMENTS / "03_frequency" / "result.json").read_text(encoding="utf-8"))
     text = json.dumps([limits, clocks])
     fitted = [re.findall(rf'"voltage_{name}": ([0-9.]+)', text) for name in ("floor", "knee")]
-    for found, name in zip(fitted, ("floor", "knee"), strict=True):
-        found += re.findall(rf'"constant": "voltage_{name}", "value": ([0-9.]+)', text)
-        assert len(found) == 5
+    for values, name in zip(fitted, ("floor", "knee"), strict=True):
+        values += re.findall(rf'"constant": "voltage_{name}", "value": ([0-9.]+)', text)
+        assert len(values) == 5
     # Tenstorrent Blackhole: floor 0.87, knee 0.65 (docs/physics.md B2); NVIDIA L4: 0.655 V idle, 0.885 V at 2.04 GHz.
     floors = [*map(float, fitted[0]), 0.87, 0.655 / 0.885]
     knees = [*map(float, fitted[1]), 0.65]
@@ -192,8 +192,8 @@ def test_laws_are_those_of_the_specification():
     # to the runs of Zhang et al., by hand: 2.114e6 x (1.4e12/5e9)^0.5695 = 2.114e6 x 24.76 = 5.235e7.
     for name, expected in (("bergsma-2025", 3.94e7), ("zhang-2024", 4.54e7), ("zhang-2024-runs", 5.235e7)):
         law = read("laws", name)
-        found = value(law, "at_pivot") * (1.4e12 / value(law, "pivot")) ** value(law, "exponent")
-        assert found == pytest.approx(expected, rel=2e-3)
+        critical = value(law, "at_pivot") * (1.4e12 / value(law, "pivot")) ** value(law, "exponent")
+        assert critical == pytest.approx(expected, rel=2e-3)
         assert value(law, "pivot") < value(law, "tested_tokens")
     kaplan = read("laws", "kaplan-2020")
     assert value(kaplan, "coefficient") * 2.0 ** -value(kaplan, "exponent") == pytest.approx(7.74e6, rel=2e-3)

@@ -1,4 +1,4 @@
-"""How many numbers of each scenario has nobody measured, and how far may each be off?"""
+"""Numbers of each scenario that nobody has measured: few, each with a spread."""
 
 import operator
 
@@ -20,10 +20,10 @@ MORE = {"chinchilla-70b-tpu-v4": 91, "llama-3.1-70b-b200": 73}
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_few_numbers_are_priors_and_each_has_a_spread(name):
     scenario = em.load_scenario(name)
-    found = priors(scenario)
-    assert 20 < len(found) <= MORE.get(name, MOST)
+    assumed = priors(scenario)
+    assert 20 < len(assumed) <= MORE.get(name, MOST)
     every = [path for path, origin in scenario.provenance.items() if path.startswith("system.") and origin.is_prior]
-    assert sorted([*found, *switched_off(scenario)]) == sorted(every)
+    assert sorted([*assumed, *switched_off(scenario)]) == sorted(every)
     without = [path for path in every if not scenario.provenance[path].distribution]
     assert not without
     assert set(every) <= set(scenario.uncertainty)
@@ -36,8 +36,8 @@ def test_what_is_switched_off_has_no_effect():
 
     @eqx.filter_jit
     def outcome(system):
-        found = em.evaluate(system, scenario.plan)
-        return jnp.stack([sum(jax.tree.leaves(found.energy)), found.time, found.money, found.loss])
+        result = em.evaluate(system, scenario.plan)
+        return jnp.stack([sum(jax.tree.leaves(result.energy)), result.time, result.money, result.loss])
 
     def with_half(path):
         number = operator.attrgetter(path.removeprefix("system."))

@@ -111,18 +111,18 @@ def test_a_misspelled_key_is_refused_by_python_as_by_the_command():
         em.optimize(load_scenario(SMALL, {"optimize.minimise": "time"}))
 
 
-@pytest.mark.parametrize("given", [0.01, "0.01", "1 %"])
-def test_a_tolerance_is_a_share(scenario, given):
-    assert with_section({"tolerance": given}).optimize.tolerance == pytest.approx(0.01)
-    asked = scenario.with_question(tolerance=given)
+@pytest.mark.parametrize("value", [0.01, "0.01", "1 %"])
+def test_a_tolerance_is_a_share(scenario, value):
+    assert with_section({"tolerance": value}).optimize.tolerance == pytest.approx(0.01)
+    asked = scenario.with_question(tolerance=value)
     assert asked.optimize.tolerance == pytest.approx(0.01)
     assert load_scenario(asked.tables).optimize == asked.optimize
     assert scenario.optimize.tolerance == 0.005
 
 
-@pytest.mark.parametrize("given", ["2 days", "-0.1", 1.0, [1, [2, 3]], [0.01], {"a": 0.01}])
-def test_a_bad_tolerance_is_refused(scenario, given):
+@pytest.mark.parametrize("value", ["2 days", "-0.1", 1.0, [1, [2, 3]], [0.01], {"a": 0.01}])
+def test_a_bad_tolerance_is_refused(scenario, value):
     with pytest.raises(em.InputError, match="tolerance"):
-        scenario.with_question(tolerance=given)
+        scenario.with_question(tolerance=value)
     with pytest.raises(em.InputError, match="tolerance"):
-        with_section({"tolerance": given})
+        with_section({"tolerance": value})

@@ -142,9 +142,9 @@ def test_a_near_limit_chip_stays_within_physics(name, value):
         em.load_scenario("near-limit-hardware", {f"system.accelerator.{name}": value})
 
 
-@pytest.mark.parametrize("given", [-0.03, "-0.03", {"value": -0.03, "unit": "1", "kind": "measured", "source": "here"}])
-def test_a_trend_may_fall(given):
-    system = em.load_scenario(SMALL, {f"{CRITICAL}.token_trend": given}).system
+@pytest.mark.parametrize("trend", [-0.03, "-0.03", {"value": -0.03, "unit": "1", "kind": "measured", "source": "here"}])
+def test_a_trend_may_fall(trend):
+    system = em.load_scenario(SMALL, {f"{CRITICAL}.token_trend": trend}).system
     assert float(system.learning.critical_batch.token_trend) == -0.03  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -1,4 +1,4 @@
-"""Does a cluster that nobody has fitted load as a scenario, with the numbers of its population?"""
+"""Clusters that nobody has fitted: scenarios with the numbers of their population."""
 
 import math
 
@@ -21,24 +21,26 @@ def number(system, path):
 
 def test_a_scenario_on_it_has_the_constants_of_the_population():
     system = cluster_scenario(f"{CHIP} + {FRAMEWORK}").system
-    known = step_population().of({"framework": FRAMEWORK, "chip": CHIP})
-    for (path, one), coordinate in zip(STEP_CONSTANTS.items(), known.mean.tolist(), strict=True):
-        np.testing.assert_allclose(number(system, path), one.value(coordinate), rtol=1e-4, err_msg=path)
+    coordinates = step_population().of({"framework": FRAMEWORK, "chip": CHIP})
+    for (path, constant), coordinate in zip(STEP_CONSTANTS.items(), coordinates.mean.tolist(), strict=True):
+        np.testing.assert_allclose(number(system, path), constant.value(coordinate), rtol=1e-4, err_msg=path)
 
 
 def test_the_tables_state_what_is_known_of_the_constants_together():
     table = unseen_cluster(CHIP, FRAMEWORK)["calibration"][KIND]
-    known = step_population().of({"framework": FRAMEWORK, "chip": CHIP})
+    coordinates = step_population().of({"framework": FRAMEWORK, "chip": CHIP})
     assert table["names"] == list(NAMES)
-    np.testing.assert_array_equal(table["coordinates"], known.mean)
-    np.testing.assert_array_equal(table["covariance"], known.covariance)
-    values = [rounded(one.value(z)) for one, z in zip(STEP_CONSTANTS.values(), known.mean, strict=True)]
+    np.testing.assert_array_equal(table["coordinates"], coordinates.mean)
+    np.testing.assert_array_equal(table["covariance"], coordinates.covariance)
+    values = [rounded(constant.value(z)) for constant, z in zip(STEP_CONSTANTS.values(), coordinates.mean, strict=True)]
     np.testing.assert_array_equal(table["values"], values)
     assert table["scatter"] == step_population().scatter
 
 
 def test_a_framework_of_which_no_cluster_was_measured_has_the_constants_of_the_one_it_is_like():
-    like, own = (unseen_cluster(CHIP, one)["calibration"][KIND] for one in ("megatron-deepspeed", "deepspeed"))
+    like, own = (
+        unseen_cluster(CHIP, framework)["calibration"][KIND] for framework in ("megatron-deepspeed", "deepspeed")
+    )
     assert like["coordinates"] == own["coordinates"]
 
 

@@ -58,8 +58,8 @@ def test_hardware_efficiency_is_the_landauer_multiple():
 
 def test_power_throughput_holds_without_idle_power():
     power, energy, share = jnp.asarray([10.0, 300.0]), 1e-12, 0.6
-    stated = sources.stated_power_throughput(power, share, energy, 1e30)
-    assert_agree(throughput_at_power(power, energy, 0.0, 1.0 / share), stated)
+    literal = sources.stated_power_throughput(power, share, energy, 1e30)
+    assert_agree(throughput_at_power(power, energy, 0.0, 1.0 / share), literal)
 
 
 def test_power_throughput_is_the_capped_clock_at_constant_voltage_without_static_power():
@@ -76,14 +76,14 @@ def test_power_throughput_is_the_capped_clock_at_constant_voltage_without_static
 def test_instantaneous_power_is_busy_power_with_floor_one():
     clock, static, peak_rate, energy = jnp.asarray([0.3, 0.6, 1.0]), 140.0, 4e14, 1e-12
     voltage = voltage_fraction(clock, 1.0, 0.6, 0.03)
-    stated = sources.stated_instantaneous_power(peak_rate * clock, 1.1, energy, static)
-    assert_agree(busy_power(static, 1.1 * peak_rate * energy, clock, voltage, 1.0), stated)
+    literal = sources.stated_instantaneous_power(peak_rate * clock, 1.1, energy, static)
+    assert_agree(busy_power(static, 1.1 * peak_rate * energy, clock, voltage, 1.0), literal)
 
 
 def test_throughput_at_a_power_inverts_the_instantaneous_power():
     throughput, overhead, energy, idle = jnp.asarray([0.0, 2e14]), 1.3, 1e-12, 90.0
-    stated = sources.stated_instantaneous_power(throughput, overhead, energy, idle)
-    assert_agree(throughput_at_power(stated, energy, idle, overhead), throughput)
+    literal = sources.stated_instantaneous_power(throughput, overhead, energy, idle)
+    assert_agree(throughput_at_power(literal, energy, idle, overhead), throughput)
 
 
 def test_both_power_laws_together_leave_one_power():
@@ -99,8 +99,8 @@ def test_both_power_laws_together_leave_one_power():
 
 def test_temperature_rate_holds_for_the_heat_removed():
     temperature, coolant, resistance = jnp.asarray([308.15, 340.0]), 308.15, 0.06
-    stated = sources.stated_temperature_rate(700.0, (temperature - coolant) / resistance, 250.0)
-    assert_agree(temperature_slope(temperature, 700.0, coolant, resistance, 250.0), stated)
+    literal = sources.stated_temperature_rate(700.0, (temperature - coolant) / resistance, 250.0)
+    assert_agree(temperature_slope(temperature, 700.0, coolant, resistance, 250.0), literal)
 
 
 @pytest.mark.parametrize("excess", [-1e-3, 1e-3])
@@ -138,10 +138,10 @@ def test_total_power_is_the_sum_of_the_corrected_parts_far_below_saturation():
     """At the batch that fixes the constants of both proportionalities."""
     batch, half = 0.5, 1e6
     memory = memory_power(memory_traffic_rate(batch, 3.5e11, 2e5, 0.2, 1e-6), 3e-11)
-    stated = sources.stated_total_power(
+    literal = sources.stated_total_power(
         sources.stated_compute_power(batch, 400.0, half), sources.stated_memory_power(batch, memory, batch)
     )
-    assert_agree(compute_power(batch, 400.0, half) + memory, stated)
+    assert_agree(compute_power(batch, 400.0, half) + memory, literal)
 
 
 def test_objective_is_the_energy_time_product():
@@ -191,8 +191,8 @@ def test_optimal_frequency_is_right_for_voltage_that_grows_as_the_root_of_freque
 
 def test_optimal_frequency_is_the_root_of_the_corrected_one():
     coefficient, power, voltage = 250.0 / 1.53e9, 150.0, 0.8
-    stated = sources.stated_optimal_frequency_as_fraction(1.53e9, power, coefficient, voltage)
-    assert_agree(stated**2, frequency_at_constant_voltage(power, coefficient, voltage))
+    literal = sources.stated_optimal_frequency_as_fraction(1.53e9, power, coefficient, voltage)
+    assert_agree(literal**2, frequency_at_constant_voltage(power, coefficient, voltage))
 
 
 def test_both_readings_of_optimal_frequency_agree_at_one_volt():
@@ -204,8 +204,8 @@ def test_both_readings_of_optimal_frequency_agree_at_one_volt():
 
 def test_corrected_frequency_agrees_with_the_stated_one_at_unit_frequency():
     """f = sqrt f = 1 Hz: the only frequency at which both roots meet."""
-    stated = sources.stated_optimal_frequency_as_fraction(10.0, 128.0, 200.0, 0.8)
-    assert_agree(frequency_at_constant_voltage(128.0, 200.0, 0.8), stated)
+    literal = sources.stated_optimal_frequency_as_fraction(10.0, 128.0, 200.0, 0.8)
+    assert_agree(frequency_at_constant_voltage(128.0, 200.0, 0.8), literal)
 
 
 def test_throughput_estimate_is_the_rate_with_unit_demands_and_perfect_overlap():
@@ -218,8 +218,8 @@ def test_throughput_estimate_holds_after_division_by_demand():
     memory = sources.stated_memory_throughput(3.35e12, 0.85)
     network = sources.stated_communication_throughput(45e9, 0.8)
     demands = (2.43e12, 1.2e10, 1.5e8)
-    stated = sources.stated_throughput_estimate(compute / demands[0], memory / demands[1], network / demands[2])
-    assert_agree(token_rate(compute, memory, network, *demands, SHARP), stated)
+    literal = sources.stated_throughput_estimate(compute / demands[0], memory / demands[1], network / demands[2])
+    assert_agree(token_rate(compute, memory, network, *demands, SHARP), literal)
 
 
 def test_step_time_is_the_longest_resource_time_with_perfect_overlap():
@@ -237,10 +237,10 @@ def test_communication_throughput_is_the_bandwidth_of_one_lane():
 
 @pytest.mark.parametrize("time", [1.0, 3600.0])
 def test_dynamic_energy_is_a_power(time):
-    stated = sources.stated_dynamic_energy(1.6e-7, 0.85, 1.4e9, 0.8)
+    literal = sources.stated_dynamic_energy(1.6e-7, 0.85, 1.4e9, 0.8)
     power = switching_power(1.6e-7, 0.85, 1.4e9, 0.8)
-    assert_agree(power, stated)
-    assert_agree(switching_energy(power, time), stated * time)
+    assert_agree(power, literal)
+    assert_agree(switching_energy(power, time), literal * time)
 
 
 def test_static_energy_holds_at_constant_leakage():
@@ -258,12 +258,12 @@ def test_energy_estimate_is_the_sum_of_the_corrected_parts():
     dynamic = switching_energy(switching_power(1.6e-7, 0.85, 1.4e9, 0.8), seconds)
     static = static_energy(0.85, 25.0, seconds)
     cooling = chiller_power(dynamic + static, 1.0)
-    stated = sources.stated_energy_estimate(
+    literal = sources.stated_energy_estimate(
         sources.stated_dynamic_energy(1.6e-7, 0.85, 1.4e9, 0.8),
         sources.stated_static_energy(0.85, 25.0, seconds),
         sources.stated_cooling_energy(1.0, dynamic + static),
     )
-    assert_agree(dynamic + static + cooling, stated)
+    assert_agree(dynamic + static + cooling, literal)
 
 
 def test_indices_of_an_outcome_are_the_stated_ones():

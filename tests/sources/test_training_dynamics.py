@@ -63,8 +63,8 @@ def test_batch_throughput_is_the_limit_of_a_sharp_saturation(utilization):
 @pytest.mark.parametrize("floor", [0.0, 1.7])
 def test_linear_training_time_is_the_limit_of_a_small_loss_drop(floor):
     initial, drop, per_token, rate = 10.0, 1e-6, 1e-11, 1e6
-    stated = sources.stated_training_time_as_fraction(initial, initial - drop, per_token * (initial - floor), rate)
-    assert_agree(exponential_training_time(initial, initial - drop, floor, per_token, rate), stated)
+    literal = sources.stated_training_time_as_fraction(initial, initial - drop, per_token * (initial - floor), rate)
+    assert_agree(exponential_training_time(initial, initial - drop, floor, per_token, rate), literal)
 
 
 @pytest.mark.parametrize("loss", [0.3, 1.0, 4.0])
@@ -92,9 +92,9 @@ def test_stated_loss_rate_takes_the_logarithmic_time():
 
 def test_linear_training_time_is_28_percent_short_for_half_the_loss():
     """docs/physics.md A0.4."""
-    stated = sources.stated_training_time_as_fraction(10.0, 5.0, 1e-10, 1e6)
+    literal = sources.stated_training_time_as_fraction(10.0, 5.0, 1e-10, 1e6)
     exact = exponential_training_time(10.0, 5.0, 0.0, 1e-11, 1e6)
-    np.testing.assert_allclose(1.0 - stated / exact, 0.28, atol=0.005)
+    np.testing.assert_allclose(1.0 - literal / exact, 0.28, atol=0.005)
 
 
 def test_printed_order_of_operations_agrees_at_unit_throughput_only():
@@ -128,10 +128,10 @@ def test_least_energy_is_the_operation_bound_at_h_over_6_bits():
     """docs/physics.md A0.7: F = 6 N D, H = D h."""
     parameters, tokens, entropy, temperature = 70e9, 1.4e12, 1.8172, 300.0
     data = tokens * entropy / math.log(2.0)
-    stated = sources.stated_minimum_energy(temperature, parameters, data)
-    assert_agree(landauer_source_energy(parameters, data, temperature), stated)
+    literal = sources.stated_minimum_energy(temperature, parameters, data)
+    assert_agree(landauer_source_energy(parameters, data, temperature), literal)
     bits = source_bits_per_operation(entropy)
-    assert_agree(landauer_operation_energy(6.0 * parameters * tokens, bits, temperature), stated)
+    assert_agree(landauer_operation_energy(6.0 * parameters * tokens, bits, temperature), literal)
 
 
 def test_practical_efficiency_factor_is_the_landauer_multiple():
@@ -167,9 +167,9 @@ def test_stated_energy_has_no_stationary_batch(scaling, utilization):
 def test_stated_energy_is_the_corrected_one_between_critical_and_half_batch(scaling, utilization):
     """For B_c << B << B_h both are pure powers of B, at constant power."""
     batch = jnp.asarray([1e5, 1e6])
-    stated = stated_energy(batch, scaling, utilization, sources.stated_training_time_as_fraction)
+    literal = stated_energy(batch, scaling, utilization, sources.stated_training_time_as_fraction)
     corrected = (1.0 + batch / 1e-3) ** scaling * (1.0 + 1e14 / batch) ** utilization
-    assert_agree(corrected[1] / corrected[0], stated[1] / stated[0])
+    assert_agree(corrected[1] / corrected[0], literal[1] / literal[0])
 
 
 @pytest.mark.parametrize(("scaling", "utilization"), [(0.8, 0.6), (0.6, 0.8)])
@@ -178,8 +178,8 @@ def test_optimal_batch_is_stationary_where_the_stated_one_is_not(scaling, utiliz
     slope = jax.grad(lambda batch: jnp.log(relative_energy(batch, critical, half, idle / (idle + work))))
     best = energy_optimal_batch(critical, half, idle, work)
     np.testing.assert_allclose(slope(best) * best, 0.0, atol=1e-9)
-    stated = sources.stated_optimal_batch(scaling, utilization, idle + work, 1e6)
-    assert abs(slope(stated) * stated) > 1e-2
+    literal = sources.stated_optimal_batch(scaling, utilization, idle + work, 1e6)
+    assert abs(slope(literal) * literal) > 1e-2
 
 
 def test_energy_slope_is_that_of_the_printed_energy():
