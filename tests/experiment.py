@@ -27,11 +27,12 @@ class Experiment:
     def modules(self, *names: str) -> list[ModuleType]:
         """Some of its modules. Other experiments may have modules of the same names, so none stays imported."""
         before = set(sys.modules)
-        sys.path.insert(0, str(self.folder))
+        sys.path[:0] = [str(self.folder), str(EXPERIMENTS)]  # their figures are beside the folders
         try:
             return [importlib.import_module(name) for name in names]
         finally:
             sys.path.remove(str(self.folder))
+            sys.path.remove(str(EXPERIMENTS))
             for other in set(sys.modules) - before:
                 if (sys.modules[other].__dict__.get("__file__") or "").startswith(str(self.folder)):
                     del sys.modules[other]
