@@ -19,23 +19,23 @@ MAX_KEPT = 10**7
 
 
 class Points(NamedTuple):
-    """Points by value, chunk and place in the chunk; empty entries have infinite value."""
+    """Points by value, chunk and position in the chunk; empty entries have infinite value."""
 
     value: Any
     chunk: Any
-    place: Any
+    position: Any
 
     @classmethod
     def empty(cls, *shape: int) -> "Points":
-        """Places without points."""
+        """Positions without points."""
         none = jnp.zeros(shape, jnp.int32)
         return cls(jnp.full(shape, jnp.inf, float_dtype()), none, none)
 
     def indices(self, grid: Grid) -> list[tuple[int, ...]]:
         """Indices along the axes of the points that were found."""
         filled = np.isfinite(self.value)
-        chunks, places = np.asarray(self.chunk)[filled], np.asarray(self.place)[filled]
-        return [grid.index(int(chunk), int(place)) for chunk, place in zip(chunks, places, strict=True)]
+        chunks, positions = np.asarray(self.chunk)[filled], np.asarray(self.position)[filled]
+        return [grid.index(int(chunk), int(position)) for chunk, position in zip(chunks, positions, strict=True)]
 
 
 def lowest(first: Points, second: Points, count: int, xp: Any) -> Points:
@@ -73,12 +73,12 @@ class Top(AbstractPointReduction):
         def better(picked: Any) -> Points:
             flat = chunk.masked(picked, jnp.inf).reshape(-1)
             if count == 1:
-                place = jnp.argmin(flat).astype(jnp.int32)
+                position = jnp.argmin(flat).astype(jnp.int32)
                 number = jnp.asarray(chunk.number, jnp.int32)
-                return Points(flat[place][None], number[None], chunk.places(place)[None])
-            negative, places = jax.lax.top_k(-flat, min(count, flat.size))
-            numbers = jnp.full(places.shape, chunk.number, jnp.int32)
-            return lowest(state, Points(-negative, numbers, chunk.places(places.astype(jnp.int32))), count, jnp)
+                return Points(flat[position][None], number[None], chunk.positions(position)[None])
+            negative, positions = jax.lax.top_k(-flat, min(count, flat.size))
+            numbers = jnp.full(positions.shape, chunk.number, jnp.int32)
+            return lowest(state, Points(-negative, numbers, chunk.positions(positions.astype(jnp.int32))), count, jnp)
 
         # Padding repeats points, so it has no lower value.
         return jax.lax.cond(jnp.min(picked) < state.value[-1], better, lambda _: state, picked)
@@ -136,7 +136,7 @@ class BestAlong(AbstractPointReduction):
         return Points.empty(*(lengths[number] for number in self.other_axes(grid)))
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
-        """Compare the best of the chunk with the points so far; find their places only if one is better."""
+        """Compare the best of the chunk with the points so far; find their positions only if one is better."""
         others, cut = self.other_axes(chunk.grid), chunk.grid.cut
         inside = [number - cut for number in others if number >= cut]
         order = (*inside, *(number for number in range(picked.ndim) if number not in inside))
@@ -152,9 +152,9 @@ class BestAlong(AbstractPointReduction):
 
         def better(_: None) -> Points:
             best = jnp.argmin(values, axis=-1)
-            places = jnp.take_along_axis(numbers, best[..., None], axis=-1).reshape(sizes)
+            positions = jnp.take_along_axis(numbers, best[..., None], axis=-1).reshape(sizes)
             wins = minimum < old.value
-            new = (minimum, jnp.asarray(chunk.number, jnp.int32), places)
+            new = (minimum, jnp.asarray(chunk.number, jnp.int32), positions)
             improved = [jnp.where(wins, better, worse) for better, worse in zip(new, old, strict=True)]
             return Points(
                 *(

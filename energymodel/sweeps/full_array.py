@@ -49,10 +49,10 @@ class FullArray(AbstractReduction):
     def update(self, state: TileArrays, picked: dict[str, Any], chunk: Chunk) -> TileArrays:
         """The tile with another chunk."""
         outputs = {
-            name: jax.lax.dynamic_update_index_in_dim(array, picked[name], chunk.place, 0)
+            name: jax.lax.dynamic_update_index_in_dim(array, picked[name], chunk.position, 0)
             for name, array in state.outputs.items()
         }
-        return TileArrays(jnp.asarray(chunk.number - chunk.place, jnp.int32), outputs)
+        return TileArrays(jnp.asarray(chunk.number - chunk.position, jnp.int32), outputs)
 
     def merge(self, first: Any, second: Any) -> list[TileArrays]:
         """A list of tiles."""

@@ -3,7 +3,7 @@
 A chunk is what one step of a scan evaluates: the last axes in full, times a block of the axis before them. A tile is
 a fixed number of consecutive chunks. Both follow from the axes and from nothing else, so that a tile gives the same
 bits wherever and whenever it is computed. Chunks are numbered in the order of the axes, outermost first, and so are
-points within a chunk: a point is known by (chunk, place), which needs no 64-bit integers.
+points within a chunk: a point is known by (chunk, position), which needs no 64-bit integers.
 
 Nested `vmap` evaluates an operation only on the axes that its operands depend on, so a chunk is cheap whose axes few
 costly operations share. The operations of the traced model say which those are.
@@ -93,10 +93,10 @@ class Grid:
         first = number * self.tile_chunks
         return first, min(self.tile_chunks, self.chunks - first)
 
-    def index(self, chunk: int, place: int) -> tuple[int, ...]:
+    def index(self, chunk: int, position: int) -> tuple[int, ...]:
         """Indices along the axes of a point of a chunk."""
         *leading, block = np.unravel_index(chunk, (*(len(axis) for axis in self.axes[: self.cut]), self.blocks))
-        first, *rest = np.unravel_index(place, self.shape)
+        first, *rest = np.unravel_index(position, self.shape)
         return tuple(map(int, (*leading, block * self.block + first, *rest)))
 
     def values(self, dtype: Any) -> tuple[Any, ...]:

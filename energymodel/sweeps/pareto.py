@@ -44,7 +44,7 @@ class FrontState(NamedTuple):
 
     values: Any
     chunk: Any
-    place: Any
+    position: Any
     lost: Any
 
 
@@ -148,14 +148,14 @@ class Pareto(AbstractPointReduction):
                 part for pair in packed for part in ((pair.real, pair.imag) if jnp.iscomplexobj(pair) else (pair,))
             ]
             columns = self.rounded([first, *(jnp.where(first < jnp.inf, column, jnp.inf) for column in columns[1:])])
-            numbers = chunk.places(numbers)
+            numbers = chunk.positions(numbers)
 
             def insert(carry: tuple[FrontState, Any]) -> tuple[FrontState, Any]:
                 state, waiting = carry
                 taken = jnp.nonzero(waiting, size=ROW, fill_value=waiting.size)[0]
                 values = jnp.stack([column.at[taken].get(mode="fill", fill_value=jnp.inf) for column in columns])
-                places = numbers.at[taken].get(mode="fill", fill_value=0)
-                fresh = FrontState(values, jnp.full(ROW, chunk.number, jnp.int32), places, jnp.zeros((), jnp.int32))
+                positions = numbers.at[taken].get(mode="fill", fill_value=0)
+                fresh = FrontState(values, jnp.full(ROW, chunk.number, jnp.int32), positions, jnp.zeros((), jnp.int32))
                 return join(state, fresh, self.capacity), waiting.at[taken].set(False, mode="drop")
 
             if len(columns) == 2:
@@ -173,7 +173,7 @@ class Pareto(AbstractPointReduction):
     def merge(self, first: FrontState, second: FrontState) -> FrontState:
         """The front of both."""
         pairs = zip(first[:3], second[:3], strict=True)
-        values, chunk, place = (np.concatenate([*map(np.asarray, pair)], axis=-1) for pair in pairs)
+        values, chunk, position = (np.concatenate([*map(np.asarray, pair)], axis=-1) for pair in pairs)
         filled = np.flatnonzero(values[0] < np.inf)
         rows = filled[efficient(values[:, filled])]
         lost = first.lost + second.lost + np.int32(max(len(rows) - self.capacity, 0))
@@ -182,7 +182,7 @@ class Pareto(AbstractPointReduction):
         return FrontState(
             np.pad(values[:, rows], ((0, 0), (0, missing)), constant_values=np.inf),
             np.pad(chunk[rows], (0, missing)),
-            np.pad(place[rows], (0, missing)),
+            np.pad(position[rows], (0, missing)),
             lost,
         )
 
@@ -190,7 +190,7 @@ class Pareto(AbstractPointReduction):
         """The points of the front; a warning where it was too small."""
         lost = int(state.lost)
         warning = f"The front has more than {self.capacity:,} points; {lost:,} were lost. Raise capacity."
-        return PointIndices(Points(state.values[0], state.chunk, state.place).indices(grid), warning if lost else "")
+        return PointIndices(Points(state.values[0], state.chunk, state.position).indices(grid), warning if lost else "")
 
     def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
         """The efficient ones, by the first objective."""
@@ -376,7 +376,7 @@ def join(old: FrontState, fresh: FrontState, capacity: int) -> FrontState:
     return FrontState(
         alive[:, order],
         jnp.concatenate([old.chunk, fresh.chunk])[order],
-        jnp.concatenate([old.place, fresh.place])[order],
+        jnp.concatenate([old.position, fresh.position])[order],
         old.lost + fresh.lost + too_many,
     )
 

@@ -19,7 +19,7 @@ from energymodel.sweeps.grid_sample import GridSample
 class Chunk(NamedTuple):
     """Position of an update in the grid.
 
-    - `number`, `place`: number of the chunk in the grid, and in its tile.
+    - `number`, `position`: number of the chunk in the grid, and in its tile.
     - `leading`: indices of the axes that have one value in a chunk; `start` is the first index of the axis that is cut.
     - `valid`: which points are not padding, in a shape that broadcasts; `None` if all are.
     - `row`: length of the last axis of what was picked, which may be padded.
@@ -28,15 +28,15 @@ class Chunk(NamedTuple):
 
     grid: Grid
     number: Any
-    place: Any
+    position: Any
     leading: tuple[Any, ...]
     start: Any
     valid: Any
     row: int
     hint: Any = None
 
-    def places(self, numbers: Any) -> Any:
-        """Places of points in the chunk, from their numbers in the flattened picks, padding included."""
+    def positions(self, numbers: Any) -> Any:
+        """Positions of points in the chunk, from their numbers in the flattened picks, padding included."""
         length = self.grid.shape[-1]
         if self.row == length:
             return numbers
@@ -52,8 +52,8 @@ class AbstractReduction(ABC):
     """What a sweep keeps. Subclass it to keep something else.
 
     `pick` and `update` are traced; `merge` and `result` run on the host, on NumPy arrays. A reduction that masks its
-    picks and finds points by `Chunk.places` says so in `takes_padding`; the last axis of its picks may then be padded
-    to whole vector registers.
+    picks and finds points by `Chunk.positions` says so in `takes_padding`; the last axis of its picks may then be
+    padded to whole vector registers.
     """
 
     takes_padding: ClassVar[bool] = False

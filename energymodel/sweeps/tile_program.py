@@ -182,13 +182,15 @@ class TileProgram:
         mapped = over_chunk(point, grid)
         row = self._row()
 
-        def step(place: Any, state: Any) -> Any:
-            number = first + place
+        def step(position: Any, state: Any) -> Any:
+            number = first + position
             own, leading, start = grid.chunk_values(values, number)
             if row > grid.shape[-1]:
                 own = (*own[:-1], jax.tree.map(lambda leaf: _padded(leaf, row), own[-1]))
             valid = _valid(grid, start, row)
-            return reduction.update(state, mapped(*own), Chunk(grid, number, place, leading, start, valid, row, hint))
+            return reduction.update(
+                state, mapped(*own), Chunk(grid, number, position, leading, start, valid, row, hint)
+            )
 
         return jax.lax.fori_loop(0, count, step, reduction.init(grid))
 

@@ -1,4 +1,4 @@
-"""How fast can the formulas of `energymodel` run when one accelerator kernel holds them all?
+"""Formulas of `energymodel` in accelerator kernels, each holding a whole formula.
 
 Three kernels, each a package with one public function: `fused_sweep`, `batched_newton`, `ode_ensemble`. In each, `api`
 picks an implementation, `reference` is the specification in plain JAX and what runs by default, `kernel` (or `by_lane`

@@ -1,4 +1,4 @@
-"""Which programs can run a kernel, and what does each of them ask of it?
+"""Programs that run a kernel, and what each of them asks of it.
 
 A kernel works on lanes: arrays with one element per point, problem or plan, all of one shape, that stay in registers.
 Each backend says which shape that is, where parameters and results live, and which functions it lacks.

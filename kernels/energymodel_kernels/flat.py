@@ -1,4 +1,4 @@
-"""How does a formula over a component become a function of a flat vector of numbers, which a kernel can take?
+"""Formulas over a component as functions of a flat vector of numbers, which a kernel can take.
 
 A kernel cannot capture arrays. The numbers of a component, and those that a formula closes over, become one vector; in
 the kernel the formula runs on numbers read from it.

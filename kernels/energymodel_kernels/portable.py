@@ -1,4 +1,4 @@
-"""How is a formula written once for compilers that know different functions?
+"""Formulas written once for compilers that know different functions.
 
 A formula is traced, and what a backend lacks is replaced: `sqrt(x)` by `x / sqrt(x)` from the reciprocal root, `x^y` by
 `exp(y log x)`, `log(1 + x)` and `e^x - 1` by forms that keep their digits at small x.

@@ -1,4 +1,4 @@
-"""Is there a kernel for the tiles of a sweep? What a caller of `energymodel.sweeps` passes to it as an offer."""
+"""The kernel for the tiles of a sweep, as a caller of `energymodel.sweeps` offers it."""
 
 import jax
 
@@ -25,11 +25,11 @@ def sweep_kernel(program: TileProgram, forced: bool = False) -> Kernel | str:
     try:  # takes a second, which other platforms need not wait for
         from energymodel_kernels.fused_sweep.tile_program import KernelTileProgram, obstacle
     except ImportError as error:
-        found = f"kernels cannot be imported: {error}"
+        reason = f"kernels cannot be imported: {error}"
     else:
-        found = obstacle(program)
-        if not found:
+        reason = obstacle(program)
+        if not reason:
             return Kernel(KernelTileProgram.of(program, KERNELS.get(platform, "interpret")), forced)
     if forced:
-        raise InputError(f"kernel: {found}. Leave it out, and XLA evaluates the sweep.")
-    return found
+        raise InputError(f"kernel: {reason}. Leave it out, and XLA evaluates the sweep.")
+    return reason

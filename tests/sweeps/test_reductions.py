@@ -219,7 +219,7 @@ def test_merged_fronts_are_the_front_of_all():
 
     parts = [state(efficient(columns[:, :half])), state(half + np.array(efficient(columns[:, half:])))]
     joined = Pareto(("energy", "time"), capacity=600).merge(*parts)
-    assert joined.place[np.isfinite(joined.values[0])].tolist() == efficient(columns)
+    assert joined.position[np.isfinite(joined.values[0])].tolist() == efficient(columns)
     assert joined.lost == 0
     few = Pareto(("energy", "time"), capacity=3).merge(*parts)
     assert few.values.shape == (2, 3)

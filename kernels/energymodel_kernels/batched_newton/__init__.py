@@ -1,4 +1,4 @@
-"""How are thousands of small constrained problems moved one Newton step towards their optimum?"""
+"""One Newton step of thousands of small constrained problems towards their optimum."""
 
 from energymodel_kernels.batched_newton.api import batched_newton
 from energymodel_kernels.batched_newton.system import Step, System

@@ -1,4 +1,4 @@
-"""How are the Newton steps of thousands of small constrained problems computed at once?"""
+"""Newton steps of thousands of small constrained problems at once."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""How does a kernel solve one small problem per lane, its triangle and factor in registers?
+"""A kernel with one small problem per lane, its triangle and factor in registers.
 
 All loops over variables are unrolled, so that every number has a register; rows of the Jacobian stream through.
 """

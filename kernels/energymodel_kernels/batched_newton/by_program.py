@@ -1,4 +1,4 @@
-"""How does a kernel solve one problem per program, the whole matrix spread over the registers of its threads?
+"""A kernel with one problem per program, the whole matrix spread over the registers of its threads.
 
 The matrix is padded to a power of two with ones on its diagonal. Each step of the factorization takes one column by a
 masked sum and subtracts its outer product from the rest, which all threads do at once; the forward substitution rides
@@ -34,12 +34,14 @@ def solve(systems: System, backend: Backend, tile: Tile) -> Step:
     hessian = lower + jnp.swapaxes(jnp.tril(systems.hessian, -1), 1, 2)
     matrices = jnp.pad(hessian, ((0, 0), (0, more), (0, more)))
     stiffness = jnp.pad(systems.stiffness, ((0, 0), (0, more)), constant_values=1.0)
-    size, force = (jnp.pad(one, ((0, 0), (0, more))) for one in (systems.size, systems.force))
+    size, force = (jnp.pad(vector, ((0, 0), (0, more))) for vector in (systems.size, systems.force))
     damping = jnp.broadcast_to(systems.damping[:, None], (problems, wide))
     vectors = jnp.stack([stiffness, size, damping, force], axis=1)
     # Each row of the Jacobian with its compliance and shift repeated beside it, so that all are read as vectors.
     jacobian = jnp.pad(systems.jacobian, ((0, 0), (0, 0), (0, more)))
-    beside = [jnp.broadcast_to(one[:, :, None], (problems, m, wide)) for one in (systems.compliance, systems.shift)]
+    beside = [
+        jnp.broadcast_to(column[:, :, None], (problems, m, wide)) for column in (systems.compliance, systems.shift)
+    ]
     rows = jnp.concatenate([jacobian, *beside], axis=1)
 
     def spec(*shape: int) -> pl.BlockSpec:
@@ -110,11 +112,11 @@ def _cholesky_solve(matrix: Array, scale: Array, right: Array, n: int) -> tuple[
     """Solution by the Cholesky factor, and 1 if each pivot is more than rounding; right-looking, a column at a time."""
     wide = right.size
     down, across = (jax.lax.broadcasted_iota(jnp.int32, (wide, wide), axis) for axis in (0, 1))
-    place = jax.lax.broadcasted_iota(jnp.int32, (1, wide), 1)[0] if wide >= 128 else jnp.arange(wide, dtype=jnp.int32)
+    index = jax.lax.broadcasted_iota(jnp.int32, (1, wide), 1)[0] if wide >= 128 else jnp.arange(wide, dtype=jnp.int32)
     eps = float(jnp.finfo(right.dtype).eps)
 
     def pick(vector: Array, number: Array) -> Array:
-        return jnp.sum(jnp.where(place == number, vector, 0.0))
+        return jnp.sum(jnp.where(index == number, vector, 0.0))
 
     def eliminate(j: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         rest, factor, y, good = carry
@@ -127,17 +129,16 @@ def _cholesky_solve(matrix: Array, scale: Array, right: Array, n: int) -> tuple[
         factor = jnp.where((down == j) & (across >= j), line[None, :], factor)
         rest = jnp.where((down > j) & (across > j), rest - column[:, None] * line[None, :], rest)
         y_j = pick(y, j) * inverse
-        y = jnp.where(place == j, y_j, jnp.where(place > j, y - line * y_j, y))
+        y = jnp.where(index == j, y_j, jnp.where(index > j, y - line * y_j, y))
         return rest, factor, y, jnp.where(sound, good, 0.0)
 
-    one = jnp.ones((), right.dtype)
-    start = (matrix, jnp.zeros_like(matrix), right, one)
+    start = (matrix, jnp.zeros_like(matrix), right, jnp.ones((), right.dtype))
     _, factor, y, good = jax.lax.fori_loop(jnp.int32(0), jnp.int32(n), eliminate, start)
 
     def substitute(count: Array, x: Array) -> Array:
         j = jnp.int32(n - 1) - count
         line = jnp.sum(jnp.where(down == j, factor, 0.0), axis=0)  # row j of the upper factor
-        x_j = (pick(x, j) - jnp.sum(jnp.where(place > j, line * x, 0.0))) / pick(line, j)
-        return jnp.where(place == j, x_j, x)
+        x_j = (pick(x, j) - jnp.sum(jnp.where(index > j, line * x, 0.0))) / pick(line, j)
+        return jnp.where(index == j, x_j, x)
 
     return jax.lax.fori_loop(jnp.int32(0), jnp.int32(n), substitute, y), good

@@ -1,4 +1,4 @@
-"""What is a Newton step in plain JAX: the linear algebra of the interior point itself."""
+"""A Newton step in plain JAX: the linear algebra of the interior point itself."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""On problems of which sizes are the implementations tested and timed?"""
+"""Sizes of the problems on which the implementations are tested and timed."""
 
 TESTED: dict[str, tuple[int, int, int]] = {
     "one problem": (1, 3, 2),

@@ -1,4 +1,4 @@
-"""What is one Newton step of an interior point, condensed to the variables?"""
+"""One Newton step of an interior point, condensed to the variables."""
 
 from typing import NamedTuple
 

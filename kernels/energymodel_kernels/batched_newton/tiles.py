@@ -1,4 +1,4 @@
-"""Is a problem solved by one lane, or by a whole program?"""
+"""The choice between one lane and a whole program for a problem."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Which points of a huge grid are best, with every point evaluated in registers?"""
+"""The best points of a huge grid, every point evaluated in registers."""
 
 from energymodel_kernels.fused_sweep.api import Gradient, Sweep, fused_sweep
 from energymodel_kernels.fused_sweep.keep import Best, ParetoBins

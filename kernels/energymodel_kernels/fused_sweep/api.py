@@ -1,4 +1,4 @@
-"""Which point of a huge grid is best, and how does that best value respond to every number?"""
+"""The best points of a huge grid, and the derivatives of their values by every number."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -121,12 +121,12 @@ def _sweep(
 
     sought = reference.Search(formula, fixed(grid), fixed(parameters), fixed(limits), keep, dtype)
     if isinstance(tile, Slab):
-        found = reference.search(sought, tile)
+        points = reference.search(sought, tile)
     else:
-        found = kernel.select(sought, tile, *kernel.scan(sought, tile, implementation, approximate))
+        points = kernel.select(sought, tile, *kernel.scan(sought, tile, implementation, approximate))
     outer_counts, inner_counts = grid.split(tile.inner)
-    indices = [*unravel(found.outer, outer_counts), *unravel(found.inner, inner_counts)]
-    some = found.objective < jnp.inf
+    indices = [*unravel(points.outer, outer_counts), *unravel(points.inner, inner_counts)]
+    some = points.objective < jnp.inf
     indices = [jnp.where(some, index, 0) for index in indices]
     point = grid.at(indices, jnp.result_type(float))
     objective, quantities = jax.vmap(lambda point: formula(point, parameters))(point)

@@ -1,4 +1,4 @@
-"""What is kept of a sweep: the best points, or the best one in each bin of a second quantity?"""
+"""What is kept of a sweep: the best points, or the best one in each bin of a second quantity."""
 
 from dataclasses import dataclass
 from math import log
@@ -30,13 +30,13 @@ class Best:
         return 1
 
     @property
-    def kept(self) -> int:
+    def points(self) -> int:
         """Points that are kept [1]."""
         return self.count
 
-    def place(self, quantities: Any, kept: jax.Array) -> Array:
+    def bin_of(self, quantities: Any, valid: jax.Array) -> Array:
         """Bin of a point: all points share one."""
-        return jnp.where(kept, 0, -1)
+        return jnp.where(valid, 0, -1)
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class ParetoBins:
         return self.count
 
     @property
-    def kept(self) -> int:
+    def points(self) -> int:
         """Points that are kept [1]."""
         return self.count
 
-    def place(self, quantities: Any, kept: jax.Array) -> Array:
+    def bin_of(self, quantities: Any, valid: jax.Array) -> Array:
         """Bin of a point, -1 for a point that is not kept."""
         quantity = jnp.asarray(quantities[self.quantity])
-        within = kept & (quantity <= self.high) & (quantity > -jnp.inf)
+        within = valid & (quantity <= self.high) & (quantity > -jnp.inf)
         quantity = jnp.where(within, quantity, self.high)
         if self.logarithmic:
             position = jnp.log(jnp.maximum(quantity, self.low) / self.low) * (1.0 / log(self.high / self.low))
@@ -95,8 +95,8 @@ def judge(objective: Any, quantities: Any, limits: Any, keep: Keep) -> tuple[Arr
     Comparisons with a number that is none are false, which is all the guard that is needed.
     """
     objective = jnp.asarray(objective)
-    kept = (objective < jnp.inf) & (objective > -jnp.inf)
+    valid = (objective < jnp.inf) & (objective > -jnp.inf)
     for quantity, limit in zip(quantities, limits, strict=True):
-        kept = kept & (quantity <= limit)
-    place = keep.place(quantities, kept)
-    return jnp.where(place >= 0, objective, jnp.inf), place
+        valid = valid & (quantity <= limit)
+    slot = keep.bin_of(quantities, valid)
+    return jnp.where(slot >= 0, objective, jnp.inf), slot

@@ -1,4 +1,4 @@
-"""How does one accelerator kernel sweep a grid, without memory traffic per point?
+"""One accelerator kernel that sweeps a grid without memory traffic per point.
 
 Each program decodes its outer values from its number, walks over the inner axes a block of lanes at a time, keeps the
 least objective and its number per lane and bin in registers, and reduces once to one value and number per bin.
@@ -92,22 +92,22 @@ def _kernel(
 
     look = portable(over_lanes(at, lanes.ndim), backend.dialect)
 
-    def step(number: Array, kept: list[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
+    def step(number: Array, best: list[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
         inner = lanes + (start + number * jnp.int32(tile.block))
         values = _values(grid.axes, ends, len(outer), unravel(inner, inner_counts))
-        objective, place = look(values)
+        objective, in_bin = look(values)
         inside = inner < prod(inner_counts)
         new = []
-        for slot, (least, where) in enumerate(kept):
-            better = inside & (place == slot) & (objective < least)
+        for slot, (least, where) in enumerate(best):
+            better = inside & (in_bin == slot) & (objective < least)
             new.append((backend.pin(jnp.where(better, objective, least)), backend.pin(jnp.where(better, inner, where))))
         return new
 
     shape = backend.shape(tile.block)
     dtype = numbers_ref.dtype
     none = (backend.pin(jnp.full(shape, jnp.inf, dtype)), backend.pin(jnp.zeros(shape, jnp.int32)))
-    kept = jax.lax.fori_loop(jnp.int32(0), jnp.int32(tile.steps), step, [none] * keep.bins)
-    for slot, (objective, inner) in enumerate(kept):
+    best = jax.lax.fori_loop(jnp.int32(0), jnp.int32(tile.steps), step, [none] * keep.bins)
+    for slot, (objective, inner) in enumerate(best):
         least = jnp.min(objective)
         backend.write_scalar(objective_ref, program, slot, least)
         first = jnp.min(jnp.where(objective == least, inner, jnp.int32(LARGEST)))
@@ -148,11 +148,11 @@ def _best_of(sought: Search, count: int, tile: Tile, least: Array, where: Array)
         return Found(objective, jnp.full_like(inner, outer), inner)
 
     looked: Found = jax.tree.map(jnp.ravel, jax.vmap(look)(programs))
-    kept = jax.lax.top_k(-looked.objective, min(count, looked.objective.size))[1]
-    found: Found = jax.tree.map(lambda leaf: leaf[kept], looked)
-    missing = (0, count - kept.size)
+    order = jax.lax.top_k(-looked.objective, min(count, looked.objective.size))[1]
+    best: Found = jax.tree.map(lambda leaf: leaf[order], looked)
+    missing = (0, count - order.size)
     return Found(
-        jnp.pad(found.objective, missing, constant_values=jnp.inf),
-        jnp.pad(found.outer, missing),
-        jnp.pad(found.inner, missing),
+        jnp.pad(best.objective, missing, constant_values=jnp.inf),
+        jnp.pad(best.outer, missing),
+        jnp.pad(best.inner, missing),
     )

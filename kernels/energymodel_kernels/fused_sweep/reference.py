@@ -1,4 +1,4 @@
-"""What is the answer of a sweep, in plain JAX: specification of the kernel, and what runs where no kernel is faster.
+"""The answer of a sweep in plain JAX: specification of the kernel, and what runs where no kernel is faster.
 
 A loop over slabs of the grid; in a slab every axis is its own `vmap`, so that each expression is evaluated on the axes
 it depends on only. A slab whose least value changes nothing is not looked at again.
@@ -56,58 +56,58 @@ def search(sought: Search, slab: Slab) -> Found:
         def at(leading: tuple[Array, Array], *inner: Array) -> tuple[Array, Array]:
             inside, value = leading
             objective, quantities = formula(grid.point([*outer, value, *inner]), parameters)
-            objective, place = judge(objective, quantities, limits, keep)
-            return jnp.where(inside, objective, jnp.inf), jnp.where(inside, place, -1)
+            objective, slot = judge(objective, quantities, limits, keep)
+            return jnp.where(inside, objective, jnp.inf), jnp.where(inside, slot, -1)
 
         look_at = at
         for axis in reversed(range(slab.inner)):
             look_at = jax.vmap(look_at, in_axes=tuple(0 if other == axis else None for other in range(slab.inner)))
         first_values = values[cut][jnp.minimum(leading, first - 1)]
-        objective, place = look_at((leading < first, first_values), *values[cut + 1 :])
-        return objective.ravel(), place.ravel()
+        objective, slot = look_at((leading < first, first_values), *values[cut + 1 :])
+        return objective.ravel(), slot.ravel()
 
-    def found(number: Array, objective: Array, within: Array) -> Found:
+    def points_at(number: Array, objective: Array, within: Array) -> Found:
         block, piece = jax.lax.div(number, jnp.int32(pieces)), jax.lax.rem(number, jnp.int32(pieces))
         return Found(objective, jnp.full_like(within, block), piece * numbers.size + within)
 
-    def best(number: Array, kept: Found) -> Found:
+    def best(number: Array, state: Found) -> Found:
         objective = look(number)[0]
-        if keep.kept == 1:
+        if keep.points == 1:
             within = jnp.argmin(objective)[None].astype(jnp.int32)
         else:
-            within = jax.lax.top_k(-objective, min(keep.kept, objective.size))[1].astype(jnp.int32)
-        new = found(number, objective[within], within)
-        joined: Found = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), kept, new)
-        order = jnp.argsort(joined.objective, stable=True)[: keep.kept]
+            within = jax.lax.top_k(-objective, min(keep.points, objective.size))[1].astype(jnp.int32)
+        new = points_at(number, objective[within], within)
+        joined: Found = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state, new)
+        order = jnp.argsort(joined.objective, stable=True)[: keep.points]
         return jax.tree.map(lambda leaf: leaf[order], joined)
 
-    def best_by_bin(number: Array, kept: Found) -> Found:
-        objective, place = look(number)
-        least = _least_by_bin(objective, place, keep.bins)
-        ties = (place >= 0) & (objective == least[jnp.maximum(place, 0)])
+    def best_by_bin(number: Array, state: Found) -> Found:
+        objective, slot = look(number)
+        least = _least_by_bin(objective, slot, keep.bins)
+        ties = (slot >= 0) & (objective == least[jnp.maximum(slot, 0)])
         within = jnp.full(keep.bins, numbers.size, jnp.int32)
-        within = within.at[jnp.where(ties, place, keep.bins)].min(numbers, mode="drop")
-        new = found(number, least, within)
-        return jax.tree.map(lambda old, new: jnp.where(least < kept.objective, new, old), kept, new)
+        within = within.at[jnp.where(ties, slot, keep.bins)].min(numbers, mode="drop")
+        new = points_at(number, least, within)
+        return jax.tree.map(lambda old, new: jnp.where(least < state.objective, new, old), state, new)
 
-    def step(number: Array, kept: Found) -> Found:
-        objective, place = look(number)
+    def step(number: Array, state: Found) -> Found:
+        objective, slot = look(number)
         if isinstance(keep, Best):
-            better, update = jnp.min(objective) < kept.objective[-1], best
+            better, update = jnp.min(objective) < state.objective[-1], best
         else:
-            better = jnp.any(_least_by_bin(objective, place, keep.bins) < kept.objective)
+            better = jnp.any(_least_by_bin(objective, slot, keep.bins) < state.objective)
             update = best_by_bin
-        return jax.lax.cond(better, update, lambda number, kept: kept, number, kept)
+        return jax.lax.cond(better, update, lambda number, state: state, number, state)
 
-    nowhere = jnp.zeros(keep.kept, jnp.int32)
-    start = Found(jnp.full(keep.kept, jnp.inf, dtype), nowhere, nowhere)
+    nowhere = jnp.zeros(keep.points, jnp.int32)
+    start = Found(jnp.full(keep.points, jnp.inf, dtype), nowhere, nowhere)
     return jax.lax.fori_loop(jnp.int32(0), jnp.int32(slab.slabs(grid)), step, start)
 
 
-def _least_by_bin(objective: Array, place: Array, bins: int) -> Array:
+def _least_by_bin(objective: Array, slot: Array, bins: int) -> Array:
     """Least objective in each bin; bin -1 is none."""
     least = jnp.full(bins, jnp.inf, objective.dtype)
-    return least.at[jnp.where(place < 0, bins, place)].min(objective, mode="drop")
+    return least.at[jnp.where(slot < 0, bins, slot)].min(objective, mode="drop")
 
 
 def _rounded(leaf: Any, dtype: Any) -> Any:

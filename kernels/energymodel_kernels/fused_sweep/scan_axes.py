@@ -1,4 +1,4 @@
-"""What is the grid of a sweep: which values does each axis take, and which point has a given number?
+"""The grid of a sweep: the values of its axes, and the point of each number.
 
 Points are numbered with the last axis fastest. A number is kept as two: of the outer axes, and of the inner ones.
 """

@@ -1,4 +1,4 @@
-"""On which grids are the implementations tested and timed?
+"""Grids on which the implementations are tested and timed.
 
 Values along each axis; the last two of tests need more than one program, chunk or block, and fill none of them.
 """

@@ -1,4 +1,4 @@
-"""How does a sweep of `energymodel.sweeps` get its points from the fused kernel?
+"""Tiles of `energymodel.sweeps` evaluated by the fused kernel.
 
 A chunk of the grid is a product of axes in itself. The kernel runs over its last axes, which have equal steps or
 ratios; values of the axes before them, such as layouts, are parameters of one call after the other. The best points
@@ -48,9 +48,9 @@ class Steps(NamedTuple):
     step: np.float32
     logarithmic: bool
 
-    def value(self, first: Any, place: Any) -> Any:
+    def value(self, first: Any, position: Any) -> Any:
         """Value that many steps after the first one."""
-        return first * jnp.exp(self.step * place) if self.logarithmic else first + self.step * place
+        return first * jnp.exp(self.step * position) if self.logarithmic else first + self.step * position
 
 
 def steps_of(axis: sweep_axes.Axis) -> Steps | None:
@@ -69,15 +69,15 @@ def steps_of(axis: sweep_axes.Axis) -> Steps | None:
 class KernelTileProgram(TileProgram):
     """The tiles of a sweep by the fused kernel; `implementation` is one of `backends.IMPLEMENTATIONS`."""
 
-    def __init__(self, *given: Any, implementation: str) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any, implementation: str) -> None:
+        super().__init__(*arguments)
         self.name = implementation
 
     @classmethod
     def of(cls, program: TileProgram, implementation: str) -> "KernelTileProgram":
         """The same tiles by the kernel."""
-        given = (program.function, program.grid, program.reduction, program.bits, program.quick)
-        return cls(*given, implementation=implementation)
+        arguments = (program.function, program.grid, program.reduction, program.bits, program.quick)
+        return cls(*arguments, implementation=implementation)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, (super().__reduce__()[1], self.name)
@@ -98,18 +98,18 @@ class KernelTileProgram(TileProgram):
             own, _, start = grid.chunk_values(values, number)
             at = unravel(call, calls)
             fixed = [
-                jax.tree.map(lambda leaf, index=index: leaf[index], one)
-                for one, index in zip(own[grid.cut :], at, strict=False)
+                jax.tree.map(lambda leaf, index=index: leaf[index], value)
+                for value, index in zip(own[grid.cut :], at, strict=False)
             ]
-            firsts = [one[0] for one in own[grid.cut + len(calls) :]]
+            firsts = [value[0] for value in own[grid.cut + len(calls) :]]
             room = jnp.asarray(len(grid.axes[grid.cut]) - start - (at[0] if calls else 0), dtype)
             sought = Search(formula, places, (function, [*own[: grid.cut], *fixed], firsts, room), (), keep, dtype)
             least, where = scan(sought, tile, self.name, approximate=False)
 
             def better(_: None) -> Points:
-                found = select(sought, tile, least, where)
-                spots = call * np.int32(prod(shape)) + found.outer * np.int32(inner) + found.inner
-                new = Points(found.objective, jnp.full_like(spots, number), spots)
+                best = select(sought, tile, least, where)
+                spots = call * np.int32(prod(shape)) + best.outer * np.int32(inner) + best.inner
+                new = Points(best.objective, jnp.full_like(spots, number), spots)
                 return lowest(state, new, keep.count, jnp)
 
             return jax.lax.cond(jnp.min(least) < state.value[-1], better, lambda _: state, None)
@@ -117,13 +117,15 @@ class KernelTileProgram(TileProgram):
         return jax.lax.fori_loop(0, count * each, step, reduction.init(grid))
 
 
-def _remade(given: tuple[Any, ...], implementation: str) -> KernelTileProgram:
-    return KernelTileProgram(*given, implementation=implementation)
+def _remade(arguments: tuple[Any, ...], implementation: str) -> KernelTileProgram:
+    return KernelTileProgram(*arguments, implementation=implementation)
 
 
 def _called(grid: sweep_grid.Grid) -> int:
     """How many axes of a chunk have one value in a call: those up to the last one without equal steps."""
-    return max((place + 1 for place, axis in enumerate(grid.axes[grid.cut :]) if steps_of(axis) is None), default=0)
+    return max(
+        (position + 1 for position, axis in enumerate(grid.axes[grid.cut :]) if steps_of(axis) is None), default=0
+    )
 
 
 def _formula(program: TileProgram) -> Callable[[Any, Any], Any]:
@@ -133,11 +135,13 @@ def _formula(program: TileProgram) -> Callable[[Any, Any], Any]:
     steps = [steps_of(axis) for axis in grid.axes[grid.cut + called :]]
     smallest = np.finfo(np.float32).min  # the kernel leaves out what is infinitely low
 
-    def formula(place: Any, given: Any) -> tuple[Any, tuple[()]]:
-        function, fixed, firsts, room = given
-        varied = [step.value(one, at) for step, one, at in zip(steps, firsts, place, strict=True) if step is not None]
+    def formula(position: Any, arguments: Any) -> tuple[Any, tuple[()]]:
+        function, fixed, firsts, room = arguments
+        varied = [
+            step.value(value, at) for step, value, at in zip(steps, firsts, position, strict=True) if step is not None
+        ]
         picked = reduction.pick(function(**dict(zip(names, (*fixed, *varied), strict=True))))
-        inside = (0.0 if called else place[0]) < room
+        inside = (0.0 if called else position[0]) < room
         return jnp.where(inside, jnp.maximum(picked, smallest), np.float32(jnp.inf)), ()
 
     return formula

@@ -1,4 +1,4 @@
-"""How is a grid cut into the work of one program, or of one step of plain JAX?
+"""Division of a grid into the work of one program, or of one step of plain JAX.
 
 The outer axes are decoded once per program, so that what depends on them alone is computed once; the inner axes are
 numbered through by its lanes.

@@ -1,4 +1,4 @@
-"""How do many plans evolve in time, step by step, without memory traffic between steps?"""
+"""The evolution of many plans in time, step by step, without memory traffic between steps."""
 
 from energymodel_kernels.ode_ensemble.api import ode_ensemble
 from energymodel_kernels.ode_ensemble.rates import LossPlan, ThermalPlan, heat_rate, loss_rate_of

@@ -1,4 +1,4 @@
-"""How do many plans evolve in time, from the right-hand side of one?"""
+"""The evolution of many plans in time, from the right-hand side of one."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""How does an accelerator kernel advance many plans, one per lane, with everything in registers from start to end?"""
+"""An accelerator kernel that advances many plans, one per lane, in registers from start to end."""
 
 from collections.abc import Callable
 from functools import partial
@@ -90,7 +90,7 @@ def _kernel(
         time = number.astype(step.dtype) * step
         return runge_kutta_step(lambda time, y: plan.function((time, y, own), numbers), time, state, lost, step)
 
-    def one(number: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+    def step_once(number: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         each = portable(over_lanes(partial(advance, number), step.ndim), backend.dialect)
         return jax.tree.map(backend.pin, each(*carry, own, step))
 
@@ -99,7 +99,7 @@ def _kernel(
     def part(save: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         start = save * jnp.int32(stride)
         carry = jax.lax.fori_loop(
-            jnp.int32(0), jnp.int32(stride), lambda count, carry: one(start + count, carry), carry
+            jnp.int32(0), jnp.int32(stride), lambda count, carry: step_once(start + count, carry), carry
         )
         for row, lanes in enumerate(jax.tree.leaves(carry[0])):
             backend.write_row(out_ref, save * jnp.int32(size) + row, program, tile.block, lanes)

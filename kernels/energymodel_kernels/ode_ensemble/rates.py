@@ -1,4 +1,4 @@
-"""Which equations of `energymodel` are integrated over many plans, and what are their numbers?
+"""Equations of `energymodel` that are integrated over many plans, and their numbers.
 
 Fields hold one number for all plans, or one for each.
 """

@@ -1,4 +1,4 @@
-"""How do many plans evolve in time, in plain JAX: specification of the kernel, and what runs where none is faster."""
+"""The evolution of many plans in plain JAX: specification of the kernel, and what runs where none is faster."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,10 +19,10 @@ def integrate(rate: Callable[[Any, Any, Any], Any], state: Any, own: Any, step: 
     stride = steps // saves
 
     def part(carry: tuple[Any, Any], save: Any) -> tuple[tuple[Any, Any], Any]:
-        def one(count: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        def step_once(count: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
             return each(*carry, own, step, save * jnp.int32(stride) + count)
 
-        carry = jax.lax.fori_loop(jnp.int32(0), jnp.int32(stride), one, carry)
+        carry = jax.lax.fori_loop(jnp.int32(0), jnp.int32(stride), step_once, carry)
         return carry, carry[0]
 
     lost = jax.tree.map(jnp.zeros_like, state)

@@ -1,4 +1,4 @@
-"""What is one fixed step of an ordinary differential equation?"""
+"""One fixed step of an ordinary differential equation."""
 
 from collections.abc import Callable
 from typing import Any

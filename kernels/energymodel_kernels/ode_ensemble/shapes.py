@@ -1,4 +1,4 @@
-"""Over how many plans and steps are the implementations tested and timed?"""
+"""Numbers of plans and steps on which the implementations are tested and timed."""
 
 TESTED: dict[str, tuple[int, int, int]] = {"one plan": (1, 64, 1), "ragged": (131, 64, 4), "two blocks": (256, 12, 3)}
 """Plans, steps, saves."""

@@ -1,4 +1,4 @@
-"""How many plans does one program advance?"""
+"""The number of plans that one program advances."""
 
 from typing import NamedTuple
 
