@@ -114,12 +114,6 @@ def test_it_asks_first(ours):
     assert _left(ours) == sorted(FILES)
 
 
-def test_yes_alone_is_refused():
-    result = run("doctor", "--yes")
-    assert result.exit_code == 2
-    assert "Add --clear-cache" in result.stderr
-
-
 def test_a_folder_that_is_not_there_is_empty(tmp_path):
     assert contents(tmp_path / "none") == clear(tmp_path / "none") == (0, 0, 0)
 

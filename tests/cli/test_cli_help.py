@@ -11,7 +11,7 @@ def helped(*words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("presets",), ("presets", "show"), ("presets", "list"), *((one,) for one in COMMANDS)]
+    "words", [(), ("presets",), ("presets", "show"), ("presets", "list"), *((name,) for name in COMMANDS)]
 )
 def test_help_has_an_example(words):
     assert "Example: energymodel " in helped(*words)

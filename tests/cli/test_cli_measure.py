@@ -32,10 +32,7 @@ def test_measure_prints_json(tmp_path):
     ("words", "message"),
     [
         (("calibrate", "step-time", "LOG"), "does not say model and layout"),
-        (("calibrate", "step-time", "a.csv", "b.csv"), "2 tables, and no training log"),
-        (("calibrate", "step-time", "a.csv", *PIECES), "it is a table"),
         (("measure", "LOG", "--offset", "3 kg"), "--offset"),
-        (("measure", "nothing.log"), "Cannot read"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path, words, message):

@@ -60,16 +60,16 @@ def test_json_lines_are_json_and_the_page_has_their_numbers(tmp_path, files):
     assert "What is wrong" in read.headings
     assert any("Device 3 runs at 1.5 GHz" in text for text in read.text)
     assert lines[-1]["progress"] == pytest.approx(0.3)
-    assert {one["kind"] for one in lines[-1]["findings"]} >= {"straggler", "plan"}
+    assert {finding["kind"] for finding in lines[-1]["findings"]} >= {"straggler", "plan"}
 
 
 def test_a_run_is_followed_to_its_end(tmp_path):
-    log, whole = tmp_path / "train.log", tmp_path / "whole.log"
-    write_log(whole, steps_until(1.0, every=50))
+    log, complete = tmp_path / "train.log", tmp_path / "whole.log"
+    write_log(complete, steps_until(1.0, every=50))
 
     def write():
         with log.open("w") as file:
-            for line in whole.read_text().splitlines(keepends=True):
+            for line in complete.read_text().splitlines(keepends=True):
                 file.write(line)
                 file.flush()
 

@@ -21,9 +21,9 @@ def file_of(tmp_path, *lines):
 
 def test_columns_are_listed_with_their_other_names():
     for words in (("predict", "--columns"), ("calibrate", "step-time", "--columns")):
-        shown = run(*words).stdout
-        assert "tensor [1], default 1: tensor-parallel degree; also called tp" in shown
-        assert "tokens_per_s_per_chip [text], optional" in shown
+        text = run(*words).stdout
+        assert "tensor [1], default 1: tensor-parallel degree; also called tp" in text
+        assert "tokens_per_s_per_chip [text], optional" in text
 
 
 def test_the_layout_of_a_public_table_changes_the_prediction(tmp_path):
@@ -43,11 +43,11 @@ def test_the_layout_of_a_public_table_changes_the_prediction(tmp_path):
 def test_public_tables_are_read_as_they_are(table, tmp_path):
     output = tmp_path / "out.csv"
     tree = run_json("predict", str(DATA / f"{table}.csv"), "--column", "recomputation=full", "-o", str(output))
-    given = list(csv.DictReader((DATA / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
-    assert len(tree["tables"]["steps"]["rows"]) == len(given)
-    assert numbers(tree, "errors")["rows"] == len(given)
-    found = list(csv.DictReader(output.read_text(encoding="utf-8").splitlines()))
-    for before, after in zip(given, found, strict=True):
+    before_rows = list(csv.DictReader((DATA / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
+    assert len(tree["tables"]["steps"]["rows"]) == len(before_rows)
+    assert numbers(tree, "errors")["rows"] == len(before_rows)
+    after_rows = list(csv.DictReader(output.read_text(encoding="utf-8").splitlines()))
+    for before, after in zip(before_rows, after_rows, strict=True):
         assert {name: after[name] for name in before} == before
         assert float(after["predicted_step_time_s"]) > 0.0
 

@@ -23,10 +23,10 @@ def test_help_needs_no_heavy_import():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert result.stdout.strip() == "[]"
-    shown = _run("--help")
-    assert shown.returncode == 0
+    result = _run("--help")
+    assert result.returncode == 0
     for command in ("evaluate", "optimize", "limits", "presets"):
-        assert command in shown.stdout
+        assert command in result.stdout
 
 
 def test_bad_input_of_the_process():

@@ -63,9 +63,9 @@ def test_a_folder_that_others_can_write_is_refused_with_a_warning(environment, f
     shared.mkdir()
     shared.chmod(0o777)
     monkeypatch.setenv(FOLDER, str(shared))
-    printed, said = _run()
+    printed, errors = _run()
     assert printed == ["8.0", "None", "12.0", "None"]
-    assert said == (
+    assert errors == (
         f"energymodel: warning: compiled programs are not kept: others can write to {shared}. "
         f"Close it to them: chmod go-w {shared}, or name another folder.\n"
     )
@@ -98,9 +98,9 @@ def test_a_full_disk_is_one_warning(environment, folder):
         "    raise OSError(28, 'No space left on device')\n"
         "pathlib.Path.write_bytes = write_bytes\n"
     )
-    printed, said = _run(full)
+    printed, errors = _run(full)
     assert printed[::2] == ["8.0", "12.0"]
-    assert said == (
+    assert errors == (
         f"energymodel: warning: {folder}: compiled programs cannot be kept: No space left on device. "
         "The next run compiles again.\n"
     )
@@ -111,9 +111,9 @@ def test_a_damaged_program_is_removed_and_made_again(environment, folder):
     for path in folder.glob("*-cache"):
         path.write_bytes(path.read_bytes()[:100])
         os.utime(path, (0, 0))
-    printed, said = _run()
+    printed, errors = _run()
     assert printed[::2] == ["8.0", "12.0"]
-    assert said == (
+    assert errors == (
         f"energymodel: warning: {folder}: 2 damaged programs were removed. The compiler makes what is missing again.\n"
     )
     assert _run()[1] == ""
@@ -135,9 +135,9 @@ def test_what_another_process_is_writing_is_left(environment, folder):
 
 
 def test_other_warnings_of_libraries_are_shown_as_usual(environment):
-    shown = []
-    shell._show_warning(lambda *given: shown.append(given[0]), "something else", UserWarning, "library.py", 1)
-    assert shown == ["something else"]
+    warned = []
+    shell._show_warning(lambda *arguments: warned.append(arguments[0]), "something else", UserWarning, "library.py", 1)
+    assert warned == ["something else"]
     assert warnings.showwarning is not None
 
 
@@ -145,7 +145,7 @@ def test_other_warnings_of_libraries_are_shown_as_usual(environment):
 def test_first_runs_at_once_share_a_cache(environment, folder):
     command = [*COMMAND, "evaluate", "test-1b-h100"]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    answers = [one.communicate(timeout=600) for one in runs]
-    assert [one.returncode for one in runs] == [0, 0, 0]
+    answers = [process.communicate(timeout=600) for process in runs]
+    assert [process.returncode for process in runs] == [0, 0, 0]
     assert len({answer for answer, _ in answers}) == 1
-    assert [said for _, said in answers] == ["", "", ""]
+    assert [errors for _, errors in answers] == ["", "", ""]

@@ -29,8 +29,8 @@ def test_a_new_folder_is_private_whatever_the_mask(home):
         make_private(home / "cache" / "project" / "compiled")
     finally:
         os.umask(before)
-    for one in ("cache", "cache/project", "cache/project/compiled"):
-        assert mode(home / one) == 0o700
+    for path in ("cache", "cache/project", "cache/project/compiled"):
+        assert mode(home / path) == 0o700
     assert why_not_private(home / "cache" / "project" / "compiled") is None
 
 
@@ -42,13 +42,13 @@ def test_a_folder_that_others_can_read_is_closed(home):
     assert mode(folder) == 0o700
 
 
-@pytest.mark.parametrize("given", [0o777, 0o1777, 0o770, 0o702])
-def test_a_folder_that_others_can_write_is_refused_and_left(home, given):
+@pytest.mark.parametrize("permissions", [0o777, 0o1777, 0o770, 0o702])
+def test_a_folder_that_others_can_write_is_refused_and_left(home, permissions):
     folder = home / "compiled"
     folder.mkdir()
-    folder.chmod(given)
+    folder.chmod(permissions)
     make_private(folder)
-    assert mode(folder) == given
+    assert mode(folder) == permissions
     assert str(why_not_private(folder)).startswith(f"others can write to {folder}. ")
 
 

@@ -56,7 +56,7 @@ def on_a_terminal(*arguments, answer=None):
         [sys.executable, "-c", WORK, *arguments], stdin=child, stdout=answer or child, stderr=child, env=environment
     )
     os.close(child)
-    shown = b""
+    output = b""
     while select.select([parent], [], [], 60.0)[0]:
         try:
             part = os.read(parent, 65536)
@@ -64,28 +64,28 @@ def on_a_terminal(*arguments, answer=None):
             break
         if not part:
             break
-        shown += part
+        output += part
     os.close(parent)
     process.wait(timeout=60)
-    return shown.decode()
+    return output.decode()
 
 
 def recorded_runs(home):
     return json.loads((home / run_times.FILE).read_text(encoding="utf-8"))["runs"]
 
 
-def plain(shown):
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+def plain(output):
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
 
 
 def test_a_terminal_shows_stages_counts_and_the_time(home):
-    shown = on_a_terminal("sweep")
-    text = plain(shown)
+    output = on_a_terminal("sweep")
+    text = plain(output)
     assert "compiling evaluate; loading \\u001b[31mthe model" in text
     assert "searching 10,517 layouts: 96 of 128 candidates" in text
     assert f"of about {ASSUMED:.0f} s (assumed: no such run is recorded here)" in text
     assert text.rstrip().endswith("done")
-    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h")  # the cursor is back
+    assert output.count("\x1b[?25l") == output.count("\x1b[?25h")  # the cursor is back
 
 
 def test_the_second_time_the_bar_has_a_share(home):
@@ -178,7 +178,7 @@ def test_nothing_is_recorded_outside_of_a_command_or_in_a_folder_of_others(home,
 
 
 def test_a_full_disk_leaves_the_record_as_it_was(home, monkeypatch):
-    def full(*given):
+    def full(*arguments):
         raise OSError(28, "No space left on device")
 
     record(times(8.0))

@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-c", "from energymodel.cli import main; main()"]
 
 def obeyed(text):
     """Characters that a terminal would not print."""
-    return [one for one in text.replace("\n", "") if not one.isprintable()]
+    return [character for character in text.replace("\n", "") if not character.isprintable()]
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_tables_keep_their_own_styles_and_escape_their_text(monkeypatch):
     table = Table("name", style="bold red")
     table.add_row(EVIL)
     console().print(table)
-    shown = below.getvalue()
-    assert "\x1b[" in shown  # a style of ours
-    for one in ("\x1b]", "\u202e", "\x9b", "\u2028"):
-        assert one not in shown
+    output = below.getvalue()
+    assert "\x1b[" in output  # a style of ours
+    for character in ("\x1b]", "\u202e", "\x9b", "\u2028"):
+        assert character not in output
 
 
 def test_a_title_that_terminals_obey_is_refused_in_one_line(tmp_path):
