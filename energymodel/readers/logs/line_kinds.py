@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from energymodel.readers.cells import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.text import DECLARED, NUMBER, made, number, plain, step_fields, whole
+from energymodel.readers.logs.text import DECLARED, NUMBER, made, number, pattern, plain, step_fields, whole
 
 SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 SAME = 0.04  # how far a batch in tokens may be from rate times time, each of three digits
@@ -64,8 +64,8 @@ class LineKind(NamedTuple):
                 elif record := made(step, time, _of_nanotron(values, length) if is_nanotron else values):
                     yield record
                 continue
-            for kind, pattern in self.events.items():
-                if match := pattern.search(line):
+            for kind, sign in self.events.items():
+                if match := sign.search(line):
                     parts = match.groupdict("")
                     duration, value = number(parts.get("duration", "")), number(parts.get("value", ""))
                     yield LogEvent(kind, stamp(line), duration, value, whole(parts.get("step", "")))
@@ -77,9 +77,6 @@ class LineKind(NamedTuple):
 
 def _declared(name: str) -> LineKind:
     patterns = DECLARED[name]
-
-    def pattern(text: str) -> re.Pattern[str]:
-        return re.compile(text.replace("<number>", NUMBER))
 
     sign, field, length = (pattern(patterns.get(key, "(?!)")) for key in ("sign", "field", "length"))
     events = {kind: pattern(text) for kind, text in patterns["events"].items()}

@@ -8,29 +8,15 @@ line before. Tokens of a step follow from `seq_length` among the arguments that 
 
 import dataclasses
 import math
-import re
 from collections.abc import Iterable, Iterator
 
 from energymodel.readers.cells import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.text import NUMBER, made, number, plain, step_fields, whole
+from energymodel.readers.logs.text import DECLARED, made, number, pattern, plain, step_fields, whole
 
-SIGN = re.compile(r"\biteration\s+([\d,]+)\s*/\s*[\d,]+\s*\|")
-_BARE = re.compile(rf"(lm loss|learning rate|loss scale) ({NUMBER})", re.IGNORECASE)
-"""A field of Megatron-LM of 2019, which has no colon."""
-_SEQUENCE = re.compile(r"\bseq_length\s+\.{2,}\s*(\d+)")
-_MEMORY = re.compile(rf"memory \(MB\).{{0,300}}?max reserved:\s*({NUMBER})|mem-max-reserved-gigabytes:\s*({NUMBER})")
-_BRIDGE = re.compile(rf"GPU utilization:\s*({NUMBER})\s*MODEL_TFLOP/s/GPU")
-_TIMER = re.compile(rf"\b(save-checkpoint|evaluate)\s*\.*:\s*\(?\s*({NUMBER})(?:,\s*({NUMBER}))?")
-_EVALUATED = re.compile(r"validation (?:loss|results) at (?:iteration\s+([\d,]+))?")
-_EVALUATION_LOSS = re.compile(rf"\b\w*[ _]?loss(?: value)?:\s*({NUMBER})", re.IGNORECASE)
-_SAVING = re.compile(r"\bsaving checkpoint at (?:iteration|step)\s+([\d,]+)", re.IGNORECASE)
-_SAVED = re.compile(r"successfully saved checkpoint (?:from|at) iteration\s+([\d,]+)")
-_LOADED = re.compile(
-    r"(?:successfully loaded checkpoint from|\bloading (?:distributed )?checkpoint from)"
-    r".*?(?:at iteration\s+([\d,]+)|$)"
+SIGN, SEQUENCE, FLOPS, MEMORY, EVALUATED, LOSS, SAVED, SAVING, LOADED, MARK, TIMER, BARE = (
+    pattern(text) for text in DECLARED["megatron"]["patterns"].values()
 )
-_MARK = re.compile(r"\[(before the start of training step|after training is done|exiting program)[^\]]*\]")
 _WORDS = ("iteration", "checkpoint", "seq_length", "memory", "mem-max", "GPU utilization", "evaluate", "training is")
 
 
@@ -77,7 +63,7 @@ class _Run:
             name, colon, value = part.partition(":")
             if colon and len(name) < 100:
                 fields.setdefault(" ".join(name.lower().split()), value.strip())
-        bare = _BARE.findall(text) if "loss" not in fields and "lm loss " in text else ()
+        bare = BARE.findall(text) if "loss" not in fields and "lm loss " in text else ()
         values = step_fields("megatron", (*fields.items(), *bare))
         if not {"step_time", "loss"} & values.keys():
             return None
@@ -88,32 +74,32 @@ class _Run:
 
     def between(self, line: str) -> Iterator[LogEvent]:
         """Lines that are no step."""
-        if match := _SEQUENCE.search(line):
+        if match := SEQUENCE.search(line):
             self.sequence = number(match[1])
-        elif match := _BRIDGE.search(line):
+        elif match := FLOPS.search(line):
             self.flops = number(match[1]) * 1e12
-        elif match := _MEMORY.search(line):
+        elif match := MEMORY.search(line):
             self.memory = number(match[1]) * 2**20 if match[1] else number(match[2]) * 1e9
-        elif match := _EVALUATED.search(line):
-            loss = _EVALUATION_LOSS.search(line, match.end())
+        elif match := EVALUATED.search(line):
+            loss = LOSS.search(line, match.end())
             value = number(loss[1]) if loss else NOT_SAID
             yield LogEvent("evaluation", stamp(line), self.evaluation, value, whole(match[1] or ""))
             self.evaluation = NOT_SAID
-        elif match := _SAVED.search(line):
+        elif match := SAVED.search(line):
             if self.checkpoint is None and whole(match[1]) != self.saved:
                 self.checkpoint = LogEvent("checkpoint", stamp(line), step=whole(match[1]))
             elif self.checkpoint is not None and not math.isnan(self.checkpoint.time):
                 duration = stamp(line) - self.checkpoint.time
                 self.checkpoint = dataclasses.replace(self.checkpoint, duration=duration if duration >= 0 else NOT_SAID)
-        elif match := _SAVING.search(line):
+        elif match := SAVING.search(line):
             if self.checkpoint is None or self.checkpoint.step != whole(match[1]):
                 yield from self.told()
                 self.checkpoint = LogEvent("checkpoint", stamp(line[: match.start()]), step=whole(match[1]))
-        elif match := _LOADED.search(line):
+        elif match := LOADED.search(line):
             yield LogEvent("restart", stamp(line), step=whole(match[1] or ""))
-        elif match := _MARK.search(line):
+        elif match := MARK.search(line):
             yield LogEvent("start" if match[1].startswith("before") else "stop", stamp(line))
-        elif match := _TIMER.search(line):
+        elif match := TIMER.search(line):
             duration = number(match[3] or match[2]) * 1e-3
             if match[1] == "evaluate":
                 self.evaluation = duration

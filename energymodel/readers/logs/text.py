@@ -27,6 +27,11 @@ POSITIVE = frozenset(
 """Quantities that are above zero and finite, or else not said."""
 
 
+def pattern(text: str) -> re.Pattern[str]:
+    """A pattern of `lines.toml`, in which <number> stands for a number as logs print it."""
+    return re.compile(text.replace("<number>", NUMBER))
+
+
 def plain(line: str) -> str:
     """A line without colors."""
     return ANSI.sub("", line) if "\x1b" in line else line
