@@ -250,7 +250,6 @@ def test_too_small_a_plant_exits_with_3_and_says_what_to_do():
 
 CONVERTER = "system.facility.bus_converter"
 SUPPLY = "system.facility.power_supply.rated_power"
-GATE = "system.accelerator.gate"
 
 
 def outcome(changes):
@@ -303,20 +302,3 @@ def test_an_overloaded_supply_exits_with_3_and_says_what_to_do():
     assert result.exit_code == 3
     assert "supplies: " in result.stderr
     assert "Raise rated_power" in result.stderr
-
-
-def test_gates_save_leakage_and_cost_their_waking():
-    plain, instant = outcome({}), outcome({f"{GATE}.fraction": 1.0, f"{GATE}.wake_time": "0 s"})
-    np.testing.assert_allclose(instant.step_time.total, plain.step_time.total, rtol=1e-12)
-    assert instant.energy.idle_wait < plain.energy.idle_wait
-    half = outcome({f"{GATE}.fraction": 0.5, f"{GATE}.wake_time": "0 s"})
-    saved = [float(plain.energy.idle_wait - entry.energy.idle_wait) for entry in (half, instant)]
-    np.testing.assert_allclose(saved[1], 2.0 * saved[0], rtol=1e-9)
-    slow = outcome({f"{GATE}.fraction": 1.0, f"{GATE}.wake_time": "1 ms"})
-    assert slow.step_time.overhead > plain.step_time.overhead
-    assert slow.energy.total > instant.energy.total
-
-
-def test_waits_shorter_than_the_break_even_time_are_not_gated():
-    costly = outcome({f"{GATE}.fraction": 1.0, f"{GATE}.wake_energy": "1 MJ"})
-    np.testing.assert_allclose(costly.energy.total, outcome({}).energy.total, rtol=1e-9)

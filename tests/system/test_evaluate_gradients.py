@@ -28,6 +28,16 @@ def test_every_leaf_of_a_scenario_has_the_slope_of_differences(name, scenario, r
 
 SUPPLIES = [f"system.facility.{name}.rated_power=4 kW" for name in ("power_supply", "uninterruptible")]
 UNLIMITED = ["plan.power_cap=2000 W", "system.accelerator.rated_power=2000 W", *SUPPLIES]
+ONE_STAGE = ["plan.layout.pipeline=1", "plan.layout.virtual_stages=1"]
+SMALL = ["plan.layout.tensor=1", *ONE_STAGE, "system.workload=test-1b", "plan.batch=1 M tokens"]
+DEEPSEEK = [
+    "system.workload=deepseek-v3",
+    "system.software.empty_slots=3",
+    "plan.batch=16 Mi tokens",
+    "plan.chips=2048",
+]
+FAST_HOPS = "system.network.topology.hop_latency=0.2 us"
+"""A difference steps by a share of a number, or by 1e-4 s where it is 0: far beyond a latency."""
 BOUNDS = {
     "lowest clock": ["plan.clock=0.2"],
     "voltage knee": ["plan.clock=0.6", *UNLIMITED],
@@ -45,58 +55,23 @@ BOUNDS = {
     "8 bit": ["plan.layout.fp8=1"],
     "offload": ["plan.layout.offload_optimizer=1", "plan.layout.offload_activations=1"],
     "gated chip": ["system.accelerator.gate.fraction=1"],
-    "only tensor": [
-        "plan.layout.pipeline=1",
-        "plan.layout.virtual_stages=1",
-        "plan.layout.tensor=2",
-        "plan.batch=128 Mi tokens",
-    ],
-    "two stages": [
-        "plan.layout.pipeline=2",
-        "plan.layout.virtual_stages=1",
-        "plan.layout.tensor=1",
-        "plan.batch=128 Mi tokens",
-    ],
-    # A difference steps by a share of a number, or by 1e-4 s where it is 0: far beyond a latency.
-    "tensor over nodes": ["plan.layout.tensor=16", "system.network.topology.hop_latency=0.2 us"],
+    "only tensor": [*ONE_STAGE, "plan.layout.tensor=2", "plan.batch=128 Mi tokens"],
+    "two stages": [*ONE_STAGE[1:], "plan.layout.pipeline=2", "plan.layout.tensor=1", "plan.batch=128 Mi tokens"],
+    "tensor over nodes": ["plan.layout.tensor=16", FAST_HOPS],
     "context": ["plan.layout.context=4", "plan.layout.tensor=2"],
-    "experts": [
-        "system.workload=deepseek-v3",
-        "plan.layout.expert=64",
-        "plan.layout.tensor=1",
-        "plan.layout.virtual_stages=4",
-        "system.software.empty_slots=3",
-        "plan.batch=16 Mi tokens",
-        "plan.chips=2048",
-        "system.network.topology.hop_latency=0.2 us",
-    ],
+    "experts": [*DEEPSEEK, "plan.layout.expert=64", "plan.layout.tensor=1", "plan.layout.virtual_stages=4", FAST_HOPS],
     "two experts": ["system.workload.experts=2", "plan.layout.expert=2"],
+    # The start of a collective that a single rank does not have is a kink. A group of one rank at the boundary of a
+    # node has a slope for each direction: little of it is exposed.
     "one node": [
+        *ONE_STAGE,
         "plan.chips=8",
         "plan.layout.tensor=8",
-        "plan.layout.pipeline=1",
-        "plan.layout.virtual_stages=1",
-        # The start of a collective that a single rank does not have is a kink.
         "system.software.collective_latency=5 us",
-        # A group of one rank at the boundary of a node has a slope for each direction: little of it is exposed.
         "system.software.data_overlap=0.9",
     ],
-    "one chip": [
-        "plan.chips=1",
-        "plan.layout.tensor=1",
-        "plan.layout.pipeline=1",
-        "plan.layout.virtual_stages=1",
-        "system.workload=test-1b",
-        "plan.batch=1 M tokens",
-    ],
-    "eight chips of the straggler law": [
-        "plan.chips=8",
-        "plan.layout.tensor=1",
-        "plan.layout.pipeline=1",
-        "plan.layout.virtual_stages=1",
-        "system.workload=test-1b",
-        "plan.batch=1 M tokens",
-    ],
+    "one chip": ["plan.chips=1", *SMALL],
+    "eight chips of the straggler law": ["plan.chips=8", *SMALL],
 }
 
 
