@@ -4,13 +4,11 @@ import pytest
 import scipy.integrate
 
 from compiled_once import compiled_once
-from energymodel.learning.loss_law import ChinchillaLaw
-from energymodel.numerics import as_real
 from energymodel.physics.thermal import transient_temperature
 from energymodel_kernels.ode_ensemble import LossPlan, ThermalPlan, heat_rate, loss_rate_of, ode_ensemble
 from energymodel_kernels.ode_ensemble.shapes import TESTED
+from learning.laws import LAW
 
-LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
 SIZE, START = 70e9, 1e11
 
 

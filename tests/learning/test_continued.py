@@ -10,19 +10,12 @@ from jax.test_util import check_grads
 
 import energymodel as em
 from energymodel.learning.continued import ContinuedLearning
-from energymodel.learning.critical_batch import KaplanCriticalBatch, PowerCriticalBatch
 from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning, ThreeTermLearning
-from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.schedule import schedule_tokens
-from energymodel.learning.three_term import ThreeTermLaw
 from energymodel.numerics import as_real
 from energymodel.system.evaluate import evaluate_once, parameters_in_loss
+from learning.laws import BERGSMA, KAPLAN, LAW, THREE_TERM
 
-# docs/physics.md B1; the constants of the three-term law are invented.
-LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
-BERGSMA = PowerCriticalBatch(*map(as_real, (2048 * 0.0471, 0.462)))
-KAPLAN = KaplanCriticalBatch(*map(as_real, (2.1e8, 1 / 0.21)))
-THREE_TERM = ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25)))
 WHOLES: list[AbstractLearning] = [
     CriticalBatchLearning(LAW, BERGSMA, as_real(0.08)),
     CriticalBatchLearning(LAW, KAPLAN, as_real(0.0)),

@@ -8,7 +8,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from energymodel.learning.critical_batch import (
-    KaplanCriticalBatch,
     PowerCriticalBatch,
     batch_penalty,
     break_even_power,
@@ -22,10 +21,8 @@ from energymodel.learning.critical_batch import (
 )
 from energymodel.numerics import as_real
 from gradients import check_grads
+from learning.laws import BERGSMA, KAPLAN
 
-# docs/physics.md B1
-BERGSMA = PowerCriticalBatch(*map(as_real, (2048 * 0.0471, 0.462)))
-KAPLAN = KaplanCriticalBatch(*map(as_real, (2.1e8, 1 / 0.21)))
 few = settings(max_examples=20, deadline=None)
 batches = st.floats(1e3, 1e9)
 

@@ -6,18 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 
-from energymodel.learning.critical_batch import KaplanCriticalBatch, PowerCriticalBatch
 from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning, ThreeTermLearning
-from energymodel.learning.loss_law import ChinchillaLaw
-from energymodel.learning.three_term import ThreeTermLaw, three_term_optimal_batch
+from energymodel.learning.three_term import three_term_optimal_batch
 from energymodel.numerics import as_real
+from learning.laws import BERGSMA, KAPLAN, LAW, THREE_TERM
 
-# docs/physics.md B1
-LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
-BERGSMA = PowerCriticalBatch(*map(as_real, (2048 * 0.0471, 0.462)))
-KAPLAN = KaplanCriticalBatch(*map(as_real, (2.1e8, 1 / 0.21)))
-# Invented constants: only the algebra is tested.
-THREE_TERM = ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25)))
 LEARNINGS: list[AbstractLearning] = [
     CriticalBatchLearning(LAW, BERGSMA, as_real(0.0)),
     CriticalBatchLearning(LAW, BERGSMA, as_real(0.08)),

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from energymodel.learning.loss_law import (
     UNREACHABLE_TOKENS,
-    ChinchillaLaw,
     chinchilla_loss,
     chinchilla_tokens,
     information_absorbed,
@@ -16,17 +15,9 @@ from energymodel.learning.loss_law import (
     unique_equivalent_tokens,
 )
 from energymodel.learning.shape import shape_penalty
-from energymodel.learning.three_term import (
-    ThreeTermLaw,
-    at_optimal_batch,
-    batch_term,
-    three_term_loss,
-    three_term_optimal_batch,
-)
-from energymodel.numerics import as_real
+from energymodel.learning.three_term import at_optimal_batch, batch_term, three_term_loss, three_term_optimal_batch
+from learning.laws import LAW, THREE_TERM
 
-# Besiroglu et al. 2024, docs/physics.md B1
-LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
 few = settings(max_examples=20, deadline=None)
 sizes, data = st.floats(1e8, 1e12), st.floats(1e9, 1e14)
 
@@ -96,10 +87,6 @@ def test_absorbed_information_is_the_excess_code_length():
     excess = B * ((tokens * u**4) ** -BETA - tokens**-BETA)
     total = np.sum(w * excess * 4 * u**3) * tokens / np.log(2)
     np.testing.assert_allclose(information_absorbed(tokens, B, BETA), total, rtol=1e-6)
-
-
-# Invented, of the size of a real fit: only the algebra is tested.
-THREE_TERM = ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25)))
 
 
 @few

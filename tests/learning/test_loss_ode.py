@@ -6,17 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning, ThreeTermLearning
-from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.loss_ode import integrate, integrate_training, loss_rate
-from energymodel.learning.three_term import ThreeTermLaw
 from energymodel.numerics import as_real
 from gradients import check_grads
+from learning.laws import BERGSMA, LAW, THREE_TERM
 
-# docs/physics.md B1
-LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
-BERGSMA = PowerCriticalBatch(*map(as_real, (2048 * 0.0471, 0.462)))
 LEARNING = CriticalBatchLearning(LAW, BERGSMA, as_real(0.0))
 SIZE, RATE, END = 70e9, 1e9, 1.4e12
 
@@ -56,7 +51,7 @@ def test_constant_batch_agrees_with_the_closed_form(batch):
 
 
 def test_three_terms_agree_with_their_closed_form():
-    learning = ThreeTermLearning(ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25))))
+    learning = ThreeTermLearning(THREE_TERM)
     run = integrate_training(jnp.asarray([1000.0]), lambda x: 1e8, lambda b, x: RATE, learning, SIZE, 1e9)
     passed = learning.tokens(SIZE, run.loss, 1e8) - learning.tokens(SIZE, learning.loss(SIZE, 1e9), 1e8)
     np.testing.assert_allclose(passed, 1e12, rtol=1e-7)

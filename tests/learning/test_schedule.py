@@ -8,22 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 
-from energymodel.learning.critical_batch import KaplanCriticalBatch, PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning, ThreeTermLearning
-from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.loss_ode import integrate_training
 from energymodel.learning.schedule import batch_at, quadrature_over_progress, schedule_effective_tokens, schedule_tokens
-from energymodel.learning.three_term import ThreeTermLaw
 from energymodel.numerics import as_real
+from learning.laws import BERGSMA, KAPLAN, LAW
+from learning.laws import THREE_TERM as TERMS
 from learning.progress_integral import integrate_over_progress
 
-# docs/physics.md B1
-LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
-BERGSMA = PowerCriticalBatch(*map(as_real, (2048 * 0.0471, 0.462)))
-KAPLAN = KaplanCriticalBatch(*map(as_real, (2.1e8, 1 / 0.21)))
 LEARNING = CriticalBatchLearning(LAW, BERGSMA, as_real(0.0))
 # Invented constants: only the algebra is tested.
-THREE_TERM = ThreeTermLearning(ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25))))
+THREE_TERM = ThreeTermLearning(TERMS)
 SIZE, END = 70e9, 1.4e12
 KNOTS = np.log([1e6, 3e6, 4e6, 8e6])
 tokens_jit = jax.jit(schedule_tokens)
