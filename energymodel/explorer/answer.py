@@ -174,7 +174,7 @@ def _figure(name: str, own: Shown, now: Shown, pins: Mapping[str, Shown], object
     elif name == "time":
         table = parts_table("step_time", "Time of one step", runs)
     else:
-        costs = {label: shown.view.money for label, shown in ((OWN, own), (NOW, now))}
+        costs = {label: plan.view.money for label, plan in ((OWN, own), (NOW, now))}
         table = costs_table(
             {label: large_costs({part: float(cost) for part, cost in parts.items()}) for label, parts in costs.items()}
         )
@@ -251,8 +251,8 @@ def front(own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> 
         for name, indices in groups.items()
         for index in indices
     ]
-    for label, shown in {NOW: now, OWN: own, **pins}.items():
-        time, value = _point(shown, objective)
+    for label, plan in {NOW: now, OWN: own, **pins}.items():
+        time, value = _point(plan, objective)
         rows.append(["pinned" if label in pins else label, label, Quantity(time), Quantity(value), None, None])
     columns = [
         *(Column(name, "", kind="words") for name in ("series", "name")),
@@ -274,8 +274,8 @@ def front(own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> 
 _FRONT = "front: no such plan is better in both"
 
 
-def _point(shown: Shown, objective: str) -> tuple[float, float]:
-    outcome = shown.view.outcome
+def _point(plan: Shown, objective: str) -> tuple[float, float]:
+    outcome = plan.view.outcome
     value = outcome.energy.total if objective == "energy" else getattr(outcome, objective)
     return float(outcome.time), float(np.asarray(value))
 

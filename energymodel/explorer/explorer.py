@@ -39,10 +39,10 @@ class Explorer:
     def __init__(self, scenario: Scenario) -> None:
         self.space = PlanSpace(scenario)
         self.evaluator = Evaluator(self.space.run)
-        self.own = self.shown(Asked({}, {}))
+        self.own = self.plan_at(Asked({}, {}))
         self._searching = threading.Lock()
 
-    def shown(self, asked: Asked) -> Shown:
+    def plan_at(self, asked: Asked) -> Shown:
         """The plan of the controls, evaluated.
 
         **Raises:** `InputError` for what cannot be run, or has no outcome.
@@ -63,12 +63,12 @@ class Explorer:
         lowest = float(self.space.scenario.system.accelerator.minimum_clock)
         return factors, np.linspace(max(lowest, _LOWEST_CLOCK), 1.0, CLOCKS)
 
-    def spread(self, shown: Shown) -> OutcomeSpread:
+    def spread(self, plan: Shown) -> OutcomeSpread:
         """How uncertain the outputs of a plan are, as `outcome_spread`, with the program that draws it.
 
         **Raises:** `InputError` for a distribution that cannot be read.
         """
-        settled, outcome = shown.settled, shown.view.outcome
+        settled, outcome = plan.settled, plan.view.outcome
         run = in_float64(TrainingRun(settled.scenario.system, settled.scenario.plan))
         around = self.around(settled)
         steps = directions_of(settled.scenario, run).steps
@@ -94,7 +94,7 @@ class Explorer:
             tell("waiting for the search that runs")
             self._searching.acquire()
         try:
-            return optimize_here(self.space, self.shown, asked, minimize, tell)
+            return optimize_here(self.space, self.plan_at, asked, minimize, tell)
         finally:
             self._searching.release()
 
@@ -109,7 +109,7 @@ class Explorer:
 
         **Raises:** `InputError` for what cannot be run, or read back.
         """
-        scenario = self.space.tables_at(self.shown(asked).settled)
+        scenario = self.space.tables_at(self.plan_at(asked).settled)
         head = f"# Saved by energymodel explore, version {__version__}. Use: energymodel evaluate FILE\n"
         return head + toml_text.dumps(scenario.named_tables)
 
@@ -118,10 +118,10 @@ class Explorer:
 
         **Raises:** `InputError` as `scenario_toml`.
         """
-        shown = self.shown(asked)
+        plan = self.plan_at(asked)
         command = f"energymodel evaluate {self.file_name('toml')} -o {self.file_name('html')}"
-        scenario = self.space.tables_at(shown.settled)
-        return page_html(evaluate_answer(scenario, shown.view.outcome, self.spread(shown), details=True), command)
+        scenario = self.space.tables_at(plan.settled)
+        return page_html(evaluate_answer(scenario, plan.view.outcome, self.spread(plan), details=True), command)
 
     def file_name(self, extension: str) -> str:
         """A name for a saved file: letters, digits and dashes of the scenario's name."""
@@ -147,7 +147,7 @@ class Page:
         pinned = {}
         for name, asked in pins:
             try:
-                pinned[name] = self.explorer.shown(asked)
+                pinned[name] = self.explorer.plan_at(asked)
             except InputError as error:
                 raise refused_pin(name, error) from None
         self._pins = pinned
@@ -158,11 +158,11 @@ class Page:
         **Raises:** `InputError` for a plan that cannot be shown.
         """
         started = time.perf_counter()
-        shown = self.explorer.shown(message.asked)
+        plan = self.explorer.plan_at(message.asked)
         evaluated = time.perf_counter()
-        self._drawn = shown, message
-        parts, spoken = self._parts(shown, message)
-        layouts, settled = self.explorer.space.layouts, shown.settled
+        self._drawn = plan, message
+        parts, spoken = self._parts(plan, message)
+        layouts, settled = self.explorer.space.layouts, plan.settled
         return {
             "kind": "picture",
             "number": message.number,
@@ -171,7 +171,7 @@ class Page:
             "layout": layouts.choices(tuple(settled.layout), settled.chips),
             "ownLayout": layouts.names(layouts.own),
             "replicas": f"{replicas_of(settled):g}",
-            "notes": self._notes(shown),
+            "notes": self._notes(plan),
             "summary": spoken,
             "milliseconds": {"evaluate": 1e3 * (evaluated - started), "draw": 1e3 * (time.perf_counter() - evaluated)},
         }
@@ -181,9 +181,9 @@ class Page:
 
         **Raises:** `InputError` for a plan that cannot be shown.
         """
-        shown = self.explorer.shown(message.asked)
+        plan = self.explorer.plan_at(message.asked)
         _ = self.explorer.own_spread
-        self._estimated = shown._replace(spread=self.explorer.spread(shown))
+        self._estimated = plan._replace(spread=self.explorer.spread(plan))
         return {}
 
     def intervals(self) -> dict[str, Any]:
@@ -192,18 +192,18 @@ class Page:
             return {}
         return {"kind": "intervals", "parts": self._parts(*self._drawn)[0]}
 
-    def _spread_of(self, shown: Shown) -> OutcomeSpread | None:
+    def _spread_of(self, plan: Shown) -> OutcomeSpread | None:
         estimated = self._estimated  # once: another thread may replace it
-        if estimated is None or not np.array_equal(estimated.settled.vector, shown.settled.vector):
+        if estimated is None or not np.array_equal(estimated.settled.vector, plan.settled.vector):
             return None
         return estimated.spread
 
-    def _parts(self, shown: Shown, message: Message) -> tuple[dict[str, str], str]:
+    def _parts(self, plan: Shown, message: Message) -> tuple[dict[str, str], str]:
         """The parts of the page that are not as they were sent, and what those hear who do not see them."""
-        own, spread = self.explorer.own, self._spread_of(shown)
+        own, spread = self.explorer.own, self._spread_of(plan)
         if spread is not None:
-            own, shown = own._replace(spread=self.explorer.own_spread), shown._replace(spread=spread)
-        answer = explore_answer(self.explorer.space, own, shown, self._pins, message.seen, message.front)
+            own, plan = own._replace(spread=self.explorer.own_spread), plan._replace(spread=spread)
+        answer = explore_answer(self.explorer.space, own, plan, self._pins, message.seen, message.front)
         drawn = {chart.table: figure(answer, chart, message.width, narrow=False) for chart in answer.charts}
         parts = {name: drawn.get(FIGURES[name], "") for name in message.seen} | fragments.parts(answer)
         changed = {name: part for name, part in parts.items() if self._sent.get(name) != part}
@@ -215,10 +215,10 @@ class Page:
         paths = dict.fromkeys((*asked, *settled.values, CHIPS, BATCH))
         return {path: settled.values.get(path, self.explorer.space.knobs[path].own) for path in paths}
 
-    def _notes(self, shown: Shown) -> dict[str, str]:
+    def _notes(self, plan: Shown) -> dict[str, str]:
         """What some numbers mean in other units."""
-        scenario = shown.settled.scenario
+        scenario = plan.settled.scenario
         hertz = float(scenario.system.accelerator.reference_clock) * float(scenario.plan.clock)
         notes = {CLOCK: plain(hertz, "Hz")}
-        words = sentence(operation_sentence(shown.view.operation))
+        words = sentence(operation_sentence(plan.view.operation))
         return notes | {path: words for path in (GENERATIONS, BUSY_POWER) if path in self.explorer.space.knobs}

@@ -107,11 +107,11 @@ def _within_limits(space: PlanSpace, show: Callable[[Asked], Shown], asked: Aske
             CLOCK: max(slower * clock, knobs[CLOCK].low),
         }
         try:
-            shown = show(Asked({**asked.values, **counts}, asked.layout))
+            plan = show(Asked({**asked.values, **counts}, asked.layout))
         except InputError:  # too few chips for the layout
             continue
-        if not is_broken(shown.view.outcome):
-            return shown
+        if not is_broken(plan.view.outcome):
+            return plan
     return None
 
 

@@ -110,11 +110,11 @@ class PlanSpace:
         """The nearest number of chips of whole replicas, over which experts divide, in whole nodes where possible."""
         system, expert = self.scenario.system, round(float(layout.expert))
         node = round(float(system.node.chips))
-        whole = round(_group(layout)) * (expert // math.gcd(expert, round(float(layout.context))))
-        step = math.lcm(whole, node) if chips >= node else whole
+        replica = round(_group(layout)) * (expert // math.gcd(expert, round(float(layout.context))))
+        step = math.lcm(replica, node) if chips >= node else replica
         nearest = float(max(1, round(chips / step)) * step)
         if torus_fault(system, nearest):
-            possible = torus_chips(system, chips, self.knobs[CHIPS].high, whole)
+            possible = torus_chips(system, chips, self.knobs[CHIPS].high, replica)
             nearest = min(possible, key=lambda count: abs(math.log(count / chips)), default=nearest)
         return nearest
 

@@ -21,15 +21,15 @@ def explorer():
     return small_explorer()
 
 
-def shown(**content):
-    return small_explorer().shown(message(**content).asked)
+def plan_at(**content):
+    return small_explorer().plan_at(message(**content).asked)
 
 
 def test_own_plan_has_the_outcome_of_evaluate(explorer):
     own = explorer.space.own
     expected = jax.device_get(evaluate_once(own.system, own.plan))
-    found = explorer.own.view.outcome
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), found, expected)
+    result = explorer.own.view.outcome
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), result, expected)
 
 
 def test_parts_add_up(explorer):
@@ -42,21 +42,21 @@ def test_parts_add_up(explorer):
 
 
 def test_nearby_plans_at_the_own_batch_and_full_clock_are_the_plan():
-    found = shown(values={CLOCK: 1.0}).view
-    same = np.isclose(found.nearby.batch_factor, 1.0) & np.isclose(found.nearby.clock, 1.0)
+    result = plan_at(values={CLOCK: 1.0}).view
+    same = np.isclose(result.nearby.batch_factor, 1.0) & np.isclose(result.nearby.clock, 1.0)
     assert same.sum() == 1
-    np.testing.assert_allclose(found.nearby.energy[same], np.asarray(found.outcome.energy.total), rtol=1e-8)
-    np.testing.assert_allclose(found.nearby.time[same], float(found.outcome.time), rtol=1e-8)
+    np.testing.assert_allclose(result.nearby.energy[same], np.asarray(result.outcome.energy.total), rtol=1e-8)
+    np.testing.assert_allclose(result.nearby.time[same], float(result.outcome.time), rtol=1e-8)
 
 
 def test_saved_scenario_evaluates_to_the_numbers_that_are_shown(explorer):
     tokens = explorer.space.knobs["plan.goal.tokens"].own
     values = {CLOCK: 0.8, "system.market.price.electricity": 5e-8, "plan.goal.tokens": 1.5 * tokens, GENERATIONS: 4.0}
     asked = message(values=values, layout={"tensor": "2", "zero": "1"}, moved="tensor").asked
-    found = explorer.shown(asked)
+    result = explorer.plan_at(asked)
     again = load_scenario(tomllib.loads(explorer.scenario_toml(asked)))
     outcome = jax.device_get(evaluate_once(again.system, again.plan))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), found.view.outcome, outcome)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), result.view.outcome, outcome)
     assert float(again.plan.layout.tensor) == 2.0
 
 
@@ -69,27 +69,29 @@ def test_every_knob_is_a_number_of_the_scenario_between_its_ends(explorer):
 
 
 def test_energy_of_an_operation_goes_down_to_the_landauer_bound(explorer):
-    lowest = shown(values={BUSY_POWER: explorer.space.knobs[BUSY_POWER].low}).view.operation
+    lowest = plan_at(values={BUSY_POWER: explorer.space.knobs[BUSY_POWER].low}).view.operation
     assert 1.0 <= float(lowest.energy) / float(lowest.bound) < 1.1
-    generations = [shown(values={GENERATIONS: float(count)}).view.operation.energy for count in (0.0, 5.0, 20.0, 60.0)]
+    generations = [
+        plan_at(values={GENERATIONS: float(count)}).view.operation.energy for count in (0.0, 5.0, 20.0, 60.0)
+    ]
     assert np.all(np.diff(generations) < 0.0)
     assert generations[-1] > lowest.bound
 
 
 def test_counts_become_whole():
-    found = shown(values={CHIPS: 29.0, BATCH: 1e6}, layout={"tensor": "2"}, moved="tensor").settled
-    layout = found.scenario.plan.layout
+    result = plan_at(values={CHIPS: 29.0, BATCH: 1e6}, layout={"tensor": "2"}, moved="tensor").settled
+    layout = result.scenario.plan.layout
     group = float(layout.tensor * layout.pipeline * layout.context)
-    assert found.chips % 8 == 0
-    assert found.chips % group == 0
-    microbatch = found.chips / group * float(layout.microbatch) * float(found.scenario.system.workload.sequence)
-    assert (found.values[BATCH] / microbatch) % 1 == 0
+    assert result.chips % 8 == 0
+    assert result.chips % group == 0
+    microbatch = result.chips / group * float(layout.microbatch) * float(result.scenario.system.workload.sequence)
+    assert (result.values[BATCH] / microbatch) % 1 == 0
 
 
 def test_layout_keeps_the_field_that_was_moved(explorer):
-    found = shown(layout={"tensor": "4", "pipeline": "1"}, moved="tensor").settled
-    assert explorer.space.layouts.names(found.layout)["tensor"] == "4"
-    assert found.chips == 16.0  # of the scenario: the layout follows the chips
+    result = plan_at(layout={"tensor": "4", "pipeline": "1"}, moved="tensor").settled
+    assert explorer.space.layouts.names(result.layout)["tensor"] == "4"
+    assert result.chips == 16.0  # of the scenario: the layout follows the chips
 
 
 def test_clock_below_what_the_chip_has_is_refused_with_its_range():
@@ -100,7 +102,7 @@ def test_clock_below_what_the_chip_has_is_refused_with_its_range():
 def test_impossible_combination_is_one_sentence(explorer):
     knob = explorer.space.knobs["system.accelerator.leakage.power"]
     with pytest.raises(InputError, match=r"leave .* for switching") as caught:
-        shown(values={knob.path: knob.high})
+        plan_at(values={knob.path: knob.high})
     assert "\n" not in str(caught.value)
 
 
@@ -159,18 +161,18 @@ def test_broken_limit_is_named(explorer):
 @pytest.mark.slow  # in the quick run the browser asks for one
 def test_optimum_from_here_saves_energy_in_the_same_layout_and_time(explorer):
     here = message(values={CLOCK: 0.95}).asked
-    before = explorer.shown(here)
+    before = explorer.plan_at(here)
     told = []
-    found = explorer.optimize(here, "energy", told.append)
-    assert found.values is not None
+    result = explorer.optimize(here, "energy", told.append)
+    assert result.values is not None
     assert told
-    after = explorer.shown(here._replace(values=found.values))
+    after = explorer.plan_at(here._replace(values=result.values))
     np.testing.assert_array_equal(after.settled.layout, before.settled.layout)
     old, new = before.view.outcome, after.view.outcome
     assert float(new.energy.total) <= float(old.energy.total) * (1.0 + 1e-9)
     assert float(new.time) <= float(old.time) * (1.0 + 1e-6)
     assert float(new.loss) == pytest.approx(float(old.loss), rel=1e-9)
-    again = explorer.optimize(here._replace(values=found.values), "energy", told.append)
+    again = explorer.optimize(here._replace(values=result.values), "energy", told.append)
     assert again.values is None
     assert "No plan in this layout takes less energy" in again.message
 
@@ -180,10 +182,10 @@ def test_search_from_a_plan_that_breaks_a_limit_ends_within_all(explorer):
     power = float(explorer.own.view.outcome.power_peak)
     limit = "system.facility.power_limit"
     here = message(values={limit: max(0.8 * power, explorer.space.knobs[limit].low), CHIPS: 32.0}).asked
-    assert float(explorer.shown(here).view.outcome.slack.facility_power) < 0.0
-    found = explorer.optimize(here, "energy", lambda sentence: None)
-    assert found.values is not None
-    slack = explorer.shown(here._replace(values=found.values)).view.outcome.slack
+    assert float(explorer.plan_at(here).view.outcome.slack.facility_power) < 0.0
+    result = explorer.optimize(here, "energy", lambda sentence: None)
+    assert result.values is not None
+    slack = explorer.plan_at(here._replace(values=result.values)).view.outcome.slack
     assert all(float(getattr(slack, name)) >= -1e-6 for name in slack.__dataclass_fields__ if name != "information")
 
 

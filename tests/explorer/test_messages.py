@@ -90,7 +90,7 @@ def test_long_messages_are_not_parsed():
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON) | JSON)
 def test_any_json_is_a_message_or_refused(content):
     try:
-        found = read(json.dumps(content))
+        message = read(json.dumps(content))
     except InputError:
         return
-    assert found.kind in ("state", "settled", "pins", "optimize")
+    assert message.kind in ("state", "settled", "pins", "optimize")

@@ -29,10 +29,10 @@ def answer_to(server, path, method="GET", body=None, **headers) -> tuple[HTTPRes
     """The answer to a request whose path is sent as it is."""
     connection = HTTPConnection(ADDRESS, server.port, timeout=GRACE)
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-    given = {"Host": f"{ADDRESS}:{server.port}", **headers}
+    headers_sent = {"Host": f"{ADDRESS}:{server.port}", **headers}
     if body is not None:
-        given["Content-Length"] = str(len(body))
-    for name, value in given.items():
+        headers_sent["Content-Length"] = str(len(body))
+    for name, value in headers_sent.items():
         connection.putheader(name, value)
     connection.endheaders(body)
     answer = connection.getresponse()
@@ -55,9 +55,9 @@ def test_page_is_complete(server):
     assert "<!--" not in text
     assert 'data-path="plan.clock"' in text
     for name, kind in STATIC.items():
-        found, content = answer_to(server, f"/{token(server)}/static/{name}")
-        assert found.status == 200
-        assert (found.getheader("Content-Type") or "").startswith(kind)
+        response, content = answer_to(server, f"/{token(server)}/static/{name}")
+        assert response.status == 200
+        assert (response.getheader("Content-Type") or "").startswith(kind)
         assert content.strip()
 
 
@@ -120,11 +120,11 @@ def test_what_changes_or_streams_needs_an_origin_and_the_token(server):
 def test_headers_close_the_page_off(server):
     for path in (f"/{token(server)}/", f"/{token(server)}/static/main.js", "/", f"/{token(server)}/nothing"):
         answer, _ = answer_to(server, path)
-        given = answer.getheader("Content-Security-Policy") or ""
-        policy = dict(part.strip().split(" ", 1) for part in given.split(";"))
+        headers_sent = answer.getheader("Content-Security-Policy") or ""
+        policy = dict(part.strip().split(" ", 1) for part in headers_sent.split(";"))
         assert policy["default-src"] == policy["frame-ancestors"] == policy["form-action"] == "'none'"
         assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
-        assert "unsafe" not in given
+        assert "unsafe" not in headers_sent
         assert answer.getheader("X-Content-Type-Options") == "nosniff"
         assert answer.getheader("Referrer-Policy") == "no-referrer"
         assert answer.getheader("Cache-Control") == "no-store"
@@ -137,8 +137,8 @@ def test_tokens_are_long_and_differ():
 
 def live_page(server, origin_: str | None = "own", token_=None):
     address = f"ws://{ADDRESS}:{server.port}/{token_ or token(server)}/live"
-    given = origin(server) if origin_ == "own" else origin_
-    headers = {} if given is None else {"Origin": given}
+    headers_sent = origin(server) if origin_ == "own" else origin_
+    headers = {} if headers_sent is None else {"Origin": headers_sent}
     return connect(address, additional_headers=headers, max_size=None, open_timeout=GRACE)
 
 

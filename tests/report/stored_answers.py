@@ -18,6 +18,8 @@ from energymodel.calibration.calibrate import Calibration, GroupError
 from energymodel.calibration.calibrate_logs import measured_rows
 from energymodel.calibration.calibrated_scenario import FittedConstant
 from energymodel.calibration.calibration_case import PredictedAmount
+from energymodel.explorer.answer import Shown, explore_answer
+from energymodel.explorer.view import Nearby, View, Warmth
 from energymodel.monitor.monitor import Monitor
 from energymodel.readers.measured_log import measure_logs
 from energymodel.report.answer import Answer
@@ -36,6 +38,7 @@ from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.samples import samples_answer
 from energymodel.report.answers.scenario import replan_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
+from energymodel.report.answers.spending import money_parts
 from energymodel.report.answers.sweep import sweep_answer
 from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer
 from energymodel.search.calendar import calendar
@@ -276,9 +279,25 @@ def _doctor() -> Answer:
     return doctor_answer(facts, {"sweep": "arrays"}, ["JAX does not compute in float64 here."])
 
 
+def _explore() -> Answer:
+    """The own plan of the page, with plans near it made by hand."""
+    scenario, outcome, spread = evaluated()
+    amounts = [np.array([0.9, 1.0, 1.1]) * float(number) for number in (outcome.time, 5.3e8, outcome.money, 50.0)]
+    batches, clocks, slack = np.array([[0.5, 1.0, 2.0], [0.9, 1.0, 1.0], [0.1, 0.1, -0.1]])
+    near: Any = Nearby(batches, clocks, *amounts, slack)  # type: ignore[arg-type]
+    roof: Any = SimpleNamespace(intensity=np.array([300.0, 150.0, 20.0]), rate=np.array([4e14, 3e14, 5e13]))
+    roof.peak, roof.bandwidth = 9e14, 3e12
+    warmth = Warmth(*map(np.array, (298.0, 3.0, 20.0, 15.0, 5.0, 360.0)))  # type: ignore[arg-type]
+    money = money_parts(scenario, scenario.plan, outcome)
+    view = View(outcome, cast(Any, money), roof, warmth, cast(Any, None), near)
+    own = Shown(cast(Any, SimpleNamespace(scenario=scenario)), view, spread)
+    return explore_answer(cast(Any, SimpleNamespace(own=scenario)), own, own, {})
+
+
 BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate": _evaluate,
     "evaluate --trajectory": _evaluate_over_time,
+    "explore": _explore,
     "evaluate, uncertainty unknown": lambda: evaluate_answer(*evaluated()[:2], None),
     "pareto": _pareto,
     "batch": _batch,

@@ -13,6 +13,8 @@ import pytest
 from rich.console import Console
 
 import energymodel
+from energymodel.explorer import fragments
+from energymodel.explorer.answer import READ
 from energymodel.report import data, drawing, number, terminal
 from energymodel.report.answer import DATA, FULL, PAGE, Answer, Quantity, Table
 from energymodel.report.page import page_html
@@ -44,20 +46,20 @@ def numbers(table: Table):
                 yield row, index, cell
 
 
-def on_terminal(shown: Answer, width: int = 400) -> str:
+def on_terminal(surface: Answer, width: int = 400) -> str:
     console = Console(width=width, file=io.StringIO())
-    console.print(terminal.terminal(shown, full=True), crop=False)
+    console.print(terminal.terminal(surface, full=True), crop=False)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module", params=list(BUILDERS))
-def shown(request) -> Answer:
+def surface(request) -> Answer:
     return answer(request.param)
 
 
-def test_a_terminal_has_every_number_in_the_line_of_its_name(shown):
-    lines = [flat(line) for line in on_terminal(shown).splitlines()]
-    for table in (table for table in shown.tables if table.level <= FULL):
+def test_a_terminal_has_every_number_in_the_line_of_its_name(surface):
+    lines = [flat(line) for line in on_terminal(surface).splitlines()]
+    for table in (table for table in surface.tables if table.level <= FULL):
         for row, index, _ in numbers(table):
             if table.columns[index].level > FULL:
                 continue
@@ -73,21 +75,21 @@ def test_a_terminal_has_every_number_in_the_line_of_its_name(shown):
             )
 
 
-def test_a_page_has_every_number_in_a_cell(shown):
-    page = page_html(shown, "energymodel")
+def test_a_page_has_every_number_in_a_cell(surface):
+    page = page_html(surface, "energymodel")
     cells = {
         flat(html.unescape(re.sub(r"<[^>]+>", "", cell))).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", page)
     }
-    for table in (table for table in shown.tables if table.level <= PAGE):
+    for table in (table for table in surface.tables if table.level <= PAGE):
         for row, index, _ in numbers(table):
             if table.columns[index].level <= PAGE:
                 assert " ".join(words_of(table, row, index)) in cells, (table.name, table.columns[index].name)
 
 
-def test_json_and_csv_have_all_digits(shown):
-    tree = json.loads(data.dumps(shown))
-    assert tree["schema"] == {"name": f"energymodel.{shown.command}", "version": data.VERSION}
-    for table in shown.tables:
+def test_json_and_csv_have_all_digits(surface):
+    tree = json.loads(data.dumps(surface))
+    assert tree["schema"] == {"name": f"energymodel.{surface.command}", "version": data.VERSION}
+    for table in surface.tables:
         rows = list(csv.DictReader(io.StringIO(data.csv_text(table))))
         for row, index, cell in numbers(table):
             column = table.columns[index]
@@ -102,45 +104,62 @@ def test_json_and_csv_have_all_digits(shown):
                     assert float(written["" if end == "value" else end] or "nan") == value
 
 
-def test_data_frames_have_all_digits(shown):
+def test_data_frames_have_all_digits(surface):
     pytest.importorskip("pandas")
-    for table in shown.tables:
+    for table in surface.tables:
         frame = data.to_dataframe(table)
         for row, index, cell in numbers(table):
-            found = frame[table.columns[index].name].iloc[row]
-            assert found == cell.value or math.isnan(cell.value)
+            value = frame[table.columns[index].name].iloc[row]
+            assert value == cell.value or math.isnan(cell.value)
 
 
-def test_charts_have_the_words_of_their_table(shown):
-    for chart in shown.charts:
-        table = shown.table(chart.table)
-        svg = flat(html.unescape(re.sub(r"<[^>]+>", " ", drawing.svg(shown, chart, 860.0))))
+def test_charts_have_the_words_of_their_table(surface):
+    for chart in surface.charts:
+        table = surface.table(chart.table)
+        svg = flat(html.unescape(re.sub(r"<[^>]+>", " ", drawing.svg(surface, chart, 860.0))))
         if chart.kind not in ("bars", "stack", "flow", "intervals"):
             continue
         for name in chart.y or ("",):
             for label, column, cell in table.series(name):
-                names = {label, *(one.name for one in table.columns if table.tall and one.title == label)}
+                names = {label, *(named.name for named in table.columns if table.tall and named.title == label)}
                 drawn = (not chart.only or names & set(chart.only)) and (
                     number.is_known(cell) or chart.kind != "intervals"
                 )
                 assert not drawn or number.text(cell, column) in svg, (chart.table, label)
 
 
-def test_pages_are_sound(shown):
-    markup = page_html(shown, 'energymodel evaluate --set "plan.clock=<0.9>"')
-    page = assert_sound(markup, data=False, drawn=bool(shown.charts))
+def test_pages_are_sound(surface):
+    markup = page_html(surface, 'energymodel evaluate --set "plan.clock=<0.9>"')
+    page = assert_sound(markup, data=False, drawn=bool(surface.charts))
     assert page.headings[0] == "Summary"
     assert page.headings[-1] == "Repeat it"
 
 
-def test_files_alone_hold_what_is_no_table_for_people(shown):
-    text = on_terminal(shown)
-    assert all(table.title not in text for table in shown.tables if table.level == DATA)
+def test_files_alone_hold_what_is_no_table_for_people(surface):
+    text = on_terminal(surface)
+    assert all(table.title not in text for table in surface.tables if table.level == DATA)
 
 
-def test_a_command_to_copy_is_on_one_line(shown):
-    lines = on_terminal(shown, 60).splitlines()
-    assert all(any(line.endswith(command) for line in lines) for _, command in shown.also)
+def test_a_command_to_copy_is_on_one_line(surface):
+    lines = on_terminal(surface, 60).splitlines()
+    assert all(any(line.endswith(command) for line in lines) for _, command in surface.also)
+
+
+def test_the_explorer_shows_what_evaluate_prints():
+    page, printed = answer("explore"), answer("evaluate")
+    parts = {name: flat(html.unescape(re.sub(r"<[^>]+>", " ", part))) for name, part in fragments.parts(page).items()}
+    outcome, limits, energy = (printed.table(name) for name in ("outcome", "limits", "energy_parts"))
+    for name in READ:
+        column, cell = outcome.number(name)
+        ends = number.interval(cell, column)
+        tile = f"{number.text(cell, column)} {f'90 %: {ends}' if ends else ''}".strip()
+        assert f"{column.title} {tile}".lower() in parts["outcome"].lower()
+    assert number.sentence(printed.sentences[2]) in parts["limits"]
+    for row, index, _ in numbers(limits):
+        words = [limits.columns[index].title, *words_of(limits, row, index)]
+        assert re.search(".*".join(map(re.escape, words)), parts["limits"])
+    figure = flat(html.unescape(re.sub(r"<[^>]+>", " ", drawing.svg(page, page.charts[1], 860.0))))
+    assert all(words in figure for row, index, _ in numbers(energy) for words in words_of(energy, row, index)[:1])
 
 
 def formats_numbers(path: Path) -> bool:

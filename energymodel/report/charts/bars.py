@@ -38,15 +38,15 @@ def stack(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figur
     totals = [math.fsum(max(cell.value, 0.0) for cell in parts.values()) for parts in bars]
     largest = {label: max((parts[label].value for parts in bars if label in parts), default=0.0) for label in labels}
     order = sorted((label for label in labels if largest[label] > 0.0), key=lambda label: -largest[label])
-    shares = dict(zip(labels, table.column(chart.label)[1], strict=True)) if chart.label and len(bars) == 1 else {}
+    shares = dict(zip(labels, table.column(chart.label)[1], strict=True)) if chart.label else {}  # of the last bar
     of_share = table.column(chart.label)[0] if shares else _SHARE
     axis = Axis(chart.axis, column, 0.0, max(totals, default=0.0) or 1.0, end=end)
     bottom = len(bars) * _STACK
     marks = axis.across(0.0, bottom)
     for row, (name, parts) in enumerate(zip(chart.y, bars, strict=True)):
         top, title = row * _STACK + _LABEL, table.column(name)[0].title
-        of, whole = outcome.number(chart.whole, row) if outcome else (column, Quantity(totals[row]))
-        words = read(whole, of)
+        of, sum_of_bar = outcome.number(chart.whole, row) if outcome else (column, Quantity(totals[row]))
+        words = read(sum_of_bar, of)
         marks.append(text(shortened(title, width - text_width(words) - 24.0), 0.0, top - 5.0, class_="em-halo"))
         marks.append(text(words, end, top - 5.0, anchor="end", class_="em-bold em-halo"))
         start = 0.0
@@ -56,14 +56,16 @@ def stack(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figur
             cell, left = parts[label], axis(start)
             start += max(cell.value, 0.0)
             right, amount = axis(start), read(cell, column)
-            share = read(shares.get(label) or Quantity(cell.value / (totals[row] or 1.0)), of_share)
+            part = shares.get(label) if row == len(bars) - 1 else None
+            share = read(part or Quantity(cell.value / (totals[row] or 1.0)), of_share)
             class_, fill = hatches.fill(index)
             wide = right - left - (0.8 if right - left > 2.0 else 0.0)
             marks.append(rectangle(left, top, wide, _THICK, class_, f"{title}: {label}: {amount}, {share}", fill))
             if not is_hatched(index) and text_width(amount, SMALL) + 8.0 <= right - left:
                 middle = 0.5 * (left + right)
                 marks.append(text(amount, middle, top + 17.0, size=SMALL, anchor="middle", class_="em-on"))
-    names = [f"{label} {read(shares[label], of_share)}" if label in shares else label for label in order]
+    of_one = shares if len(bars) == 1 else {}
+    names = [f"{label} {read(of_one[label], of_share)}" if label in of_one else label for label in order]
     return Figure(bottom + BELOW, marks, [Entry(words, index) for index, words in enumerate(names)])
 
 

@@ -36,17 +36,17 @@ def flow(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure
     if not flows:
         return Figure(0.0, [])
     columns: dict[str, int] = {}
-    for one in flows:
-        columns[one.target] = columns.setdefault(one.source, 0) + 1
+    for part in flows:
+        columns[part.target] = columns.setdefault(part.source, 0) + 1
     last = max(columns.values())
-    longest = widest([f"{one.target} {one.words} · 88 %" for one in flows], SMALL) + _NODE
+    longest = widest([f"{part.target} {part.words} · 88 %" for part in flows], SMALL) + _NODE
     right = min(longest, (0.3 if width >= _WIDE else 0.25) * width)
     step = (width - right - _NODE) / max(last, 1)
-    whole = ""
+    total_words = ""
     if chart.whole:
         column, cell = answer.table("outcome").number(chart.whole)
-        whole = read(cell, column)
-    nodes, bottoms = _nodes(flows, columns, whole, step, right), []
+        total_words = read(cell, column)
+    nodes, bottoms = _nodes(flows, columns, total_words, step, right), []
     marks = _bands(flows, nodes, step)
     for node in nodes.values():
         x, height = node.column * step, len(node.lines) * _LINE
@@ -77,10 +77,12 @@ def _flows(answer: Answer, chart: Chart) -> list[_Flow]:
     ]
 
 
-def _nodes(flows: list[_Flow], columns: dict[str, int], whole: str, step: float, right: float) -> dict[str, _Node]:
+def _nodes(
+    flows: list[_Flow], columns: dict[str, int], total_words: str, step: float, right: float
+) -> dict[str, _Node]:
     """Places from the top down, each near its source and before what it feeds."""
     root, last = flows[0].source, max(columns.values())
-    total = math.fsum(one.value for one in flows if one.source == root)
+    total = math.fsum(part.value for part in flows if part.source == root)
     nodes: dict[str, _Node] = {}
     cursor: dict[int, float] = {}
 
@@ -91,28 +93,28 @@ def _nodes(flows: list[_Flow], columns: dict[str, int], whole: str, step: float,
         nodes[name] = _Node(column, top, tall, lines)
         cursor[column] = top + max(tall, len(lines) * _LINE) + _GAP
         start = top
-        for one in flows:
-            if one.source == name:
-                add(one.target, one.value, start, one.words, f" · {one.share}" if one.share else "")
-                start += one.value / total * _STREAM
+        for part in flows:
+            if part.source == name:
+                add(part.target, part.value, start, part.words, f" · {part.share}" if part.share else "")
+                start += part.value / total * _STREAM
 
-    add(root, total, 0.0, whole, "")
+    add(root, total, 0.0, total_words, "")
     return nodes
 
 
 def _bands(flows: list[_Flow], nodes: dict[str, _Node], step: float) -> list[str]:
     left_at: dict[str, float] = {}
     marks = []
-    for one in flows:
-        source, target = nodes[one.source], nodes[one.target]
-        start = left_at.get(one.source, source.top + 2.0)
-        left_at[one.source] = start + target.tall
+    for part in flows:
+        source, target = nodes[part.source], nodes[part.target]
+        start = left_at.get(part.source, source.top + 2.0)
+        left_at[part.source] = start + target.tall
         x1, x2 = source.column * step + _NODE, target.column * step
         middle, end, tall = 0.5 * (x1 + x2), target.top + 2.0, max(target.tall, 0.5)
         x1, x2, middle, y1, y2, y3, y4 = map(number, (x1, x2, middle, start, end, end + tall, start + tall))
         path = f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}v{number(tall)}"
         path += f"C{middle} {y3} {middle} {y4} {x1} {y4}z"
-        words = f"{one.source} to {one.target}: {one.words}"
+        words = f"{part.source} to {part.target}: {part.words}"
         marks.append(element("path", note(words), d=path, class_=f"em-flow {hue(target.column)}"))
     return marks
 

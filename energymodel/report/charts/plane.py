@@ -47,26 +47,26 @@ def points(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figu
     x = table.column(chart.x)[0]
     columns = [table.column(name)[0] for name in chart.y]
     series = _series(answer, chart)
-    drawn = [at for one in series for at in one.points]
+    drawn = [at for group in series for at in group.points]
     heights = [end for at in drawn for end in (at.y, at.low, at.high) if end is not None]
     across = _axis(chart, x, x.title, [at.x for at in drawn], "x")
     up = _axis(chart, columns[0], chart.axis or columns[0].title, heights, "y")
     area = plane(across, up, width, min(_TALL, _SHARE * width))
     labels = Labels(Area(area.x.start, area.y.end - 2.0, area.x.end + 8.0, area.y.start))
     marks = [*area.marks, *(_level(chart.limit, area, labels) if chart.limit else [])]
-    for index, one in enumerate(series):
-        marks += _joined(one, index, area)
-    for index, one in enumerate(series):
-        for at in one.points:
+    for index, group in enumerate(series):
+        marks += _joined(group, index, area)
+    for index, group in enumerate(series):
+        for at in group.points:
             left, top = area.x(at.x), area.y(at.y)
-            if one.is_marked or at.label:
+            if group.is_marked or at.label:
                 marks.append(point(left, top, index, at.hover))
                 labels.block(Area(left - 4.0, top - 4.0, left + 4.0, top + 4.0))
     for at in drawn:
         if at.label:
             labels.put(at.label, area.x(at.x), area.y(at.y), size=SMALL)
-    kinds = ["line" if one.is_joined else "points" for one in series]
-    entries = [Entry(one.name, index, kind) for index, (one, kind) in enumerate(zip(series, kinds, strict=True))]
+    kinds = ["line" if group.is_joined else "points" for group in series]
+    entries = [Entry(group.name, index, kind) for index, (group, kind) in enumerate(zip(series, kinds, strict=True))]
     return Figure(area.height, [*marks, *labels.marks], entries if len(series) > 1 else [])
 
 
@@ -105,7 +105,7 @@ def _series(answer: Answer, chart: Chart) -> list[_Series]:
             members = sorted(members, key=lambda at: at.x)[::step]
         series.append(_Series(name, members, is_joined, not is_joined or any(at.hover for at in members)))
     if chart.diagonal:
-        ends = [end for one in series for at in one.points for end in (at.x, at.y)]
+        ends = [end for group in series for at in group.points for end in (at.x, at.y)]
         series.append(_Series(chart.diagonal, [_Point(end, end) for end in (min(ends), max(ends))], True, False))
     return series
 
@@ -121,14 +121,14 @@ def _path(pixels: Sequence[tuple[float, float]]) -> str:
 
 def _joined(series: _Series, index: int, area: Plane) -> list[str]:
     """The line of a series with the band of its intervals, or the intervals of single points."""
-    known = [
+    bounded = [
         (area.x(at.x), area.y(at.low), area.y(at.high))
         for at in series.points
         if at.low is not None and at.high is not None
     ]
-    marks = [line(x, low, x, high, "em-whisker") for x, low, high in known if series.is_marked]
-    if len(known) > 1 and not series.is_marked:
-        band = [*((x, low) for x, low, _ in known), *((x, high) for x, _, high in reversed(known))]
+    marks = [line(x, low, x, high, "em-whisker") for x, low, high in bounded if series.is_marked]
+    if len(bounded) > 1 and not series.is_marked:
+        band = [*((x, low) for x, low, _ in bounded), *((x, high) for x, _, high in reversed(bounded))]
         marks.append(element("path", d=f"{_path(band)}z", class_=f"em-tint {hue(index)}"))
     if series.is_joined and len(series.points) > 1:
         path = _path([(area.x(at.x), area.y(at.y)) for at in series.points])

@@ -42,8 +42,8 @@ def element(name: str, *children: str, **attributes: Any) -> str:
 def text(content: str, x: float, y: float, *, size: float = SIZE, anchor: str = "start", class_: str = "") -> str:
     """A line of text; `y` is its baseline."""
     side = None if anchor == "start" else anchor
-    place = {"x": float(x), "y": float(y), "font_size": float(size), "text_anchor": side}
-    return element("text", escape(content), **place, class_=class_ or None)
+    position = {"x": float(x), "y": float(y), "font_size": float(size), "text_anchor": side}
+    return element("text", escape(content), **position, class_=class_ or None)
 
 
 def note(content: str) -> str:

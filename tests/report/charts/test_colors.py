@@ -61,7 +61,7 @@ def test_contrast(start: str):
 @pytest.mark.parametrize("start", [":root {", ":root.em-dark {"])
 def test_hues_differ(start: str, vision: str):
     colors = variables(start)
-    seen = [lab(np.asarray(VISION[vision]) @ colors[f"hue{place}"]) for place in range(5)]
+    seen = [lab(np.asarray(VISION[vision]) @ colors[f"hue{index}"]) for index in range(5)]
     for first, second in itertools.combinations(seen, 2):
         assert np.linalg.norm(first - second) > 10.0  # 2.3 is just noticeable [Mahy et al. 1994]
 
