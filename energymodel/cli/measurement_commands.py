@@ -81,9 +81,7 @@ def calibrate(
         "power, step-time, loss, batch or node; see --columns.", "KIND", ..., complete=completion.calibrations
     ),
     files: list[str] | None = argument(
-        "A table of measurements (CSV, one row each, with a header), or logs of training and of power.",
-        "FILE...",
-        complete=completion.files,
+        "A table of measurements (CSV, one row each, with a header), or logs of training and of power.", "FILE..."
     ),
     prior: str | None = option(
         "Scenario, scenario file, accelerator or cluster with what was known before.",
@@ -179,7 +177,6 @@ def predict(
     file: str | None = argument(
         "A table of layouts (.csv; --columns lists its columns), a config.json, or a training configuration.",
         "FILE",
-        complete=completion.files,
         show_default=False,
     ),
     columns: bool = flag("List the columns of the table and stop."),

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from energymodel.cli import completion, shell
+from energymodel.cli import shell
 from energymodel.cli.delivery import Delivery
 from energymodel.cli.options import flag, option
 from energymodel.cli.source import Source
@@ -27,12 +27,8 @@ DRAWN_PER_SECOND = 4
 @shell.guarded
 def monitor(
     *,
-    log: list[str] | None = option(
-        "Log of the training; the kind is told from what it holds. Repeatable.", "FILE", complete=completion.files
-    ),
-    power: list[str] | None = option(
-        "Log of power or energy of the devices or nodes. Repeatable.", "FILE", complete=completion.files
-    ),
+    log: list[str] | None = option("Log of the training; the kind is told from what it holds. Repeatable.", "FILE"),
+    power: list[str] | None = option("Log of power or energy of the devices or nodes. Repeatable.", "FILE"),
     follow: bool = flag("Go on as the files grow, until Ctrl-C or the run's end."),
     replay: float | None = option("Show the recorded run N times as fast as it was.", "N"),
     every: float = option("Share of the run between two forecasts.", "SHARE", 0.05),

@@ -8,6 +8,8 @@ from typing import Any, get_type_hints
 
 import typer
 
+from energymodel.cli import completion
+
 
 def option(
     help: str,  # noqa: A002
@@ -20,9 +22,11 @@ def option(
     """A field of a record, or the default of a parameter, that a command offers as an option.
 
     - `names`: of the option; unless given, that of the field after two dashes.
-    - `complete`: what may stand there, of what begins so.
+    - `complete`: what may stand there, of what begins so; files where `metavar` says so.
     - `settings`: further ones of `typer.Option`.
     """
+    if complete is None and metavar is not None and "FILE" in metavar:
+        complete = completion.files
     about = {"names": names, "help": help, "metavar": metavar, "autocompletion": complete}
     return dataclasses.field(default=default, metadata={**about, **settings})
 

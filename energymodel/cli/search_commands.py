@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from energymodel.cli import completion, shell
+from energymodel.cli import shell
 from energymodel.cli.delivery import Delivery, command
 from energymodel.cli.options import flag, option
 from energymodel.cli.source import Objective, PlanQuestion, Question, Source, Stored
@@ -211,7 +211,6 @@ def replan(
         "`energymodel monitor -o` wrote (.jsonl).",
         "FILE",
         ...,
-        complete=completion.files,
     ),
     question: PlanQuestion,
     rest: Path | None = option("Write the rest of the run as a scenario (.toml).", "FILE"),

@@ -1,15 +1,14 @@
 """What a command works on: a scenario by name or file, or the pieces that one is made of; and what is asked of it."""
 
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from energymodel.cli import completion
+from energymodel.cli import completion, shell
 from energymodel.cli.options import argument, option
-from energymodel.errors import InputError, one_line
+from energymodel.errors import InputError
 
 if TYPE_CHECKING:
     from energymodel.scenarios.pieces import Pieces
@@ -49,9 +48,7 @@ class Parts(Stored):
         complete=completion.models,
     )
     training: str | None = option(
-        "Instead of a SCENARIO: a configuration of Megatron, torchtitan, NeMo and others.",
-        "FILE",
-        complete=completion.files,
+        "Instead of a SCENARIO: a configuration of Megatron, torchtitan, NeMo and others.", "FILE"
     )
     accelerator: str | None = option(
         "Of --model or --training, such as h100-sxm; that of the --cluster if there is one.",
@@ -101,7 +98,7 @@ class Parts(Stored):
             return read_scenario(self.scenario, [*changes, *(self.changes or ())], self.cluster)
         made = self.pieces("own", changes, tokens_otherwise)
         for sentence in made.assumed:
-            print(f"note: {one_line(sentence)}", file=sys.stderr)
+            shell.note(sentence)
         options = (part for name, value in self.of_pieces.items() for part in (f"--{name}", value))
         return replace(made.scenario, source=shlex.join(options))
 
