@@ -1,4 +1,11 @@
-"""The document "Engineering Optimization" on hardware, power, heat and design, literally."""
+"""The document "Engineering Optimization" on hardware, power, heat and design, literally.
+
+Shared arguments: `power` P, `total_power` P_total, `idle_power` P_idle and `maximum_power` P_max [W]; `throughput` T(P)
+and `maximum_throughput` B_max [token/s]; `architecture_efficiency` α and `power_efficiency` β [1];
+`energy_per_operation` E_op [J/token]; `batch` B and `reference_batch`, which fixes a constant with the
+`reference_power` there [token, W]; `maximum_frequency` f_max [Hz], `coefficient` k in W per Hz and V^2, and
+`voltage` V [V].
+"""
 
 from collections.abc import Callable
 
@@ -45,13 +52,6 @@ def stated_power_throughput(
 
     Generalized: it has no idle power and no voltage curve, so it holds only where voltage is at its floor and static
     power is negligible. Together with `stated_instantaneous_power` it leaves one possible power, so α is derived.
-
-    **Arguments:**
-
-    - `power`: P [W].
-    - `architecture_efficiency`: α [1].
-    - `energy_per_operation`: E_op [J/token].
-    - `maximum_throughput`: B_max [token/s].
 
     **Returns:** throughput T [token/s].
     """
@@ -111,13 +111,6 @@ def stated_instantaneous_power(
 
     OK alone: idle power plus energy per operation. With `stated_power_throughput` it gives `P(1 - αβ) = P_idle`, a
     single power; the model keeps this law and derives the throughput.
-
-    **Arguments:**
-
-    - `throughput`: T(P) [token/s].
-    - `power_efficiency`: β [1].
-    - `energy_per_operation`: E_op [J/token].
-    - `idle_power`: P_idle [W].
 
     **Returns:** power [W].
     """
@@ -180,11 +173,6 @@ def stated_compute_power(batch: Numeric, reference_power: Numeric, reference_bat
 
     Wrong for large batches: the device saturates. Proportional only far below the half-saturation batch.
 
-    **Arguments:**
-
-    - `batch`, `reference_batch`: B and the batch that fixes the constant [token].
-    - `reference_power`: power at the reference batch [W].
-
     **Returns:** power [W].
     """
     return jnp.asarray(reference_power) * (jnp.asarray(batch) / reference_batch)
@@ -195,11 +183,6 @@ def stated_memory_power(batch: Numeric, reference_power: Numeric, reference_batc
 
     Wrong: a square root has no derivation. Power is energy per byte times bytes per second, which may even fall with
     the batch where weights dominate the traffic.
-
-    **Arguments:**
-
-    - `batch`, `reference_batch`: B and the batch that fixes the constant [token].
-    - `reference_power`: power at the reference batch [W].
 
     **Returns:** power [W].
     """
@@ -243,11 +226,6 @@ def stated_performance_per_watt(throughput: Numeric, total_power: Numeric) -> Fl
 
     OK: token/s per watt is token per joule.
 
-    **Arguments:**
-
-    - `throughput`: T(P) [token/s].
-    - `total_power`: P_total [W].
-
     **Returns:** PPW [token/J].
     """
     return jnp.asarray(throughput) / total_power
@@ -276,13 +254,6 @@ def stated_optimal_frequency(
     Wrong: P = k V² f gives f = P/(k V²), without a root, and in this reading even the voltage is on the wrong side. Nor
     is the fastest clock within a power limit the best clock.
 
-    **Arguments:**
-
-    - `maximum_frequency`: f_max [Hz].
-    - `maximum_power`: P_max [W].
-    - `coefficient`: k, in W per Hz and V^2.
-    - `voltage`: V [V].
-
     **Returns:** the number as printed; the document calls it a frequency [Hz].
     """
     return jnp.minimum(
@@ -298,13 +269,6 @@ def stated_optimal_frequency_as_fraction(
     The slash of `√(P_max/k·V²)` read as a fraction bar.
     Wrong: the square root of the right answer. 150 W at 0.8 V gives 3.79e4 where P/(k V²) is 1.434 GHz. A square root
     requires V to grow as √f; with V proportional to f it is a cube root.
-
-    **Arguments:**
-
-    - `maximum_frequency`: f_max [Hz].
-    - `maximum_power`: P_max [W].
-    - `coefficient`: k, in W per Hz and V^2.
-    - `voltage`: V [V].
 
     **Returns:** the number as printed; the document calls it a frequency [Hz].
     """

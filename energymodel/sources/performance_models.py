@@ -1,6 +1,8 @@
 """The document "Engineering Optimization" on dividing work, throughput and energy, literally.
 
 Its sections "Implementation Strategy" and "Performance Models"; the earlier sections are in `engineering_optimization`.
+Shared arguments: `peak_rate` F_peak [FLOP/s]; `memory_bandwidth` B_mem and `network_bandwidth` B_network [B/s];
+efficiencies η_compute, η_memory and η_network [1].
 """
 
 import jax.numpy as jnp
@@ -32,11 +34,6 @@ def stated_compute_throughput(peak_rate: Numeric, compute_efficiency: Numeric) -
 
     OK alone, in FLOP/s.
 
-    **Arguments:**
-
-    - `peak_rate`: F_peak [FLOP/s].
-    - `compute_efficiency`: η_compute [1].
-
     **Returns:** rate [FLOP/s].
     """
     return jnp.asarray(peak_rate) * compute_efficiency
@@ -47,11 +44,6 @@ def stated_memory_throughput(memory_bandwidth: Numeric, memory_efficiency: Numer
 
     OK alone, in B/s.
 
-    **Arguments:**
-
-    - `memory_bandwidth`: B_mem [B/s].
-    - `memory_efficiency`: η_memory [1].
-
     **Returns:** rate [B/s].
     """
     return jnp.asarray(memory_bandwidth) * memory_efficiency
@@ -61,11 +53,6 @@ def stated_communication_throughput(network_bandwidth: Numeric, network_efficien
     """Communication bound, `T_comm = B_network · η_network` ("Engineering Optimization", Throughput Estimation).
 
     OK alone, in B/s.
-
-    **Arguments:**
-
-    - `network_bandwidth`: B_network [B/s].
-    - `network_efficiency`: η_network [1].
 
     **Returns:** rate [B/s].
     """

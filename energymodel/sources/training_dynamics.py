@@ -1,4 +1,10 @@
-"""The document "Training Dynamics" on batch size, throughput, loss and energy, literally."""
+"""The document "Training Dynamics" on batch size, throughput, loss and energy, literally.
+
+Shared arguments: global `batch` B and `maximum_batch` B_max [token]; `throughput` T(B), `maximum_throughput` T₀ and
+`minimum_throughput` T_min [token/s]; `loss` L, `initial_loss` L₀ and `target_loss` L* [nat/token]; `efficiency` E(B),
+loss per token [nat/token]; `base_efficiency` α, in nat per token at a batch of one token; `scaling_exponent` β in
+(0, 1) and `utilization_exponent` γ [1]; `base_power` W_base [W].
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +22,6 @@ def stated_per_sample_efficiency(
     Wrong for small batches: it diverges as B -> 0, with more than one token's worth of progress per token. Measured
     efficiency saturates below the critical batch; this is the limit of batches far above it.
 
-    **Arguments:**
-
-    - `batch`: global batch size B [token].
-    - `base_efficiency`: α, in nat per token at a batch of one token.
-    - `scaling_exponent`: β in (0, 1) [1].
-
     **Returns:** efficiency E [nat/token].
     """
     return jnp.asarray(base_efficiency) * jnp.asarray(batch) ** (-jnp.asarray(scaling_exponent))
@@ -34,13 +34,6 @@ def stated_batch_throughput(
 
     Generalized: one B_max is both the saturation batch and the largest batch allowed, so that the `min` never acts. The
     model separates the saturation batch from the memory limit and smooths the kink.
-
-    **Arguments:**
-
-    - `batch`: global batch size B [token].
-    - `maximum_throughput`: T₀ [token/s].
-    - `maximum_batch`: B_max [token].
-    - `utilization_exponent`: γ [1].
 
     **Returns:** throughput T [token/s].
     """
@@ -57,12 +50,6 @@ def stated_training_time(
     document's own differential equation, whose time is logarithmic. `stated_training_time_as_fraction` fixes the first
     error.
 
-    **Arguments:**
-
-    - `initial_loss`, `target_loss`: L₀ and L* [nat/token].
-    - `efficiency`: E(B) [nat/token] of loss per token.
-    - `throughput`: T(B) [token/s].
-
     **Returns:** the number as printed, of unit [token^2/s] where a time was meant.
     """
     return (jnp.asarray(initial_loss) - target_loss) / efficiency * throughput
@@ -75,12 +62,6 @@ def stated_training_time_as_fraction(
 
     The slash of `(L₀ - L*)/E(B)·T(B)` read as a fraction bar. Wrong except to first order in (L₀ - L*)/L₀: the
     document's own `dL/dt = -E·T·L` takes `ln(L₀/L*)/(E·T)`. At L₀ = 10, L* = 5 the linear form is 28 % too short.
-
-    **Arguments:**
-
-    - `initial_loss`, `target_loss`: L₀ and L* [nat/token].
-    - `efficiency`: E(B) [nat/token] of loss per token.
-    - `throughput`: T(B) [token/s].
 
     **Returns:** time [s].
     """
@@ -108,11 +89,6 @@ def stated_information_rate(efficiency: Numeric, throughput: Numeric) -> Float[A
 
     Generalized: a rate of progress; it becomes bit/s when E is the excess code length absorbed per token.
 
-    **Arguments:**
-
-    - `efficiency`: E(B) [nat/token] of loss per token.
-    - `throughput`: T(B) [token/s].
-
     **Returns:** rate [nat/s].
     """
     return jnp.asarray(efficiency) * throughput
@@ -130,12 +106,6 @@ def stated_training_constraints_hold(
 
     Constraints of `minimize W_total`. OK: the loss limit binds at every optimum. The model adds limits on power,
     temperature, memory and time.
-
-    **Arguments:**
-
-    - `loss`, `target_loss`: L and L* [nat/token].
-    - `batch`, `maximum_batch`: B and B_max [token].
-    - `throughput`, `minimum_throughput`: T and T_min [token/s].
 
     **Returns:** 1 where all hold, else 0 [1].
     """
@@ -194,11 +164,7 @@ def stated_energy_slope(
 
     **Arguments:**
 
-    - `batch`: B [token].
-    - `base_power`: W_base [W].
     - `loss_drop`: L₀ - L* [nat/token].
-    - `base_efficiency`, `scaling_exponent`: α in nat per token at a batch of one token, and β [1].
-    - `maximum_throughput`, `maximum_batch`, `utilization_exponent`: T₀ [token/s], B_max [token] and γ [1].
 
     **Returns:** ∂W_total/∂B with W_total as printed, of unit [W token/s].
     """
@@ -219,12 +185,6 @@ def stated_optimal_batch(
 
     Wrong: the unit is that of (J/token)^(1/(γ-β)), not a token count, and it does not follow from the preceding energy,
     which has no stationary batch. The model minimizes saturating forms, which have one.
-
-    **Arguments:**
-
-    - `scaling_exponent`, `utilization_exponent`: β and γ [1].
-    - `base_power`: W_base [W].
-    - `maximum_throughput`: T₀ [token/s].
 
     **Returns:** the number as printed; the document calls it a batch [token].
     """
