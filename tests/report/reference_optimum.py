@@ -20,8 +20,8 @@ def optimum() -> Optimum:
     scenario = em.load_scenario(SMALL)
     plan = eqx.tree_at(lambda plan: (plan.clock, plan.batch), scenario.plan, (np.asarray(0.8), np.asarray([262144.0])))
     with jax.enable_x64(True):
-        baseline, outcome = (jax.device_get(evaluate_once(scenario.system, one)) for one in (scenario.plan, plan))
-        energies = [float(one.power_average * one.time) for one in (baseline, outcome)]
+        baseline, outcome = (jax.device_get(evaluate_once(scenario.system, plan)) for plan in (scenario.plan, plan))
+        energies = [float(run.power_average * run.time) for run in (baseline, outcome)]
     return Optimum(
         scenario=scenario,
         plan=plan,

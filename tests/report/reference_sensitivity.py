@@ -17,7 +17,7 @@ def sensitivity() -> Sensitivity:
     """Energy of 100 J and a loss of 2 nat/token; powers of the numbers, so that all effects are known."""
     scenario = em.load_scenario(SMALL)
     run = TrainingRun(scenario.system, scenario.plan)
-    known = distributions(scenario, run.values)
+    spreads = distributions(scenario, run.values)
     chosen = {  # action, low, high, energy at low and high, loss at low and high
         "system.accelerator.gemm_efficiency": ("measure", 0.6, 0.8, -0.9, (110.0, 92.0), (2.0, 2.0)),
         "system.facility.cooling.coil_approach": ("measure", 5.0, 15.0, 0.05, (99.0, 103.0), (2.0, 2.0)),
@@ -36,7 +36,7 @@ def sensitivity() -> Sensitivity:
         breaks = ((), ("memory",)) if path == "plan.layout.microbatch" else ((), ())
         origin, unlike = scenario.provenance[path], path in run.differences
         row = NumberEffects(
-            path, value, origin, known.get(path), action, low, high, effects, breaks, is_difference=unlike
+            path, value, origin, spreads.get(path), action, low, high, effects, breaks, is_difference=unlike
         )
         rows.append(row)
     return Sensitivity(scenario, {"energy": 100.0, "loss": 2.0}, tuple(rows))
@@ -44,9 +44,9 @@ def sensitivity() -> Sensitivity:
 
 @lru_cache(maxsize=1)
 def of_optimum() -> Sensitivity:
-    best, whole = optimum(), sensitivity()
+    best, analysis = optimum(), sensitivity()
     rows = []
-    for row in whole.rows:
+    for row in analysis.rows:
         effect = dataclasses.replace(row.effects["energy"], exact=row.path.endswith("efficiency"))
         action = "free" if row.action == "change" else row.action
         rows.append(dataclasses.replace(row, action=action, effects={"energy": effect}))

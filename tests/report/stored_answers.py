@@ -78,9 +78,9 @@ def evaluated() -> tuple[em.Scenario, TrainingOutcome, OutcomeSpread]:
 
 def front() -> Front:
     """Three plans made by hand."""
-    found, scenario = optimum(), em.load_scenario("test-1b-h100")
+    best, scenario = optimum(), em.load_scenario("test-1b-h100")
     points = tuple(
-        FrontPoint({"energy": energy, "time": time}, {"time": rate}, found.plan, found.outcome)
+        FrontPoint({"energy": energy, "time": time}, {"time": rate}, best.plan, best.outcome)
         for energy, time, rate in ((5e8, 5e4, 0.8), (4.5e8, 5.5e4, 0.4), (4.4e8, 6e4, 0.1))
     )
     return Front(
@@ -139,8 +139,8 @@ def _frontier() -> Answer:
 
 
 def _optimize() -> Answer:
-    found = dataclasses.replace(optimum(), saving={"clock": 2e6, "batch": 1e6})
-    return optimize_answer(found, saving_at_risk(found), details=True)
+    split = dataclasses.replace(optimum(), saving={"clock": 2e6, "batch": 1e6})
+    return optimize_answer(split, saving_at_risk(split), details=True)
 
 
 def _calibrate() -> Answer:

@@ -47,7 +47,7 @@ def test_a_result_has_a_figure_and_a_table(result):
 
 
 def test_many_runs_at_once_are_shown_as_they_are():
-    many = jax.tree.map(lambda one: np.stack([one, one]), outcome())
+    many = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), outcome())
     assert many._repr_html_().startswith("<pre>TrainingOutcome(")
 
 
@@ -68,8 +68,8 @@ def test_both_plans_are_rows():
 
 
 def test_a_front_is_a_row_for_each_plan():
-    found: Front = front()
-    frame, data = found.to_dataframe(), found.to_xarray()
+    plans: Front = front()
+    frame, data = plans.to_dataframe(), plans.to_xarray()
     np.testing.assert_array_equal(frame["energy"], [5e8, 4.5e8, 4.4e8])
     np.testing.assert_array_equal(frame["exchange_time"], [0.008, 0.004, 0.001])
     assert data["energy"].dims == ("row",)

@@ -28,7 +28,7 @@ from report.reference_optimum import infeasible, optimum
 from report.stored_answers import answer
 
 
-def shown(result: Optimum) -> str:
+def texts(result: Optimum) -> str:
     console = Console(width=150)
     with console.capture() as capture:
         console.print(terminal.terminal(optimize_answer(result), full=True))
@@ -36,7 +36,7 @@ def shown(result: Optimum) -> str:
 
 
 def test_the_answer_names_both_plans():
-    text = shown(optimum())
+    text = texts(optimum())
     for words in (
         "own plan",
         "found",
@@ -51,7 +51,7 @@ def test_the_answer_names_both_plans():
 
 
 def test_a_failure_does_not_claim_an_optimum():
-    text = shown(infeasible())
+    text = texts(infeasible())
     assert "Lowest" not in text
     assert "Infeasible; energy of the nearest plan" in text
 
@@ -64,13 +64,13 @@ def test_what_was_free_but_stayed_is_in_the_short_form():
 
 def test_prices_by_hand():
     # 1 - 1.01^-0.25 = 0.2484 %; 1 TJ (1 - (61/60)^-0.25) = 4.1237 GJ = 1.145 MWh; a day is within a tenth of 60 days.
-    found = dataclasses.replace(optimum(), value=1e12)
-    table = prices_table(found, None)
+    best = dataclasses.replace(optimum(), value=1e12)
+    table = prices_table(best, None)
     change, saved = (table.number(name)[1] for name in ("change", "saved"))
     assert change.value == pytest.approx(-0.002484, abs=1e-6)
     assert table.column("step")[1][0] == "1 day more"
     assert saved.value == pytest.approx(4.1237e9, rel=1e-4)
-    words = sentence(binding_sentence(found, table))
+    words = sentence(binding_sentence(best, table))
     assert words == "Time binds: 1 % more saves 0.25 % energy; 1 day more saves 1.145 MWh."
 
 
@@ -91,16 +91,16 @@ def test_search_sentences():
 
 
 def test_restarts_that_do_not_converge_are_no_worse_optima():
-    found = optimum()
-    astray = dataclasses.replace(found, statistics={**found.statistics, "restarts_agreeing": 27, "restarts_astray": 5})
+    best = optimum()
+    astray = dataclasses.replace(best, statistics={**best.statistics, "restarts_agreeing": 27, "restarts_astray": 5})
     text = " ".join(map(sentence, search_sentences(astray)))
     assert "27 of 32 restarts of the best layout converge to the same optimum; 5 do not converge." in text
 
 
 def test_the_change_has_one_interval_everywhere():
-    whole = answer("optimize")
-    column, change = whole.table("outcome").number("energy", 2)
-    _, quantity = whole.sentences[0].numbers["change"]
+    stored = answer("optimize")
+    column, change = stored.table("outcome").number("energy", 2)
+    _, quantity = stored.sentences[0].numbers["change"]
     assert quantity[:3] == pytest.approx(change[:3])
     assert column.kind == "change"
 
@@ -114,17 +114,17 @@ def test_the_command_gives_the_found_plan():
 
 
 def test_the_command_keeps_the_changes_of_the_scenario():
-    given = em.load_scenario("test-1b-h100", ["system.market=france", "plan.power_cap=600 W", "plan.clock=0.9"])
-    found = dataclasses.replace(given.plan, clock=np.asarray(0.8))
-    words = shlex.split(evaluate_command(dataclasses.replace(optimum(), scenario=given, plan=found)))
+    scenario = em.load_scenario("test-1b-h100", ["system.market=france", "plan.power_cap=600 W", "plan.clock=0.9"])
+    best = dataclasses.replace(scenario.plan, clock=np.asarray(0.8))
+    words = shlex.split(evaluate_command(dataclasses.replace(optimum(), scenario=scenario, plan=best)))
     again = em.load_scenario(words[2], [word for word in words[3:] if word != "--set"])
-    assert plan_fields(again.plan) == plan_fields(found)
-    assert again.system.market.carbon == given.system.market.carbon
+    assert plan_fields(again.plan) == plan_fields(best)
+    assert again.system.market.carbon == scenario.system.market.carbon
 
 
 def test_the_command_keeps_the_cluster():
-    given = em.load_scenario("test-1b-h100", cluster="llm-foundry-a100")
-    words = shlex.split(evaluate_command(dataclasses.replace(optimum(), scenario=given, plan=given.plan)))
+    scenario = em.load_scenario("test-1b-h100", cluster="llm-foundry-a100")
+    words = shlex.split(evaluate_command(dataclasses.replace(optimum(), scenario=scenario, plan=scenario.plan)))
     assert words[3:5] == ["--cluster", "llm-foundry-a100"]
 
 
@@ -186,8 +186,8 @@ def test_the_command_names_the_file_that_was_read(tmp_path):
 
 
 def test_the_margin_to_a_temperature_is_in_kelvin():
-    found = optimum()
-    column, cell = limits_table(Run(found.plan, found.outcome)).number("temperature")
-    temperature, slack = (float(np.asarray(part.temperature)) for part in (found.outcome, found.outcome.slack))
+    best = optimum()
+    column, cell = limits_table(Run(best.plan, best.outcome)).number("temperature")
+    temperature, slack = (float(np.asarray(part.temperature)) for part in (best.outcome, best.outcome.slack))
     assert (column.unit, column.kind) == ("K", "difference")
     assert cell.value == pytest.approx(temperature * math.expm1(slack))

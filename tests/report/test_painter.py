@@ -11,9 +11,9 @@ pytest.importorskip("matplotlib", reason="figures need the extra `plot`")
 
 @pytest.mark.parametrize("kind", ["stack", "timeline", "bars", "intervals", "flow"])
 def test_every_mark_and_text_is_painted(kind):
-    shown = answer("evaluate")
-    chart = next(chart for chart in shown.charts if chart.kind == kind)
-    svg = drawing.svg(shown, chart, 720.0, heading=True)
+    stored = answer("evaluate")
+    chart = next(chart for chart in stored.charts if chart.kind == kind)
+    svg = drawing.svg(stored, chart, 720.0, heading=True)
     axes = paint(svg)
     assert len(axes.texts) == svg.count("<text ")
     assert len(axes.lines) == svg.count("<line ")
@@ -22,7 +22,7 @@ def test_every_mark_and_text_is_painted(kind):
 
 
 def test_a_picture_is_the_same_each_time():
-    shown = answer("pareto")
-    svg = drawing.svg(shown, shown.charts[0], 720.0)
+    stored = answer("pareto")
+    svg = drawing.svg(stored, stored.charts[0], 720.0)
     assert picture(svg, "png").startswith(b"\x89PNG")
     assert picture(svg, "pdf") == picture(svg, "pdf")

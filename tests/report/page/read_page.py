@@ -58,7 +58,7 @@ class ReadPage(HTMLParser):
 
     def count(self, tag: str, class_: str = "") -> int:
         """Elements of a kind, of a class if one is given."""
-        return sum(name == tag and class_ in (one.get("class") or "") for name, one in self.elements)
+        return sum(name == tag and class_ in (own.get("class") or "") for name, own in self.elements)
 
     def numbers(self, label: str) -> set[float]:
         """Numbers with all digits, in rows of any table that begin with a label."""
@@ -84,7 +84,7 @@ def assert_sound(markup: str, *, data: bool = True, drawn: bool = True) -> ReadP
         assert not {"style", "src", "srcset", "data", "action"} & set(attributes)
         assert not [name for name in attributes if name.startswith("on")]
         assert (attributes.get("href") or "#").startswith("#")
-    policy = next(one["content"] for tag, one in page.elements if tag == "meta" and "http-equiv" in one)
+    policy = next(own["content"] for tag, own in page.elements if tag == "meta" and "http-equiv" in own)
     assert policy is not None
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
@@ -92,7 +92,7 @@ def assert_sound(markup: str, *, data: bool = True, drawn: bool = True) -> ReadP
         assert len(texts) == 1
         digest = base64.b64encode(hashlib.sha256(texts[0].encode()).digest()).decode()
         assert f"{kind}-src 'sha256-{digest}'" in policy
-    names = [one["id"] for _, one in page.elements if one.get("id")]
+    names = [own["id"] for _, own in page.elements if own.get("id")]
     assert len(names) == len(set(names))
     figures = page.count("figure")
     assert drawn == bool(figures)

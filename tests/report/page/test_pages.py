@@ -25,8 +25,8 @@ COMMAND = 'energymodel evaluate small --set "plan.clock=<0.9>"'
 
 @lru_cache(maxsize=1)
 def evaluated_page() -> tuple[str, ReadPage]:
-    shown = dataclasses.replace(answer("evaluate"), warnings=[Sentence("a <warning>")])
-    markup = page_html(shown, COMMAND)
+    warned = dataclasses.replace(answer("evaluate"), warnings=[Sentence("a <warning>")])
+    markup = page_html(warned, COMMAND)
     return markup, assert_sound(markup, data=False)
 
 
@@ -43,7 +43,7 @@ def test_a_hostile_title_stays_text():
     assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;" in markup
     assert markup.count("<script>") == 1
     assert "a <warning>" in page.text
-    assert any(COMMAND in one for one in page.text)
+    assert any(COMMAND in text for text in page.text)
 
 
 def test_sections_follow_from_the_command():
@@ -89,9 +89,9 @@ def test_numbers_are_those_of_the_json():
 
 
 def test_both_plans_of_a_search_are_shown():
-    found = optimum()
+    best = optimum()
     markup, page = optimum_read()
-    assert {float(run.energy.dynamic) for run in (found.baseline, found.outcome)} <= page.numbers("switching")
+    assert {float(run.energy.dynamic) for run in (best.baseline, best.outcome)} <= page.numbers("switching")
     # an elasticity of 0.25: 1 % more time saves 1 - 1.01^-0.25 = 0.2484 % of the energy
     assert any(abs(number + 0.0024845) < 1e-6 for number in page.numbers("time"))
     assert "1 % more time saves 0.25 % energy" in markup
@@ -100,18 +100,18 @@ def test_both_plans_of_a_search_are_shown():
 
 
 def test_a_search_without_an_answer_says_so():
-    found = infeasible()
+    refused = infeasible()
     page = ReadPage(page_html(answer("optimize, infeasible"), COMMAND))
     words = " ".join(page.text)
     assert "No plan was found that can be trusted" in words
-    assert found.conflicts[0].limit in words
+    assert refused.conflicts[0].limit in words
 
 
 def test_elasticities_are_those_of_whole_runs():
     scenario, outcome, _ = evaluated()
-    known = elasticities_of_plan(scenario, scenario.plan, "energy")
-    assert not any(path.startswith(("plan.", "system.workload.")) for path in known)
-    assert "system.accelerator.maximum_temperature" not in known, "a percent of an absolute temperature says nothing"
+    by_path = elasticities_of_plan(scenario, scenario.plan, "energy")
+    assert not any(path.startswith(("plan.", "system.workload.")) for path in by_path)
+    assert "system.accelerator.maximum_temperature" not in by_path, "a percent of an absolute temperature says nothing"
     path = "system.accelerator.busy_power"
     more = em.load_scenario(
         "test-1b-h100", {path: f"{1.01 * float(np.asarray(scenario.system.accelerator.busy_power))} W"}
@@ -119,10 +119,10 @@ def test_elasticities_are_those_of_whole_runs():
     with jax.enable_x64(True):
         moved = evaluate_once(more.system, more.plan)
     secant = np.log(np.asarray(moved.energy.total) / np.asarray(outcome.energy.total)) / np.log(1.01)
-    assert known[path] == pytest.approx(secant, rel=0.01)
+    assert by_path[path] == pytest.approx(secant, rel=0.01)
     both = elasticities_of_plan(scenario, scenario.plan, "etp")
     times = elasticities_of_plan(scenario, scenario.plan, "time")
-    assert both[path] == pytest.approx(known[path] + times[path], abs=1e-9)
+    assert both[path] == pytest.approx(by_path[path] + times[path], abs=1e-9)
 
 
 def test_money_by_what_it_pays_for_adds_up():
@@ -202,9 +202,9 @@ def browser():
 def test_a_browser_shows_the_page_without_network(browser, tmp_path, made):
     file = tmp_path / "report.html"
     file.write_text(made()[0], encoding="utf-8")
-    page, said = browser.new_page(), []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
+    page, complaints = browser.new_page(), []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
     for width in (1200, 400):
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(file.as_uri())
@@ -218,4 +218,4 @@ def test_a_browser_shows_the_page_without_network(browser, tmp_path, made):
     page.locator(".em-data summary").first.click()
     page.locator(".em-copy").first.click()
     page.get_by_text("Copied").wait_for()
-    assert said == []
+    assert complaints == []
