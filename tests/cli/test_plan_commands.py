@@ -96,7 +96,8 @@ def test_files_hold_the_same_run_and_are_read_again(tmp_path, opened):
     outputs = (word for path in files.values() for word in ("-o", str(path)))
     tree = run_json("evaluate", SMALL, *changes, *outputs, "--open")
     again, written = run_json("evaluate", str(files["json"])), json.loads(files["json"].read_text(encoding="utf-8"))
-    assert (again["tables"], again["scenario"]) == (written["tables"], written["scenario"])
+    assert {name: written["tables"][name] for name in again["tables"]} == again["tables"]  # a page has more
+    assert again["scenario"] == written["scenario"]
     alone = tmp_path / "scenario.json"
     alone.write_text(json.dumps(written["scenario"]), encoding="utf-8")
     assert numbers(run_json("evaluate", str(alone))) == numbers(tree)
