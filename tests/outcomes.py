@@ -1,16 +1,16 @@
 """Outcomes of preset scenarios with changes as on the command line, each computed once in a process."""
 
 from functools import cache
+from typing import Any
 
 import jax
 
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.outcome import TrainingOutcome
 
 
 @cache
-def outcome_of(name: str, *changes: str) -> TrainingOutcome:
+def outcome_of(name: str, *changes: str) -> Any:
     """Outcome of a scenario, in float64."""
     scenario = load_scenario(name, changes)
     with jax.enable_x64(True):

@@ -1,6 +1,7 @@
 """Presets with what they build on, the fields of their components, and their numbers."""
 
 import dataclasses
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +20,7 @@ ROOT = Path(energymodel.__file__).parent / "presets"
 
 
 @cache
-def fields_of(component: str) -> dict[str, str | set[str]]:
+def fields_of(component: str) -> Mapping[str, str | set[str]]:
     """Unit of each number of a component; of each other field, the components that may stand there."""
     if component == NEAR_LIMIT:
         return dict.fromkeys(NEAR_LIMIT_RANGES, "1") | {

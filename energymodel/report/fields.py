@@ -10,7 +10,7 @@ PERCENT = {"mfu", "hfu", "availability", "euf", "clock"}
 """Outputs that are read in percent."""
 OF_LIFE = ("serving_chip_time", "lifetime_energy", "lifetime_money", "lifetime_carbon")
 """Outputs that say more than those of the run only where the model serves tokens."""
-_KINDS = dict.fromkeys(("chip_time", "serving_chip_time"), "hours") | dict.fromkeys(("steps", "chips"), "count")
+_KINDS = {"chip_time": "hours", "serving_chip_time": "hours", "steps": "count", "chips": "count"}
 
 
 class Field(NamedTuple):

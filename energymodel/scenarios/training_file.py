@@ -87,8 +87,9 @@ def scenario_of_training(
     if size is None and sequences is not None and length is not None:
         size = float(sequences) * float(length)
     if amount is None:
-        of_steps = config.steps and size is not None and (config.tokens is None or batch is not None)
-        amount = config.steps * size if of_steps else config.tokens
+        amount = config.tokens
+        if config.steps and size is not None and (amount is None or batch is not None):
+            amount = config.steps * size
     says_tokens = amount is not None
     if amount is None and tokens_otherwise is not None:
         amount = tokens_of(tokens_otherwise, "tokens")
