@@ -11,6 +11,8 @@ from energymodel.calibration.node_power import CONSTANTS, idle_reading, node_run
 from energymodel.scenarios.scenario import load_scenario
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("04_metered_runs")
 
 
@@ -134,7 +136,6 @@ def test_nodes_of_presets_again(result):
         np.testing.assert_allclose([row["idle_w"], row["busy_w"]], [printed["idle_w"], printed["busy_w"]], rtol=1e-6)
 
 
-@pytest.mark.slow
 def test_constants_again(result, metered):
     again = metered.compute()
     for name in ("constants", "nodes", "runs", "traces"):

@@ -9,6 +9,8 @@ import pytest
 from energymodel.scenarios.files import read_preset
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("22_learning_rate")
 
 

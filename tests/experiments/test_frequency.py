@@ -6,6 +6,8 @@ import pytest
 from energymodel.calibration import kernel_clock
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("03_frequency")
 
 
@@ -81,7 +83,6 @@ def test_two_passes_of_two_stages_have_slack(modules):
     assert frontiers.hurried(2, 8) == 15 / 16
 
 
-@pytest.mark.slow
 def test_constants_again(result, modules):
     kernel_runs, frontiers = modules
     data = kernel_runs.measured("V100")
@@ -94,7 +95,6 @@ def test_constants_again(result, modules):
         np.testing.assert_allclose(float(answer.values[row["constant"]]), row["value"], rtol=1e-4)
 
 
-@pytest.mark.slow
 def test_exact_plans_are_near_those_of_one_clock(result, modules):
     """One search over 32 clocks: with the result constants it is within 2 % of the law that is fitted."""
     _, frontiers = modules

@@ -15,6 +15,8 @@ from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.plan import ParallelLayout
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("09_efficient_hardware")
 
 

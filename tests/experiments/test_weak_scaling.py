@@ -5,6 +5,8 @@ import pytest
 
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("17_kernels")
 
 

@@ -9,6 +9,8 @@ import energymodel as em
 from energymodel.system.evaluate import evaluate_once
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 POWER_CAP, ALLOCATION, REPLAN, HUNT = map(Experiment, ("10_power_cap", "11_power_allocation", "13_replan", "23_hunt"))
 SERIES = ("time", "energy", "money")
 SMALL, DEVICE, DAY = "test-1b-h100", "P100", 86400.0
@@ -112,7 +114,6 @@ def test_every_search_ended_well_and_no_time_was_lost():
             np.testing.assert_allclose(drawn, row["limit_w"], rtol=1e-7)
 
 
-@pytest.mark.slow
 def test_the_experiment_gives_what_it_states():
     recomputed = ALLOCATION.module("run").compute()
     for name, rows in ALLOCATION.stated().items():
@@ -190,7 +191,6 @@ def test_every_listed_change_says_how_much_of_it_rests_on_priors(hunted):
     assert summary["changes_above_one_percent"] == len(hunted["changes"])
 
 
-@pytest.mark.slow
 def test_a_search_finds_what_is_stated(hunted):
     hunt = HUNT.module("run")
     optimum, _ = next(hunt.searches(SMALL))

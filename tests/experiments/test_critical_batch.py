@@ -16,6 +16,8 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.critical_batch import power_critical_batch, sharp_batch_penalty
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("06_critical_batch")
 FEW = FitOptions(starts=2)
 
@@ -63,7 +65,6 @@ def test_tables_agree(result):
     np.testing.assert_allclose(np.mean(errors), result["convergence_summary"][0]["mean_error"], rtol=1e-6)
 
 
-@pytest.mark.slow
 def test_constants_again(result, batch_fits):
     sizes, table = batch_fits.zhang()
     constants = family_constants(sizes, SHARPNESS)
@@ -73,7 +74,6 @@ def test_constants_again(result, batch_fits):
         np.testing.assert_allclose(value, printed[name], rtol=1e-4, err_msg=name)
 
 
-@pytest.mark.slow
 def test_known_law_is_recovered(batch_fits):
     """Runs of a law with a sharpness of one and a half, exact, at the batches of the experiment."""
     sizes, table = batch_fits.zhang()

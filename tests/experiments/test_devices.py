@@ -12,6 +12,8 @@ from energymodel.solver import RESULTS
 from experiment import Experiment
 from unlike_chips import arithmetic_load, cubic_chip
 
+pytestmark = pytest.mark.slow
+
 DEVICES = Experiment("11_power_allocation").module("devices")
 DeviceGroups, device_groups = DEVICES.DeviceGroups, DEVICES.device_groups
 least_energy_split, least_time_split = DEVICES.least_energy_split, DEVICES.least_time_split
@@ -95,7 +97,6 @@ def mixed():
         return device_groups([h100.system, a100.system], h100.plan, [64.0, 64.0])
 
 
-@pytest.mark.slow
 def test_a100_beside_h100(mixed):
     tokens, full = 2.0**23, jnp.ones(2)
     fastest = tokens / float(jnp.sum(mixed.count * mixed.rate(full)))
@@ -121,7 +122,6 @@ def test_a100_beside_h100(mixed):
     np.testing.assert_allclose(split.price, -(ahead - behind) / (2.0 * step * time), rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_infeasible_power_says_so(mixed):
     split = least_time(mixed, 2.0**23, 100.0)  # below the idle power of all
     assert np.all(split.result == RESULTS.infeasible)

@@ -7,6 +7,8 @@ from energymodel.scenarios.grid_hours import GridHours
 from energymodel.scenarios.scenario import load_scenario
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("16_hourly_grid")
 
 
@@ -42,7 +44,6 @@ def test_a_forecast_repeats_the_mean_day_of_its_week(experiment, year):
     np.testing.assert_allclose(days.mean(axis=1), seen.price.reshape(26, 7, 24).mean(axis=1))
 
 
-@pytest.mark.slow
 def test_a_calendar_made_for_one_half_is_judged_on_the_other(modules, year):
     experiment, foresight, _ = modules
     halves = [experiment.half(year, first) for first in (0, 1)]

@@ -8,6 +8,8 @@ from energymodel.calibration.least_squares import fit
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("05_loss_law")
 
 
@@ -31,7 +33,6 @@ def test_published_constants_are_met(result):
         assert row["low_95"] < row["low_80"] < row["value"] < row["high_80"] < row["high_95"]
 
 
-@pytest.mark.slow
 def test_refit_again(result, refit):
     fitted = fit(loss_law_problem(refit.models()))
     assert fitted.converged

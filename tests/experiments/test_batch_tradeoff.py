@@ -12,6 +12,8 @@ from energymodel.errors import InputError
 from experiment import Experiment
 from gradients import check_grads
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("08_batch_tradeoff")
 SEARCH, FORMS = EXPERIMENT.modules("adaptive_batch", "closed_forms")
 QUICK, OBJECTIVES, KNOTS = "test-1b-h100", ("energy", "money", "time"), 8
@@ -75,7 +77,6 @@ def test_ladder_of_bounds(published):
             np.testing.assert_allclose(value, row[key], rtol=1e-9, err_msg=key)
 
 
-@pytest.mark.slow
 def test_the_experiment_gives_what_it_states(published):
     recomputed = EXPERIMENT.module("batch_curves").compute()[0] | EXPERIMENT.module("dataset_ladder").compute()
     for name, rows in published.items():
@@ -137,7 +138,6 @@ def thriftiest(scenario):
     return SEARCH.adaptive_batch(scenario, KNOTS)
 
 
-@pytest.mark.slow
 def test_schedule_follows_the_closed_form(fastest):
     """Linear pieces cannot follow the infinite slope at the start; from the third knot on they are within 2 %."""
     assert fastest.schedule.success, fastest.schedule.message
@@ -147,14 +147,12 @@ def test_schedule_follows_the_closed_form(fastest):
     np.testing.assert_allclose(ratio[3:], 1.0, atol=2e-3)
 
 
-@pytest.mark.slow
 def test_constant_batch_is_the_closed_form(fastest, thriftiest):
     for search in (fastest, thriftiest):
         assert search.constant.success
         np.testing.assert_allclose(search.constant.plan.batch.item(), search.constant.rule.constant, rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_energy_wants_smaller_batches_than_time(fastest, thriftiest):
     """`B_E <= B_T` always: docs/physics.md A0.9."""
     assert thriftiest.schedule.success, thriftiest.schedule.message
@@ -164,7 +162,6 @@ def test_energy_wants_smaller_batches_than_time(fastest, thriftiest):
     assert 0.0 < thriftiest.gain < 0.05
 
 
-@pytest.mark.slow
 def test_schedule_keeps_a_time_that_no_constant_batch_keeps(scenario, fastest, thriftiest):
     limit = 0.5 * (fastest.schedule.value + fastest.constant.value)
     hurried = SEARCH.adaptive_batch(scenario, KNOTS, limits={"time": limit})

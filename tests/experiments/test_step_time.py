@@ -12,6 +12,8 @@ from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.step_prediction import predict
 from energymodel.scenarios.files import names
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "experiments" / "01_step_time"
 RESULT = json.loads((FOLDER / "result.json").read_text(encoding="utf-8"))
 

@@ -6,6 +6,8 @@ import pytest
 from energymodel.calibration.power_population import power_population
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("02_power_limits")
 REACHED = {"V100": (4.4, 2.9, 5.5), "A40": (8.0, 3.4, 8.6), "P100": (3.0, 4.0, 4.2)}
 """Errors of time, power and energy of the form with five constants [docs/physics.md B2.1]."""
@@ -46,7 +48,6 @@ def test_a_card_is_told_from_other_cards_nearly_as_well_as_from_its_own_workload
         assert other["energy"] <= own["energy"] + 2.5
 
 
-@pytest.mark.slow
 def test_the_population_is_the_one_that_the_experiment_fits(result):
     cards, traces = EXPERIMENT.module("cards"), EXPERIMENT.module("power_limits").traces
     population = cards.population({gpu: traces(gpu) for gpu in REACHED})

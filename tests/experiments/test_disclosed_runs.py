@@ -6,6 +6,8 @@ import pytest
 import energymodel as em
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Experiment("07_disclosed_runs")
 AGAIN = "Llama-3.1-405B"
 
@@ -80,7 +82,6 @@ def test_hours_of_other_teams_are_met(result):
     assert np.mean(errors < 0.20) >= 0.6
 
 
-@pytest.mark.slow
 def test_one_run_again(result, disclosed):
     row = disclosed.compute((AGAIN,))[0]
     printed = next(run for run in result["runs"] if run["model"] == AGAIN)
