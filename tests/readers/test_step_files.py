@@ -1,4 +1,4 @@
-"""Do real training logs give the numbers that counting by hand gives?
+"""Numbers that readers get from real training logs, against those counted by hand.
 
 The files are not part of the project: `ENERGYMODEL_USER_FILES` names a folder that holds them, logs in `logs`.
 """

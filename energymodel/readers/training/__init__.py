@@ -1,1 +1,1 @@
-"""How does each training framework write down a run?"""
+"""Readers of the configurations and commands of training frameworks."""

@@ -13,7 +13,7 @@ import pytest
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 
-TABLE = Path(__file__).parents[1] / "experiments" / "data" / "megatron_a100_iteration_times.csv"
+TABLE = Path(__file__).parents[2] / "experiments" / "data" / "megatron_a100_iteration_times.csv"
 SEQUENCE, VOCABULARY, PEAK = 2048, 51200, 312e12
 MICROBATCH = {"GPT-22B": 4}  # sequences; 1 for the larger models [Korthikanti et al. 2022, table 3]
 # docs/physics.md B3: model FLOP/s over peak that the measured times imply, full and selective recomputation

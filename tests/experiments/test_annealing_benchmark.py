@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FILE = Path(__file__).parents[1] / "benchmarks" / "design" / "annealing.py"
+FILE = Path(__file__).parents[2] / "benchmarks" / "design" / "annealing.py"
 SPEC = importlib.util.spec_from_file_location("annealing", FILE)
 assert SPEC is not None
 assert SPEC.loader is not None
