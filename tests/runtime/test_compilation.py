@@ -165,7 +165,7 @@ def test_a_result_that_is_no_plain_tree_is_computed_and_not_kept(folder, monkeyp
     monkeypatch.setattr(compilation, "_describe", lambda tree: object())
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
     assert held(folder) == []
-    assert "cannot be held: Object of type object is not JSON serializable" in caplog.text
+    assert "cannot be kept: Object of type object is not JSON serializable" in caplog.text
 
 
 def test_the_structure_of_a_result_survives_its_file():
