@@ -245,7 +245,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         tables["plan"]["goal"] = {"loss": f"{target!r} nat/token"}
     tables["system"]["learning"] = {
         "component": "ContinuedLearning",
-        "whole": tables["system"]["learning"],
+        "base": tables["system"]["learning"],
         "done": {"value": done, "unit": "token", "kind": "derived", "source": "progress of the run so far"},
     }
     tables["uncertainty"] = {_in_rest(path): text for path, text in tables["uncertainty"].items()}
