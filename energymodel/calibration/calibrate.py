@@ -32,9 +32,9 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem, FitRes
 from energymodel.errors import InputError, suggest
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
 from energymodel.readers.table import Measurements
+from energymodel.rendered import Rendered
 from energymodel.scenarios.clusters import UNFITTED
 from energymodel.scenarios.files import names
-from energymodel.shown import Shown
 from energymodel.units import plural
 
 DRAWS = 96
@@ -55,7 +55,7 @@ class GroupError(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Calibration(Shown):
+class Calibration(Rendered):
     """Result of `calibrate`.
 
     - `constants`, `undetermined`: values with intervals, and names of those that the measurements do not determine.

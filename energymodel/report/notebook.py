@@ -1,7 +1,7 @@
 """Results in a notebook, as figures of matplotlib, and as tables of pandas or xarray.
 
-`energymodel.shown` calls the four functions `html`, `plot`, `to_dataframe` and `to_xarray`. What they show of a result
-is its `View`.
+`energymodel.rendered` calls the four functions `html`, `plot`, `to_dataframe` and `to_xarray`. What they show of a
+result is its `View`.
 """
 
 import functools

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from energymodel.rendered import Rendered
 from energymodel.scenarios.scenario import Scenario
-from energymodel.shown import Shown
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import LIMIT_OF_SLACK, OUTPUTS, limited_values, limits_of_system
 from energymodel.system.plan import ParallelLayout, TrainingPlan
@@ -152,7 +152,7 @@ class Conflict:
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimum(Shown):
+class Optimum(Rendered):
     """The best realizable plan, beside the scenario's own; `scenario.optimize` is the question that it answers.
 
     `relaxed_value` is the lowest objective with counts free to be fractions, a bound on what rounding can reach;
@@ -214,7 +214,7 @@ class FrontPoint:
 
 
 @dataclasses.dataclass(frozen=True)
-class Front(Shown):
+class Front(Rendered):
     """Efficient plans, ordered by the second objective.
 
     `hypervolume` is that of the logarithms of the objectives, between the best and the worst values of the front, as a

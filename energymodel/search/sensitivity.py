@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.rendered import Rendered
 from energymodel.scenarios.components import Provenance
 from energymodel.scenarios.distributions import NumberDistribution
 from energymodel.scenarios.priors import distributions
@@ -19,7 +20,6 @@ from energymodel.search.optimize import optimize
 from energymodel.search.problem import check_plain
 from energymodel.search.result import Optimum, SearchResult
 from energymodel.search.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, check_outputs, expand, is_gain
-from energymodel.shown import Shown
 from energymodel.system.plan_rules import microbatch_tokens, multiple_count
 
 SHARES = (0.05, 0.95)
@@ -114,7 +114,7 @@ class Limit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sensitivity(Shown):
+class Sensitivity(Rendered):
     """How outputs respond to every number of a scenario; all numbers in SI, NumPy float64.
 
     `values` holds the outputs by name: those of the scenario's own plan, or the optimal value. `optimum` is the search

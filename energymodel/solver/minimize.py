@@ -69,7 +69,7 @@ def minimize(
         raise ValueError(
             f"minimize: objective and constraints have {operations:,} operations; exact Hessians of more than "
             f"{MOST_OPERATIONS:,} take minutes and gigabytes to compile. Write sums over data as operations on "
-            'arrays (jax.vmap, jnp.sum), or use SolverOptions(hessian="differences").'
+            'arrays (jax.vmap, jnp.sum), or use SolverOptions(hessian="differences") or minimize_first_order.'
         )
     solution = problem.shaped(_solve(problem, options=options))
     if throw:

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from energymodel.numerics import Numeric, Real
-from energymodel.shown import Shown
+from energymodel.rendered import Rendered
 
 Output = Real
 
@@ -89,7 +89,7 @@ class Slack(eqx.Module):
     supplies: Output = _output("1", "supplies", "rating of converters and supplies")
 
 
-class TrainingOutcome(Shown, eqx.Module):
+class TrainingOutcome(Rendered, eqx.Module):
     """Everything a plan costs and yields. Fields carry unit, JSON key and title as metadata."""
 
     loss: Output = _output("nat/token", "loss_nat_per_token", "final loss")

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from closed_forms import adaptive_batch as best_batch
 from closed_forms import constant_batch
-from first_order import minimize_first_order
 from jaxtyping import Array, Float
 
 from energymodel.errors import InputError
@@ -29,7 +28,7 @@ from energymodel.scenarios.question import TOKENS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.problem import Criteria, DesignProblem, Formulation, excess, formulate
 from energymodel.search.training_run import TrainingRun
-from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize_many
+from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize_first_order, minimize_many
 from energymodel.system.evaluate import evaluate, evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import limited_values, log_objective, objective_value, parse_objective

@@ -1,4 +1,4 @@
-"""The first-order solver of experiment 08 beside closed forms and the dense solver, also past the size of that one."""
+"""The first-order solver beside closed forms and the dense solver, also past the size of that one."""
 
 from functools import partial
 
@@ -12,13 +12,12 @@ from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.schedule import quadrature_over_progress
-from energymodel.solver import RESULTS, SolverOptions, minimize
+from energymodel.solver import RESULTS, FirstOrderOptions, SolverOptions, minimize, minimize_first_order
 from energymodel.solver.box import Box
-from experiment import Experiment
+from energymodel.solver.first_order import UnboundedVariables
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
-METHOD = Experiment("08_batch_tradeoff").module("first_order")
-first_order = eqx.filter_jit(METHOD.minimize_first_order, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+first_order = eqx.filter_jit(minimize_first_order, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
 dense = eqx.filter_jit(minimize, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
 
 
@@ -33,7 +32,7 @@ def rosenbrock(x):
 def test_every_number_is_a_point_of_the_box_and_the_slope_is_its_derivative():
     lower, upper = np.array([-np.inf, -1.0, -np.inf, -1.0, 2.0]), np.array([np.inf, np.inf, 3.0, 3.0, 2.0])
     scale = jnp.array([1.0, 2.0, 0.5, 1.5, 1.0])
-    variables = METHOD.UnboundedVariables(Box(jnp.asarray(lower), jnp.asarray(upper)), scale)
+    variables = UnboundedVariables(Box(jnp.asarray(lower), jnp.asarray(upper)), scale)
     for z in np.random.default_rng(0).uniform(-20.0, 20.0, (20, 5)):
         x, slope = variables.x(jnp.asarray(z))
         assert np.all((np.asarray(x) >= lower - 1e-9) & (np.asarray(x) <= upper + 1e-9))
@@ -70,7 +69,7 @@ def test_hock_schittkowski_71():
         (lambda x: jnp.sum(x**2), {"inequalities": lambda x: jnp.stack([x[0] - 1.0, 2.0 - x[0]])}, RESULTS.infeasible),
         (lambda x: jnp.sum(x**2), {"equalities": lambda x: -1.0 - x[0] ** 2}, RESULTS.infeasible),
         (lambda x: jnp.log(-1.0 - jnp.sum(x**2)), {}, RESULTS.non_finite),
-        (lambda x: jnp.sum(x), {"options": METHOD.FirstOrderOptions(max_iterations=50)}, RESULTS.out_of_iterations),
+        (lambda x: jnp.sum(x), {"options": FirstOrderOptions(max_iterations=50)}, RESULTS.out_of_iterations),
         (lambda x: jnp.sum(x**2), {"bounds": (1.0, -1.0)}, RESULTS.bounds_cross),
     ],
     ids=["infeasible", "infeasible from below", "not finite", "unbounded", "bounds cross"],
