@@ -30,11 +30,19 @@ def fields_of(component: str) -> Mapping[str, str | set[str]]:
             "rated_power": "W",
             "die_area": "m^2",
         }
-    owner = final_classes(eqx.Module)[component]
+    owner = next(kind for kind in modules(eqx.Module) if kind.__name__ == component)
     return {
         field.name: field.metadata.get("unit") or set(final_classes(field_class(owner, field.name)))
         for field in dataclasses.fields(owner)
     }
+
+
+def modules(kind):
+    """Modules of this package below a class; other packages have classes of the same names."""
+    for below in kind.__subclasses__():
+        yield from modules(below)
+    if kind.__module__.startswith("energymodel."):
+        yield kind
 
 
 def read(folder, name):
