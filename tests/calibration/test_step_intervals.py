@@ -66,6 +66,7 @@ def test_with_all_constants_exact_the_scatter_is_left():
     np.testing.assert_allclose(step_time_spread(exact, scatter, scenario.system, inputs), scatter, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_one_row_moves_the_level_of_all(tmp_path):
     """Calibration of the unfitted cluster to one row that is 1.5 times slower, without noise."""
     rows = [

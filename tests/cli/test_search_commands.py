@@ -138,6 +138,7 @@ def test_a_search_beats_the_own_plan_and_the_command_repeats_it():
     assert "time" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_shape_is_searched_and_the_printed_command_evaluates_it(tmp_path):
     report = tmp_path / "report.html"
     tree = run_json("optimize", SMALL, "--vary", "model.hidden", "--vary", "model.layers", "-o", str(report))

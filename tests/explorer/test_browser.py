@@ -22,6 +22,7 @@ from explorer.controls import (
 )
 
 
+@pytest.mark.slow
 def test_every_slider_moves_the_page(opened):
     page = opened()
     open_groups(page)

@@ -27,6 +27,7 @@ def steps():
     return frontier(SMALL, points=2, last=4.0)
 
 
+@pytest.mark.slow
 def test_the_best_plan_of_each_is_that_of_a_search(comparison):
     by_name = {candidate.name: candidate for candidate in comparison.candidates}
     assert next(iter(by_name)) == "h100-sxm, fp8, 8 chips"

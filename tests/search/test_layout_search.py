@@ -53,6 +53,7 @@ def searched(problem, lattice):
     return search_layouts(problem, lattice)
 
 
+@pytest.mark.slow
 def test_no_layout_that_is_left_out_is_better(monkeypatch):
     # The optimum has 32 times the chips of the scenario's own plan and four times its batch.
     roomy = {"system.facility.power_limit": "1 MW"}
@@ -108,6 +109,7 @@ def test_no_layout_drawn_at_random_is_better_than_its_bound_says(longer):
     assert np.all(bound[drawn][rival] - MARGIN <= solution.value[rival])
 
 
+@pytest.mark.slow
 def test_layouts_stay_rivals_where_the_multipliers_of_an_infeasible_lane_are_gone():
     problem = posed("test-1b-h100", minimize="energy", limits={"time": 60.0})
     lattice, _ = fitting_layouts(problem)

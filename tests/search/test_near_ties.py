@@ -66,6 +66,7 @@ def test_colder_coolant_speeds_up_throttled_chips_only(scenario):
     assert cold == pytest.approx(warm, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_fastest_plan_does_not_cool_for_the_last_tenths(fastest):
     tie = fastest.near_tie
     assert fastest.success
@@ -85,6 +86,7 @@ def test_the_fastest_plan_does_not_cool_for_the_last_tenths(fastest):
     assert "coolant temperature" in line
 
 
+@pytest.mark.slow
 def test_no_other_clock_and_coolant_within_the_tolerance_need_less(scenario, fastest):
     """On a grid of both, at the layout and the counts of the answer."""
     problem = formulate(scenario.with_question("time"), fastest.baseline)

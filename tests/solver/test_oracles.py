@@ -9,6 +9,8 @@ from energymodel.solver import RESULTS, SolverOptions, minimize
 from experiment import Experiment
 from solver.problems import read
 
+pytestmark = pytest.mark.slow  # published problems
+
 ipopt = Experiment("20_joint_search").module("ipopt").ipopt
 PROBLEMS = {problem.name: problem for problem in read("published")}
 

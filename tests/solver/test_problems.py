@@ -9,6 +9,8 @@ from energymodel.solver import RESULTS, Values, minimize, minimize_many
 from experiment import Experiment
 from solver.problems import by_shape, programs, read
 
+pytestmark = pytest.mark.slow  # published problems
+
 ipopt = Experiment("20_joint_search").module("ipopt").ipopt
 PUBLISHED, POSED = read("published"), by_shape(read("posed"))
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
@@ -20,8 +22,6 @@ UNSOLVED = {"Waechter-Biegler"}
 DEGENERATE = {"HS013": 2e-3}
 # Slow descents, and edges of two roots, where the search gives up. It does not call them successful.
 GIVEN_UP = {"hyperbolic valley", "decay on a line", "sum of roots"}
-QUICKLY = (1, 0, 0)
-SLOW = [pytest.param(shape, marks=pytest.mark.slow) for shape in POSED if shape != QUICKLY]
 
 
 def search(problems):
@@ -53,7 +53,6 @@ def optimal(problem, value):
     return value <= optimum + DEGENERATE.get(problem.name, TOLERANCE) * max(1.0, abs(optimum)) or any(close)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", by_shape(PUBLISHED), ids=str)
 def test_published_optima(shape):
     problems = by_shape(PUBLISHED)[shape]
@@ -76,7 +75,6 @@ def test_published_optima(shape):
             np.testing.assert_allclose(residual, 0.0, atol=1e-6 * scale, err_msg=problem.name)
 
 
-@pytest.mark.slow
 def test_as_many_solved_as_ipopt_solves():
     """Ipopt solves all but a few to a published optimum, which also shows that they are stated as published."""
     solved = []
@@ -88,7 +86,7 @@ def test_as_many_solved_as_ipopt_solves():
     assert len(unsolved) <= 3, unsolved
 
 
-@pytest.mark.parametrize("shape", [QUICKLY, *SLOW], ids=str)
+@pytest.mark.parametrize("shape", POSED, ids=str)
 def test_verdicts(shape):
     for problem, (solution, *_) in zip(POSED[shape], search(POSED[shape]), strict=True):
         verdict = "out_of_iterations" if problem.name in GIVEN_UP else problem.row["verdict"]
@@ -114,7 +112,6 @@ def test_a_row_counts_as_violated_from_two_tolerances_on():
     np.testing.assert_array_equal(np.asarray(solution.result == RESULTS.infeasible), gaps > 2e-8)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("distance", [1e-4, 1e-5, 1e-6, 1e-7, 1e-8, -1e-4, -1e-6])
 def test_programs_that_are_hardly_feasible_or_infeasible(distance):
     c, A, b = programs(80, distance, seed=3)
@@ -136,7 +133,6 @@ def test_programs_that_are_hardly_feasible_or_infeasible(distance):
         assert np.all(np.sum(solution.conflict.inequalities, axis=1) >= 2)
 
 
-@pytest.mark.slow
 def test_small_minimizers_are_found_to_many_digits():
     """The same parabola at many sizes: all start at one, none may end where the start's units see no difference."""
     sizes = 10.0 ** np.arange(-12, 13, 2)

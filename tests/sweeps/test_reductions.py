@@ -184,6 +184,7 @@ def front(monkeypatch, model, grid_axes, keep, *, hints, **options):
         return sorted(program.reduction.kept_points(merged.finish(), program.grid).indices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["bins:energy,time", "pareto:energy,time", "pareto:energy,time,power"])
 def test_hints_change_no_point(monkeypatch, keep):
     # Sizes that divide neither chunks nor tiles leave padding.
