@@ -130,7 +130,7 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
     layouts = as_layouts(numbers, clusters)
     notes += _fill_step_times(layouts, [row.measured_rates(own) for row, own in zip(read, numbers, strict=True)])
     columns = frozenset((*(target.column.name for target in targets.values()), *constants))
-    texts = {name: np.array([row.stated.get(name, "") for row in read]) for name in ("group", "run") if name in columns}
+    texts = {name: np.array([row.texts.get(name, "") for row in read]) for name in ("group", "run") if name in columns}
     failed = np.array([row.failed for row in read])
     return StepTable(csv, layouts, np.array(good), columns, texts, failed, tuple(notes))
 
@@ -138,12 +138,12 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
 class _Row:
     """One row: what its words say in the columns of the schema."""
 
-    def __init__(self, stated: Mapping[str, str], assumed: Counter[str]) -> None:
-        self.stated, self.assumed, self.failed = stated, assumed, False
+    def __init__(self, texts: Mapping[str, str], assumed: Counter[str]) -> None:
+        self.texts, self.assumed, self.failed = texts, assumed, False
         # A cell without a word is as good as empty; `nan` is so in measured columns only, elsewhere it is no number.
         self.words = {
             name: word
-            for name, word in stated.items()
+            for name, word in texts.items()
             if word.lower() not in NOTHING or (word.lower() == "nan" and name in NUMBERS)
         }
 
@@ -162,8 +162,8 @@ class _Row:
             if (rate := self.number(name) or 0.0) < 0.0:
                 raise InputError(f"{ROW}: {name} = {rate:g} cannot be; a measured rate is above 0.")
         self._read_outcome()
-        stated = (column.name for column in (*INPUTS, *MEASURED) if column.name in self.words)
-        values: dict[str, Any] = {name: self.words[name] for name in stated}
+        names = (column.name for column in (*INPUTS, *MEASURED) if column.name in self.words)
+        values: dict[str, Any] = {name: self.words[name] for name in names}
         self._read_shape(values)
         self._read_choices(values)
         for name in OVERLAPS:
@@ -223,7 +223,7 @@ class _Row:
             stage = "3"
         if stage is not None:
             values["zero"] = stage.lower().removeprefix("zero").lstrip("-_ ") or stage
-        if word := self.stated.get("recomputation", "").lower():
+        if word := self.texts.get("recomputation", "").lower():
             values["recomputation"] = RECOMPUTATION.get(word) or word.split("+")[0].split(",")[0].strip()
         if word := self.words.get("precision", "").lower():
             name = next((ours for part, ours in PRECISIONS.items() if part in word), None)

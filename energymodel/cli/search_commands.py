@@ -171,7 +171,7 @@ def compare(*, progress: Progress, variants: Variants, question: Question, sourc
     from energymodel.report.answers.compare import compare_answer
     from energymodel.search.compare import compare
 
-    asked = {**{name: values or () for name, values in vars(variants).items()}, **question.stated}
+    asked = {**{name: values or () for name, values in vars(variants).items()}, **question.keywords}
     comparison = compare(
         source.stored, changes=source.changes or (), cluster=source.cluster, **asked, progress=progress
     )
@@ -199,7 +199,7 @@ def frontier(
     from energymodel.search.compare import frontier
 
     path = {"points": points, "last": generations, "changes": source.changes or (), "cluster": source.cluster}
-    return frontier_answer(frontier(source.stored, **path, **question.stated, progress=progress))
+    return frontier_answer(frontier(source.stored, **path, **question.keywords, progress=progress))
 
 
 @command(lines=True)

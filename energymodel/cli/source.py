@@ -169,7 +169,7 @@ class Question(Objective):
     vary: list[str] | None = option("Let a number vary between bounds; repeatable.", "PATH=LOW:HIGH")
 
     @property
-    def stated(self) -> dict[str, Any]:
+    def keywords(self) -> dict[str, Any]:
         """Objective, limits and ranges as keywords of searches."""
         return {"minimize": self.minimize, "limits": self.limit, "vary": self.vary}
 

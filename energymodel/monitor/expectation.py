@@ -1,4 +1,4 @@
-"""The outcome, the loss along the way and the learning rate that a plan foresees."""
+"""The outcome, the loss along the way and the learning rate that a plan expects."""
 
 import math
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class Expectation:
         return float(sum(jax.tree.leaves(self.outcome.step_time)))
 
     def loss(self, tokens: float) -> float:
-        """That the plan foresees of a run that ends after so many tokens [nat/token]."""
+        """That the plan expects of a run that ends after so many tokens [nat/token]."""
         return float(np.interp(np.log(max(tokens, 1.0)), np.log(self.course_tokens), self.course_loss))
 
     def rate(self, tokens: np.ndarray) -> np.ndarray:

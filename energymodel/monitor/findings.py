@@ -58,10 +58,10 @@ def _failures(state: RunState) -> Iterator[Finding]:
     mtbf = float(state.expected.scenario.system.reliability.chip_mtbf)
     mean = state.expected.chips * state.time / mtbf
     if state.failures and float(poisson.sf(state.failures - 1, mean)) < UNLIKELY:
-        foreseen = f"{mean:.2g}" if mean >= 0.01 else "less than 0.01"
+        expected = f"{mean:.2g}" if mean >= 0.01 else "less than 0.01"
         yield Finding(
             "failures",
-            f"{state.failures} interruption{'s' * (state.failures > 1)} where the plan foresees {foreseen}: "
+            f"{state.failures} interruption{'s' * (state.failures > 1)} where the plan expects {expected}: "
             "look for a node that fails.",
         )
 

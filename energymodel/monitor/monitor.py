@@ -77,7 +77,7 @@ class Monitor:
 
     @property
     def expected(self) -> Expectation:
-        """What the plan foresees."""
+        """What the plan expects."""
         return self.state.expected
 
     def __enter__(self) -> "Monitor":

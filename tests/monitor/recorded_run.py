@@ -1,4 +1,4 @@
-"""Records of a run of `test-1b-h100` as its plan foresees it, for tests that change one thing about it."""
+"""Records of a run of `test-1b-h100` as its plan expects it, for tests that change one thing about it."""
 
 import dataclasses
 import functools
@@ -31,20 +31,20 @@ def expected() -> Expectation:
 
 def steps_until(share: float, *, slower: float = 1.0, loss: float = 0.0, every: int = EVERY) -> list[LoggedStep]:
     """Steps at the planned pace, with the loss of the law."""
-    foreseen = expected()
+    expectation = expected()
     found = []
     for step in range(every, round(share * STEPS) + 1, every):
-        time = START + step * foreseen.step_time * slower
-        law = foreseen.loss(step * foreseen.batch) + loss
-        found.append(LoggedStep(step, time=time, step_time=foreseen.step_time * slower, loss=law))
+        time = START + step * expectation.step_time * slower
+        law = expectation.loss(step * expectation.batch) + loss
+        found.append(LoggedStep(step, time=time, step_time=expectation.step_time * slower, loss=law))
     return found
 
 
 def readings_until(share: float, *, busier: float = 1.0, devices: int = 8, **more: Any) -> list[PowerReading]:
     """Readings of all devices at the planned power."""
-    foreseen = expected()
-    power = float(foreseen.outcome.power_busy) * busier
-    seconds = share * STEPS * foreseen.step_time
+    expectation = expected()
+    power = float(expectation.outcome.power_busy) * busier
+    seconds = share * STEPS * expectation.step_time
     numbers = {"clock": 1.755e9, "temperature": 330.0, "power_limit": 2.0 * power, "throttled": 0.0, **more}
     return [
         PowerReading(START + tick, str(device), power=power, **numbers)
@@ -67,11 +67,11 @@ def write_log(path, steps: list[LoggedStep]) -> None:
     """The same steps as torchtitan prints them."""
     from datetime import UTC, datetime
 
-    foreseen = expected()
+    expectation = expected()
     lines = []
     for step in steps:
         when = datetime.fromtimestamp(step.time, UTC).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
-        rate = foreseen.batch / foreseen.chips / step.step_time
+        rate = expectation.batch / expectation.chips / step.step_time
         lines.append(
             f"[titan] {when} - root - INFO - step: {step.step:2}  loss: {step.loss:8.4f}  grad_norm: 1.0  "
             f"memory: 45.1GiB(57%)  tps: {rate:,.0f}  tflops: 400.0  mfu: 40%\n"

@@ -74,8 +74,8 @@ def test_a_slower_and_hungrier_run_is_forecast_so():
 
 def test_the_pace_of_now_tells_the_rest():
     before = steps_until(0.3, every=2)
-    foreseen = expected()
-    slow = 1.4 * foreseen.step_time
+    expectation = expected()
+    slow = 1.4 * expectation.step_time
     late = [LoggedStep(before[-1].step + step, before[-1].time + step * slow, slow, loss=3.0) for step in range(1, 101)]
     status = watched(before, late)
     so_far, entire = status.state.time, status.forecast.totals["time"]
@@ -167,17 +167,17 @@ def test_slow_checkpoints_and_frequent_failures_are_found():
 
 
 def test_a_pause_beside_a_step_is_no_step_time():
-    foreseen = expected()
+    expectation = expected()
     steps = steps_until(0.2)
     last = steps[-1]
-    state = RunState(foreseen)
+    state = RunState(expectation)
     for record in (
         *steps,
         LogEvent("checkpoint", last.time),
-        LoggedStep(last.step + 1, last.time + foreseen.step_time + 90.0, foreseen.step_time + 90.0),
+        LoggedStep(last.step + 1, last.time + expectation.step_time + 90.0, expectation.step_time + 90.0),
     ):
         state.add(record)
-    assert state.usual_step_time == pytest.approx(foreseen.step_time)
+    assert state.usual_step_time == pytest.approx(expectation.step_time)
     assert list(state.checkpoints) == [pytest.approx(90.0)]
 
 
@@ -253,10 +253,10 @@ def test_the_gain_of_a_decayed_learning_rate_is_still_to_come():
 
 
 def test_the_plans_schedule_stands_for_a_learning_rate_that_the_log_does_not_say():
-    foreseen = expected()
-    assert foreseen.decays_throughout
-    np.testing.assert_allclose(foreseen.rate(np.array([0.0, 0.5, 1.0]) * foreseen.tokens), [1.0, 0.55, 0.1])
-    state = RunState(foreseen)
+    expectation = expected()
+    assert expectation.decays_throughout
+    np.testing.assert_allclose(expectation.rate(np.array([0.0, 0.5, 1.0]) * expectation.tokens), [1.0, 0.55, 0.1])
+    state = RunState(expectation)
     for record in steps_until(0.5):
         state.add(record)
     assert loss_course(state).rate[-1] == pytest.approx(0.55, abs=0.03)
@@ -271,26 +271,26 @@ def test_the_law_is_as_uncertain_as_on_other_data():
 
 
 def test_a_start_comes_but_once():
-    foreseen, pause = expected(), 300.0
+    expectation, pause = expected(), 300.0
     begin = LogEvent("start", START)
     late = [dataclasses.replace(step, time=step.time + pause) for step in steps_until(0.1)]
     status = watched([begin], late)
     assert status.state.start_pause == pytest.approx(pause)
-    rest = STEPS * foreseen.step_time
+    rest = STEPS * expectation.step_time
     assert status.forecast.totals["time"].value == pytest.approx(pause + rest, rel=0.02)
 
 
 def test_power_of_a_start_is_not_that_of_the_rest():
-    foreseen, pause, nodes = expected(), 300.0, expected().chips / 8
+    expectation, pause, nodes = expected(), 300.0, expected().chips / 8
     late = [dataclasses.replace(step, time=step.time + pause) for step in steps_until(0.2)]
-    seconds = pause + 0.2 * STEPS * foreseen.step_time
-    power = float(foreseen.outcome.power_average / foreseen.outcome.pue) / nodes
+    seconds = pause + 0.2 * STEPS * expectation.step_time
+    power = float(expectation.outcome.power_average / expectation.outcome.pue) / nodes
     readings = [
         PowerReading(START + tick, "node", power=0.3 * power if tick < pause else power)
         for tick in np.arange(0.0, seconds, 5.0)
     ]
     totals = watched([LogEvent("start", START)], late, readings).forecast.totals
-    energy = nodes * power * (0.3 * pause + STEPS * foreseen.step_time)
+    energy = nodes * power * (0.3 * pause + STEPS * expectation.step_time)
     assert totals["equipment_energy"].value == pytest.approx(energy, rel=0.02)
     assert totals["equipment_energy"].lower < energy < totals["equipment_energy"].upper
 

@@ -1,4 +1,4 @@
-"""Steps of a training log, each once, whatever else the file holds."""
+"""Steps of a training log, each once, beside anything else in the file."""
 
 import contextlib
 import math

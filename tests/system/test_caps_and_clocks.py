@@ -40,6 +40,11 @@ def test_a_waiting_h100_draws_what_was_metered():
     np.testing.assert_allclose(static + CHIP.spin_power(1.0, 1.0), 216.0, rtol=1e-3)
 
 
+def test_spinning_goes_as_switching():
+    ratio = CHIP.spin_power(0.8, 0.9) / CHIP.spin_power(1.0, 1.0)
+    np.testing.assert_allclose(ratio, 0.8 * 0.9**2, rtol=1e-12)
+
+
 @settings(deadline=None)  # the first call compiles
 @given(st.floats(0.0, 2e-3), st.floats(0.0, 2e-3))
 def test_waits_leave_power_for_a_higher_clock(entry, other):

@@ -117,6 +117,10 @@ def test_what_is_larger_has_its_price_carbon_and_power():
     assert chip(area=1.2).leakage.power > REFERENCE.leakage.power
 
 
+def test_no_part_of_the_energy_is_negative_with_few_lanes():
+    assert all(part >= 0.0 for part in jax.tree.leaves(outcome(link_lanes=0.25).energy))
+
+
 def test_energy_nears_the_bound_of_reliable_operations_with_the_generations():
     temperature = REFERENCE.leakage.reference_temperature
     made = chip(generations=60)

@@ -18,6 +18,7 @@ from energymodel.system.division import divide
 from energymodel.system.step import step_work
 from energymodel.system.work import attention_passes
 from experiment import Experiment
+from outcomes import outcome_of
 
 SCENARIO = em.load_scenario("llama-3.1-405b-h100")
 DIVISION = divide(SCENARIO.system, SCENARIO.plan, 2.0**24)
@@ -173,6 +174,36 @@ def test_operations_by_hand(trained):
     np.testing.assert_allclose(again, tokens * (2 * weights + attention / 3.0) / tensor, rtol=1e-6)
 
 
+def test_states_by_hand(trained):
+    total, frozen = work_of(trained, 1.0).memory, work_of(trained, 0.25).memory
+    assert frozen.stored.weight == total.stored.weight
+    for name in ("gradient", "optimizer", "sent"):
+        np.testing.assert_allclose(getattr(frozen.stored, name), 0.25 * getattr(total.stored, name), rtol=1e-12)
+    np.testing.assert_allclose(frozen.optimizer_traffic, 0.25 * total.optimizer_traffic, rtol=1e-12)
+    assert frozen.total < total.total
+
+
+def test_time_energy_and_utilization_of_frozen_parameters():
+    shares = (1.0, 0.5, ADAPTERS)
+    outcomes = [
+        outcome_of("llama-3.1-70b-b200", "plan.layout.zero=1", f"plan.trained_share={share}") for share in shares
+    ]
+    times = [float(outcome.step_time.total) for outcome in outcomes]
+    assert times[0] > times[1] > times[2] > 2.0 / 3.0 * 0.9 * times[0]
+    assert outcomes[0].energy.total > outcomes[1].energy.total > outcomes[2].energy.total
+    # Operations that are not done do not count as used.
+    rates = [float(outcome.mfu * outcome.step_time.total) for outcome in outcomes]
+    np.testing.assert_allclose(rates[2] / rates[0], (4.0 + 2.0 * ADAPTERS) / 6.0, rtol=1e-6)
+
+
+def test_the_slope_of_frozen_parameters_is_finite(trained):
+    def memory(share):
+        plan = eqx.tree_at(lambda p: p.trained_share, trained.plan, share)
+        return step_work(trained.system, plan, plan.batch[0]).memory.total
+
+    assert 0.0 < derivative_once(jax.grad, memory, 0.5) < np.inf
+
+
 def test_only_trained_parameters_travel(trained):
     def sent(share, stage_3):
         data = work_of(trained, share, stage_3).traffic.data
@@ -218,6 +249,20 @@ def run_on(host_system, **changes):
     table = layouts([{**HOST_ROW, **changes}])
     with jax.enable_x64(True):
         return jax.jit(predict_row)(host_system, {column.name: table.columns[column.name][0] for column in INPUTS})
+
+
+def test_update_on_the_host_by_hand(host_system):
+    # Each of 16 chips has a sixteenth of 8.03 billion parameters; 30 bytes of each pass at 20 GB/s: 753 ms.
+    at = lambda s: (s.node.host_update_bandwidth, s.node.host_bandwidth, s.reliability.straggler_variation)  # noqa: E731
+    own = eqx.tree_at(at, host_system, (20e9, 1e18, 0.0))
+    on_chip, away = run_on(own), run_on(own, offload_optimizer=1)
+    parameters = 32 * (2 * 4096 * (32 + 8) * 128 + 3 * 4096 * 14336) + 2 * 128256 * 4096
+    update = 30 * parameters / 16 / 20e9
+    np.testing.assert_allclose(away.step_time.host - on_chip.step_time.host, update, rtol=1e-6)
+    # The chip no longer updates, and half of the optimizer takes half as long.
+    assert away.step_time.optimizer < 1e-3 * on_chip.step_time.optimizer
+    half = run_on(own, offload_optimizer=0.5)
+    np.testing.assert_allclose(half.step_time.host - on_chip.step_time.host, 0.5 * update, rtol=1e-6)
 
 
 def test_what_stays_on_the_chip(host_system):

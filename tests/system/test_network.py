@@ -64,6 +64,25 @@ def test_price_and_power_per_chip_are_those_counted_by_hand(topology, more, port
         np.testing.assert_allclose(system.links_power(16384.0), 4.0 * ports * 4.58, rtol=1e-12)
 
 
+def test_one_switch_per_rail_needs_no_links_between_switches():
+    rails, rail = loaded({}, "rail-only").system, RailOnly()
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(rails.links_price(512.0), 4.0 * PORT)  # 64 nodes of 8 chips
+        np.testing.assert_allclose(rails.network_nodes(512.0), 64.0)
+        assert float(FatTree().at(16384.0).switch_ports * 16384.0 / FatTree().radix) == 1280.0
+        # Two tiers: 64 + 32 switches of each rail.
+        assert float(rail.at(2048.0).switch_ports * 2048.0 / rail.radix * 8.0) == 768.0
+
+
+def test_links_that_do_not_exist_cost_nothing():
+    with jax.enable_x64(True):
+        system = load_scenario(LLAMA).system
+        power = [float(system.links_power(chips)) for chips in (64.0, 2048.0, 24576.0)]
+        lane = float(system.network.link.lanes) * float(system.network.switch_lane_power)
+    # One switch; leaf and spine; and a top tier with a seventh of the links: 1, 3 and 3 + 2/7 ports a chip.
+    np.testing.assert_allclose(np.array(power) / lane, [1.0, 3.0, 3.0 + 2.0 / 7.0])
+
+
 def test_traffic_across_rails_passes_the_network_within_the_node():
     with jax.enable_x64(True):
         rails, tree = (fabric(loaded({}, entry, hop_latency="0 s")) for entry in ("rail-only", "fat-tree"))

@@ -1,6 +1,7 @@
 """Systems and plans that are refused by the name of what is wrong, and the nearest ones that are not."""
 
 import re
+from operator import attrgetter
 
 import pytest
 
@@ -125,15 +126,15 @@ def test_what_cannot_be_is_refused(name, changes, message):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    ("name", "changes", "path", "value"),
     [
-        (LLAMA, "system.software.whole_groups=0 & plan.batch=20 Mi tokens"),
-        (LLAMA, f"{MEGATRON} & plan.layout.embedding_balanced=1"),
-        (B200, "plan.layout.fp4=1"),
+        (LLAMA, "system.software.whole_groups=0 & plan.batch=20 Mi tokens", "batch", 20.0 * 2**20),
+        (LLAMA, f"{MEGATRON} & plan.layout.embedding_balanced=1", "layout.embedding_balanced", 1.0),
+        (B200, "plan.layout.fp4=1", "layout.fp4", 1.0),
     ],
 )
-def test_the_nearest_that_can_be_is_taken(name, changes):
-    load_scenario(name, changes.split(" & "))
+def test_the_nearest_that_can_be_is_taken(name, changes, path, value):
+    assert attrgetter(path)(load_scenario(name, changes.split(" & ")).plan).item() == value
 
 
 @pytest.mark.parametrize(

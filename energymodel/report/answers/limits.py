@@ -60,7 +60,7 @@ def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
     sentences = (
         "The run takes {energy:i}. Bits are erased at {temperature}.",
         "That is {roofline} times what operations and memory traffic alone take on its chip, and {cmos_wall} times "
-        "what arithmetic takes in the best CMOS that is foreseen.",
+        "what arithmetic takes in the best CMOS that is projected.",
         "It is {landauer_operation} times Landauer's limit for the bits that the operations erase.",
         "Information absorbed: {information}, {share} of the storage capacity of the parameters; {energy_per_bit}, "
         "{energy_per_bit_multiple} times k_B T ln 2.",

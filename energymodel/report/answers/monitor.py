@@ -143,7 +143,7 @@ def loss_title(status: Status) -> Sentence:
     """The loss beside that of the plan."""
     state = status.state
     numbers = {"loss": state.loss, "planned": state.expected.loss(state.tokens)}
-    title = "The loss is {loss}; the plan foresees {planned} for a run that ends here"
+    title = "The loss is {loss}; the plan expects {planned} for a run that ends here"
     return Sentence(title, {name: number(loss, "nat/token") for name, loss in numbers.items()})
 
 
