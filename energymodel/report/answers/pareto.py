@@ -15,6 +15,7 @@ from energymodel.report.answer import (
     Sentence,
     Table,
     around,
+    facts,
     number,
     share,
     words,
@@ -39,6 +40,7 @@ KNEE = "plan at the knee"
 ROWS = 12
 """Plans of the short form."""
 MOST_LAYOUTS = 4  # that have a mark of their own
+_SEARCH = ("hypervolume", "layouts_considered", "layouts_searched")
 _COMMON = {"chips", "clock", "batch", "coolant_temperature"}
 
 
@@ -58,7 +60,13 @@ def pareto_answer(
     plans, numbers = plans_table(front, spread), _numbers(front, spread, own)
     outcomes = outcome_table({str(index): Run(point.plan, point.outcome) for index, point in enumerate(points)})
     outcomes = dataclasses.replace(outcomes, name="outcomes", title="Outcome of each plan", level=DATA)
-    tables, charts, notes = [plans, outcomes, priors_table(front.scenario)], [_front_chart(front, plans)], []
+    search: dict[Column, Any] = {
+        Column(f"baseline_{name}", "", front.units[name]): _objective(name, front.baseline[name], spread)
+        for name in names
+    }
+    search |= {Column(name, ""): getattr(front, name) for name in _SEARCH}
+    tables = [plans, outcomes, facts("search", "The search", search, DATA), priors_table(front.scenario)]
+    charts, notes = [_front_chart(front, plans)], []
     rates = [cell.value for _, _, cell in plans.series(f"exchange_{second}")]
     if len(rates) > 1:
         charts.append(_exchange_chart(front, rates))
