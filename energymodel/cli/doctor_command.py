@@ -17,7 +17,7 @@ from energymodel.runtime.cache_folder import CacheContents, clear, contents, def
 
 PACKAGE = "energymodel"
 EXTRAS = {
-    "plot": "figures with matplotlib (--plot, .plot())",
+    "plot": "figures with matplotlib (-o FILE.png or .pdf, .plot())",
     "notebook": "results as figures and as tables of pandas and xarray",
     "monitor": "power of NVIDIA GPUs while a job runs",
     "explore": "the explorer in the browser",

@@ -81,7 +81,7 @@ def evaluate_scenario(source: Source, progress: Progress) -> "tuple[Scenario, Tr
     progress("compiling and evaluating the model ...")
     with shell.float64():
         outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
-        check_fit(scenario.system, scenario.plan, float(outcome.memory_per_chip))
+        check_fit(scenario.system, float(outcome.memory_per_chip))
     return scenario, outcome
 
 

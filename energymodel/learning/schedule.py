@@ -27,9 +27,6 @@ _NODES = 16
 _FIRST_PANELS = 8
 """Panels before the second knot, where the critical batch changes fastest; one panel between later knots."""
 
-_LEAST_PROGRESS = 1e-24
-"""Progress below which the critical batch counts as constant: keeps the start finite without a loss of accuracy."""
-
 _GREATEST_LOG_EFFICIENCY = 3.0
 """Upper bracket of ln(effective tokens / tokens); a schedule may beat the best constant batch a little."""
 

@@ -232,7 +232,7 @@ def check_measured(system: TrainingSystem, power_cap: float, calibration: Any, p
         )
 
 
-def check_fit(system: TrainingSystem, plan: TrainingPlan, memory: float) -> None:
+def check_fit(system: TrainingSystem, memory: float) -> None:
     """Check that the model fits into the memory of the chips.
 
     **Raises:** `InputError` with what is needed and what there is.
