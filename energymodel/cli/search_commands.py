@@ -261,7 +261,7 @@ def fleet(
     With --minimize, choose clocks and batch. With --site, divide the power of the site of one group for the most
     tokens per second.
 
-    Example: energymodel fleet olmo-2-13b-h100 --group "h100-sxm 512" --group "a100-sxm4-80gb 512"
+    Example: energymodel fleet olmo-2-13b-h100 --group "a100-sxm4-80gb 512" --set "plan.batch=16 Mi token"
     """
     if site:
         for name, value in {"group": group, **vars(question)}.items():
