@@ -18,7 +18,7 @@ keep_compiled_programs()
 os.environ["XLA_FLAGS"] = " ".join(
     (
         os.environ.get("XLA_FLAGS", ""),
-        "--xla_cpu_use_fusion_emitters=false",
+        *(("--xla_cpu_use_fusion_emitters=false",) if installed_version("jaxlib") < "0.11" else ()),
         "--xla_backend_optimization_level=0",
         "--xla_cpu_parallel_codegen_split_count=1",
     )

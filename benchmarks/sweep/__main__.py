@@ -242,7 +242,7 @@ def flops() -> float:
     import jax
     import jax.numpy as jnp
 
-    from energymodel.sweeps.tile_program import compiler_options
+    from energymodel.runtime.compilation import compiler_options
 
     steps, size = 2000, 2**14 * CORES
 
@@ -253,7 +253,7 @@ def flops() -> float:
                 x = x * jnp.float32(0.999) + jnp.float32(0.001)
         return x
 
-    run = jax.jit(chain, compiler_options=compiler_options())
+    run = jax.jit(chain, compiler_options=compiler_options(tile=True))
     x = jnp.ones(size, jnp.float32)
     jax.block_until_ready(run(x))
     start = time.perf_counter()

@@ -33,6 +33,7 @@ from energymodel.runtime.work_in_progress import making
 
 CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
+VECTOR_BITS = 512
 IN_MEMORY = 64  # programs of one function
 _SHORT = 16
 _UNTRACED: Any = get_opaque_trace_state()  # what holds where nothing is differentiated, batched or compiled
@@ -42,20 +43,40 @@ _REFUSED: set[str] = set()  # reasons that were told
 _LOG = logging.getLogger(__name__)
 
 
-def compiler_options(*, once: bool = False) -> Any:
-    """Options for `jax.jit` of a whole training run.
+def compiler_options(*, once: bool = False, tile: bool = False) -> dict[str, Any]:
+    """Options for `jax.jit` of a whole training run, those that this JAX has.
 
     On CPU, XLA's fusion emitters double the time to compile the thousands of scalar operations of a run and its
     derivatives, and save a third of the milliseconds that a run takes (`benchmarks/compile_time.py`): they are off.
-    `once` also turns off the optimization of machine code, for a program that runs for less time than that takes, and
-    for the model at hundreds of points, which it makes hardly faster.
     Barriers of `with_barriers` stay.
+
+    **Arguments:**
+
+    - `once`: also turn off the optimization of machine code, for a program that runs for less time than that takes, and
+      for the model at hundreds of points, which it makes hardly faster. A tile keeps it.
+    - `tile`: for long loops over cached data: fusion emitters stay unless `once`, and vectors are as wide as the
+      processor has. XLA prefers half of them on processors with AVX-512 (`benchmarks/sweep`).
     """
     if jax.default_backend() != "cpu":
-        return None
-    return {"xla_cpu_use_fusion_emitters": False, **KEEP_BARRIERS} | (
-        {"xla_backend_optimization_level": 0} if once else {}
-    )
+        return {}
+    options: dict[str, Any] = dict(KEEP_BARRIERS)
+    if once or not tile:
+        options["xla_cpu_use_fusion_emitters"] = False
+    if tile:
+        options["xla_cpu_prefer_vector_width"] = VECTOR_BITS
+    elif once:
+        options["xla_backend_optimization_level"] = 0
+    return {name: value for name, value in options.items() if _exists(name, value)}
+
+
+@cache
+def _exists(name: str, value: Any) -> bool:
+    """Whether this JAX has an option of the compiler."""
+    try:
+        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
 
 
 def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.runtime.fusion_barriers import KEEP_BARRIERS
+from energymodel.runtime.compilation import compiler_options
 from energymodel.runtime.substitution import Dialect, portable
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.float32_functions import substitutes
@@ -28,7 +28,6 @@ from energymodel.sweeps.grid_sample import evaluate_points
 from energymodel.sweeps.reductions import AbstractReduction, Chunk
 from energymodel.sweeps.scenario_axes import ScenarioModel
 
-VECTOR_BITS = 512
 LANES = 8
 """Float32 numbers in a vector register of AVX2; a row of points is padded to whole ones."""
 TIMED_CHUNKS = 4
@@ -37,18 +36,6 @@ SAMPLED, MOST_SAMPLED = 24, 64
 SMALL = 2**18
 """Most points of a small grid: by the kept program they take less time than another program takes to compile."""
 TIMED_POINTS = 1024
-
-
-def compiler_options(*, quick: bool = False) -> dict[str, Any] | None:
-    """Options for `jax.jit` of a tile: on CPU, vectors as wide as the processor has.
-
-    XLA prefers half of them on processors with AVX-512, which these long loops over cached data do not need
-    (`benchmarks/sweep`); on processors without, it changes nothing. `quick` compiles for less time a slower program.
-    """
-    if jax.default_backend() != "cpu":
-        return None
-    options: dict[str, Any] = {"xla_cpu_prefer_vector_width": VECTOR_BITS, **KEEP_BARRIERS}
-    return {**options, "xla_cpu_use_fusion_emitters": False} if quick else options
 
 
 class TileProgram:
@@ -104,9 +91,9 @@ class TileProgram:
         """Context in which the program is traced and called."""
         return jax.enable_x64(self.bits == 64)
 
-    def options(self) -> dict[str, Any] | None:
+    def options(self) -> dict[str, Any]:
         """Options for `jax.jit` of `trace`."""
-        return compiler_options(quick=self.quick)
+        return compiler_options(once=self.quick, tile=True)
 
     def compile(self) -> Any:
         """Compile the program; later calls do nothing."""

@@ -18,9 +18,8 @@ DEVICES = Experiment("11_power_allocation").module("devices")
 DeviceGroups, device_groups = DEVICES.DeviceGroups, DEVICES.device_groups
 least_energy_split, least_time_split = DEVICES.least_energy_split, DEVICES.least_time_split
 
-QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
-jitted_energy = eqx.filter_jit(least_energy_split, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
-jitted_time = eqx.filter_jit(least_time_split, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+jitted_energy = eqx.filter_jit(least_energy_split)
+jitted_time = eqx.filter_jit(least_time_split)
 
 
 def cube_root_power_split(power, k, s):

@@ -15,7 +15,7 @@ import pytest
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.performance.parallelism import bubble_fraction
 from energymodel.runtime import compilation
-from energymodel.runtime.compilation import PACKAGE, Compiled, concurrently, jit
+from energymodel.runtime.compilation import PACKAGE, Compiled, compiler_options, concurrently, jit
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.solver import PerConstraint, minimize
 from energymodel.sweeps.grid_sample import _evaluate
@@ -247,3 +247,9 @@ def test_a_compiled_function_is_differentiated_batched_and_compiled_as_a_part():
     for slope in (jax.vmap(jax.grad(ramp)), jax.jit(jax.vmap(jax.grad(ramp))), jit(jax.vmap(jax.grad(ramp)))):
         assert slope(points).tolist() == [0.0, 0.0, 1.0]
     assert float(jax.grad(lambda x: jit(lambda factor: factor * jax.nn.relu(x))(3.0))(0.0)) == 0.0
+
+
+def test_an_option_that_this_jax_lacks_is_left_out(monkeypatch):
+    monkeypatch.setattr(compilation, "KEEP_BARRIERS", {"xla_an_option_of_another_year": 1})
+    assert "xla_an_option_of_another_year" not in compiler_options()
+    assert jax.jit(lambda x: 2.0 * x, compiler_options=compiler_options(tile=True))(1.5) == 3.0

@@ -12,9 +12,8 @@ from energymodel.search.site import SiteChoice, site_power, throughput
 from energymodel.solver import RESULTS
 from unlike_chips import linear_chip
 
-QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
-jitted_throughput = eqx.filter_jit(most_throughput, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
-jitted_power = eqx.filter_jit(least_power, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+jitted_throughput = eqx.filter_jit(most_throughput)
+jitted_power = eqx.filter_jit(least_power)
 OVERLAP = 3.0
 WARMEST = 313.15  # of class W40
 
@@ -121,5 +120,5 @@ def test_a_real_site_under_its_limit():
         legal = (site_power(site, guess).total <= limit) & (guess.temperature <= site.chip.maximum_temperature)
         return jnp.where(legal, throughput(site, guess), 0.0)
 
-    best = float(jnp.max(jax.jit(jax.vmap(settled), compiler_options=QUICK)(draws)))
+    best = float(jnp.max(jax.jit(jax.vmap(settled))(draws)))
     assert 0.8 * split.throughput < best < split.throughput * (1.0 + 1e-9)

@@ -7,9 +7,7 @@ import pytest
 
 from energymodel.solver import RESULTS, SolverOptions, minimize
 
-# Without optimization the code compiles four times faster, which is what the tests spend their time on.
-QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
-fast = eqx.filter_jit(minimize, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+fast = eqx.filter_jit(minimize)
 
 
 def ended(solution, result):

@@ -8,9 +8,7 @@ import pytest
 
 from energymodel.solver import RESULTS, Values, minimize
 
-# Without optimization the code compiles four times faster, which is what the tests spend their time on.
-QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
-fast = eqx.filter_jit(minimize, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+fast = eqx.filter_jit(minimize)
 
 LINES = {
     "line": (lambda x: x, 0.0, RESULTS.unbounded),
@@ -33,7 +31,7 @@ def ends():
     """All in one program, which is what compiling costs."""
     functions = [function for function, _, _ in LINES.values()]
 
-    @eqx.filter_jit(compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+    @eqx.filter_jit
     def solve(which, x0):
         return minimize(lambda x: jax.lax.switch(which, functions, x), x0)
 
@@ -85,7 +83,7 @@ def test_unbounded_lanes_leave_the_others_alone():
     def end(curvature):
         return minimize(lambda x: curvature * x**2 / 2 - 3.0 * x, 1.0)
 
-    solution = jax.jit(jax.vmap(end), compiler_options=QUICK)(jnp.array([1.0, -1.0, 0.5]))
+    solution = jax.jit(jax.vmap(end))(jnp.array([1.0, -1.0, 0.5]))
     np.testing.assert_array_equal(solution.result == RESULTS.successful, [True, False, True])
     np.testing.assert_array_equal(solution.result == RESULTS.unbounded, [False, True, False])
     np.testing.assert_allclose(solution.x[jnp.array([0, 2])], [3.0, 6.0], atol=1e-7)

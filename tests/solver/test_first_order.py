@@ -16,9 +16,8 @@ from energymodel.solver import RESULTS, FirstOrderOptions, SolverOptions, minimi
 from energymodel.solver.box import Box
 from energymodel.solver.first_order import UnboundedVariables
 
-QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
-first_order = eqx.filter_jit(minimize_first_order, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
-dense = eqx.filter_jit(minimize, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+first_order = eqx.filter_jit(minimize_first_order)
+dense = eqx.filter_jit(minimize)
 
 
 def ended(solution, result):

@@ -9,8 +9,7 @@ from energymodel.solver.solution import reachable_tolerance
 
 PRECISION = 32
 
-quick = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
-fast = eqx.filter_jit(minimize, compiler_options=quick)  # pyright: ignore[reportCallIssue]
+fast = eqx.filter_jit(minimize)
 
 
 def hock_schittkowski_71(**options):

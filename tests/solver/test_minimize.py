@@ -10,13 +10,7 @@ import pytest
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize
 from solver import reference_problem as reference
 
-# Without optimization the code compiles four times faster, which is what the tests spend their time on.
-QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
-fast = eqx.filter_jit(minimize, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
-
-
-def jit(function):
-    return jax.jit(function, compiler_options=QUICK)
+fast = eqx.filter_jit(minimize)
 
 
 def ended(solution, result):
@@ -30,7 +24,7 @@ def reference_objective(x, scenario):
     return Values(*reference.problem(x, scenario))
 
 
-@jit
+@jax.jit
 def solve_reference(scenarios):
     def solve(scenario):
         return minimize(
@@ -98,7 +92,7 @@ def test_hessian_by_differences_reaches_the_same_optimum(loose):
         bounds = (reference.LOWER, reference.UPPER)
         return minimize(reference_objective, reference.START, args=(scenario,), bounds=bounds, options=options)
 
-    solution = jit(jax.vmap(solve))(reference.scenarios(64)[:16])
+    solution = jax.jit(jax.vmap(solve))(reference.scenarios(64)[:16])
     assert ended(solution, RESULTS.successful)
     np.testing.assert_allclose(solution.value, loose.value[:16], atol=1e-7)
     np.testing.assert_allclose(solution.multipliers.inequalities, loose.multipliers.inequalities[:16], atol=1e-5)
@@ -165,7 +159,7 @@ def test_multipliers_are_elasticities_and_gradients_agree_with_differences(loose
         )
         return s.value, s.x, s.multipliers.inequalities
 
-    derivatives = jit(jax.jacobian(solution))(np.log(scenario))
+    derivatives = jax.jit(jax.jacobian(solution))(np.log(scenario))
     np.testing.assert_allclose(derivatives[0], slopes, atol=1e-6)
     for derivative, end in zip(derivatives[1:], (ends.x, ends.multipliers.inequalities), strict=True):
         differences = (end[:12] - end[12:24]) / (2 * step)
@@ -315,16 +309,16 @@ def corner(target, limit):
 def test_gradients_through_closures():
     """On the line the projection is t - (sum t - limit) / 2, so dx/dlimit = 1/2; value = (sum t - limit)^2 / 2."""
     target = jnp.array([2.0, 3.0])
-    gradients = jit(jax.grad(lambda t, c: corner(t, c).value, argnums=(0, 1)))(target, 2.0)
+    gradients = jax.jit(jax.grad(lambda t, c: corner(t, c).value, argnums=(0, 1)))(target, 2.0)
     np.testing.assert_allclose(gradients[0], [3.0, 3.0], atol=1e-7)
     np.testing.assert_allclose(gradients[1], -3.0, atol=1e-7)
-    jacobian = jit(jax.jacfwd(lambda t, c: corner(t, c).x, argnums=(0, 1)))(target, 3.0)
+    jacobian = jax.jit(jax.jacfwd(lambda t, c: corner(t, c).x, argnums=(0, 1)))(target, 3.0)
     np.testing.assert_allclose(jacobian[0], [[0.5, -0.5], [-0.5, 0.5]], atol=1e-7)
     np.testing.assert_allclose(jacobian[1], [0.5, 0.5], atol=1e-7)
     # The multiplier is 2 (t - x) = sum t - limit: slope -1 in the limit. Second derivatives work as well.
-    multiplier = jit(jax.grad(lambda c: corner(target, c).multipliers.inequalities))
+    multiplier = jax.jit(jax.grad(lambda c: corner(target, c).multipliers.inequalities))
     np.testing.assert_allclose(multiplier(3.0), -1.0, atol=1e-7)
-    hessian = jit(jax.hessian(lambda c: corner(target, c).value))(3.0)
+    hessian = jax.jit(jax.hessian(lambda c: corner(target, c).value))(3.0)
     np.testing.assert_allclose(hessian, 1.0, atol=1e-6)
 
 
@@ -339,7 +333,7 @@ def test_gradients_with_respect_to_bounds(derivative):
             bounds=(jnp.stack([-jnp.inf, -jnp.inf, fixed]), jnp.stack([u, jnp.inf, fixed])),
         )
 
-    slope = jit(derivative(lambda u, c: (solution(u, c).value, solution(u, c).x), argnums=(0, 1)))
+    slope = jax.jit(derivative(lambda u, c: (solution(u, c).value, solution(u, c).x), argnums=(0, 1)))
     (by_u, by_c), (x_by_u, x_by_c) = slope(2.0, 0.5)
     # y = x - c/2; value = (u - 3)^2 + c^2/4 + c (u - c/2): d/du = 2 (u - 3) + c, d/dc = u - c/2.
     np.testing.assert_allclose([by_u, by_c], [-1.5, 1.75], atol=1e-7)
@@ -357,11 +351,11 @@ def test_chunks_of_lanes_agree_with_single_lanes():
             lambda x: jnp.sum((x - target) ** 4 + (x - target) ** 2), jnp.zeros(2), bounds=(-0.5, 0.5), options=options
         )
 
-    many = jit(jax.vmap(solve))(targets)
-    single = [jit(solve)(target) for target in targets]
+    many = jax.jit(jax.vmap(solve))(targets)
+    single = [jax.jit(solve)(target) for target in targets]
     np.testing.assert_allclose(many.x, jnp.stack([s.x for s in single]), atol=1e-9)
     np.testing.assert_array_equal(many.iterations, jnp.stack([s.iterations for s in single]))
-    gradients = jit(jax.vmap(jax.grad(lambda t: solve(t).value)))(targets)
+    gradients = jax.jit(jax.vmap(jax.grad(lambda t: solve(t).value)))(targets)
     np.testing.assert_allclose(gradients, many.multipliers.upper - many.multipliers.lower, atol=1e-6)
-    nested = jit(jax.vmap(jax.vmap(solve)))(targets[:4].reshape(2, 2, 2))
+    nested = jax.jit(jax.vmap(jax.vmap(solve)))(targets[:4].reshape(2, 2, 2))
     np.testing.assert_allclose(nested.x.reshape(4, 2), many.x[:4], atol=1e-9)

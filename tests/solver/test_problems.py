@@ -13,7 +13,6 @@ pytestmark = pytest.mark.slow  # published problems
 
 ipopt = Experiment("20_joint_search").module("ipopt").ipopt
 PUBLISHED, POSED = read("published"), by_shape(read("posed"))
-QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 TOLERANCE = 1e-4  # of the optimal value of published problems
 CLOSE, NEAR = 1e-6, 1e-4  # of the optimal value of posed problems, and of the minimizer
 # What the search does not solve from the published start, and says so.
@@ -42,7 +41,7 @@ def search(problems):
         slopes = [jnp.max(jnp.abs(jax.grad(lambda x: values(x).objective)(at))) for at in (solution.x, x0)]
         return solution, values(solution.x), jax.grad(lagrangian)(solution.x) - y.lower + y.upper, slopes
 
-    run = jax.jit(solve, compiler_options=QUICK)
+    run = jax.jit(solve)
     return [run(number, problem.x0, problem.bounds) for number, problem in enumerate(problems)]
 
 
