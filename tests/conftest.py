@@ -9,11 +9,10 @@ from importlib.metadata import version
 # Compiling takes most of the time of the tests. Fusion emitters and optimized machine code take half of that, and
 # splitting a program for several threads a tenth (`compilation.compiler_options`). Emitting the code of a loop as one
 # function takes minutes instead of seconds where its body is a whole run.
-EMITTERS = ("--xla_cpu_use_fusion_emitters=false",) if version("jaxlib") < "0.11" else ()  # later ones end at the flag
 os.environ["XLA_FLAGS"] = " ".join(
     (
         os.environ.get("XLA_FLAGS", ""),
-        *EMITTERS,
+        *(("--xla_cpu_use_fusion_emitters=false",) if version("jaxlib") < "0.11" else ()),  # later ones lack it
         "--xla_backend_optimization_level=0",
         "--xla_cpu_parallel_codegen_split_count=1",
         "--xla_disable_hlo_passes=small-while-loop-hoisting",
