@@ -1,7 +1,11 @@
 """Models from the `config.json` of Hugging Face: their shape, and their parameters to the last one."""
 
 import math
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -12,15 +16,6 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.readers.expressions import evaluate
-from energymodel.readers.model_families import (
-    INSTEAD,
-    class_defaults,
-    experts_of,
-    families,
-    reason_of,
-    reasons,
-    same_as,
-)
 from energymodel.readers.text_file import read_json
 
 TEXT = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
@@ -28,13 +23,18 @@ TEXT = ("text_config", "llm_config", "language_config", "language_model_config",
 SEQUENCE_NOTE = "The training sequence is taken as"  # begins the note that stands where nobody says the sequence
 USUAL_SEQUENCE = 8192
 LARGEST = 10**9  # of a size: more is a mistake
-MOST_LAYERS = 10_000
-LOCAL = ("sliding_attention", "chunked_attention")
 FURTHER_TOKENS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
 NULL_SAYS = ("head_dim", "num_key_value_heads", "sliding_window", "q_lora_rank", "n_inner", "mlp_only_layers")
 """Keys whose null is a value of its own and does not stand for the default."""
 COUNTS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """Names of one key, each of which newer versions of transformers take for the others."""
+
+LINEAR = "its linear attention keeps a state instead of keys"
+INSTEAD = (
+    "Take the nearest model of `energymodel presets list models` as --model, or describe the nearest shape in "
+    "[system.workload] of a scenario."
+)
+ATTENTION = ("full_attention", "sliding_attention", "chunked_attention", "attention", "global", "local")
 
 
 class ModelConfig(NamedTuple):
@@ -110,7 +110,19 @@ class _Reader:
             raise self.refuse(f"it cannot be read: {reason}. {INSTEAD}")
         self.is_unknown = self.model_type not in families()
         self.family = self._unknown_family() if self.is_unknown else families()[self.model_type]
-        self._work_out()
+        self.words: dict[str, Any] = {
+            "get": self.config.get,
+            "has": self.config.__contains__,
+            "count": self.count,
+            "size": lambda key: None if self.value(key) is None else self.count(key),
+            "flag": lambda key, otherwise=False: self.flag((key, otherwise) if isinstance(key, str) else key),
+            "ceil": math.ceil,
+            **{function.__name__: function for function in (any, bool, int, isinstance, len, list, min, range, sum)},
+        }
+        self._work_out(self.family.words)
+        self._work_out({name: {"refuse": when, "text": name} for name, when in self.family.refused.items()})
+        self.family = SimpleNamespace(**vars(self.family) | self._work_out(self.family.parts))
+        self.config = {**self.config, **self._work_out(self.family.sizes)}
 
     def refuse(self, why: str) -> InputError:
         """What is wrong with the file, as an error to raise."""
@@ -202,50 +214,26 @@ class _Reader:
         experts = experts_of({"count": mixture, "width": wide, "shared": shared, "layers": layers})
         return SimpleNamespace(**vars(families()["*"]) | {"experts": experts})
 
-    def _work_out(self) -> None:
-        """What a family says by expressions: its words, its parts, and keys in the words of other families."""
-        family = self.family
-        names: dict[str, Any] = {
-            "get": self.config.get,
-            "has": self.config.__contains__,
-            "count": self.count,
-            "size": lambda key: None if self.value(key) is None else self.count(key),
-            "flag": lambda key, otherwise: self.flag((key, otherwise)),
-            "bool": bool,
-            "ceil": math.ceil,
-        }
-        for name, expression in family.words.items():
-            names[name] = evaluate(expression, names)
-        for sentence, condition in family.refused.items():
-            if evaluate(condition, names):
-                raise self.refuse(sentence.format_map({"instead": INSTEAD, **self.config}))
-        parts = {name: evaluate(expression, names) for name, expression in family.parts.items()}
-        sizes = {key: evaluate(expression, names) for key, expression in family.sizes.items()}
-        self.family = SimpleNamespace(**vars(family) | parts)
-        self.config = {**self.config, **sizes}
+    def _work_out(self, rules: Mapping[str, Any]) -> dict[str, Any]:
+        """Words by expressions of those before, unless a condition refuses the file."""
+        for name, rule in rules.items():
+            if isinstance(rule, str):
+                self.words[name] = evaluate(rule, self.words)
+            elif evaluate(rule["refuse"], self.words):
+                raise self.refuse(rule["text"].format_map({"instead": INSTEAD, **self.config, **self.words}))
+        return {name: self.words.get(name) for name in rules}
 
     def model(self, sequence: int | None) -> ModelConfig:
         """The whole model."""
-        family = self.family
-        layers = self.count("num_hidden_layers", largest=MOST_LAYERS)
-        hidden, heads = self.count("hidden_size"), self.count("num_attention_heads")
-        kv_heads = self.count("num_key_value_heads", heads)
-        if kv_heads > heads and not family.latent:
-            raise self.refuse(f"{kv_heads} heads of keys are more than {heads} heads. Correct it.")
-        vocabulary, context = self.count("vocab_size"), self.count("max_position_embeddings", 0)
-        tied = self._tied()
-        positions = hidden * (self.count(family.positions) + family.more_positions) if family.positions else 0
-        attention, vectors = self._latent(hidden, heads) if family.latent else self._grouped(hidden, heads, kv_heads)
-        vectors = layers * (vectors + family.norms * family.norm_vectors * hidden + (heads if family.sinks else 0))
-        vectors += hidden * family.norm_vectors * (1 + family.extra_norms) + positions
-        vectors += vocabulary if self.flag(family.head_bias) else 0
-        blocks, of_blocks = self._blocks(layers, hidden)
-        window, local = self._window(layers)
-        shape = attention | blocks
-        shape |= {"layers": layers, "hidden": hidden, "heads": heads, "kv_heads": heads if family.latent else kv_heads}
-        shape |= {"vocabulary": vocabulary, "sequence": self._sequence(sequence, context), "tied": tied}
-        shape |= {"gated": family.gated, "window": window, "local_layers": local}
-        shape |= {"parallel_block": self.flag(family.parallel), "vector_parameters": vectors + of_blocks}
+        self.words |= {"names": self.names, "indices": self.indices, "value": self.value, "is_tied": self._is_tied}
+        self.words |= {"family": self.family, "is_unknown": self.is_unknown, "mixed": ()}
+        self.words["training_sequence"] = lambda context: self._sequence(sequence, context)
+        mixture = self.family.experts is not None and self.count(self.family.experts.count, 0, lowest=0)
+        attention = "latent" if self.family.latent else "grouped"
+        for section in ("size", attention, *(("expert_layers",) if mixture else ()), "blocks"):
+            self._work_out(_read("model_shape.toml")[section])
+        for section in ("mixture" if self.words["mixed"] else "dense", "window", "whole"):
+            self._work_out(_read("model_shape.toml")[section])
         for key in FURTHER_TOKENS:
             if self.config.get(key):
                 self.notes.append(f"Modules of multi-token prediction ({key}) are not counted.")
@@ -254,17 +242,18 @@ class _Reader:
         both = (self.config, self.outer)
         dtypes = [table[key] for table in both for key in ("dtype", "torch_dtype") if isinstance(table.get(key), str)]
         name = self.outer.get("_name_or_path") or self.config.get("_name_or_path")
+        shape = {field.name: self.words[field.name] for field in fields(Transformer) if field.name in self.words}
         return ModelConfig(
             model_type=self.model_type,
             name=name if isinstance(name, str) else Path(self.file).stem,
-            context=context,
+            context=self.words["context"],
             transformer=Transformer(**{name: np.asarray(float(value)) for name, value in shape.items()}),
-            embedding_parameters=(1 if tied else 2) * vocabulary * hidden + positions,
+            embedding_parameters=self.words["embedding_parameters"],
             dtype=dtypes[0] if dtypes else "",
             notes=tuple(self.notes),
         )
 
-    def _tied(self) -> bool:
+    def _is_tied(self) -> bool:
         for table in (self.config, self.outer):
             value = table.get("tie_word_embeddings")
             if value is not None:
@@ -284,98 +273,68 @@ class _Reader:
         self.notes.append(f"{SEQUENCE_NOTE} {sequence} tokens, which config.json does not say.")
         return sequence
 
-    def _blocks(self, layers: int, hidden: int) -> tuple[dict[str, int | float], int]:
-        """Sizes of the feed-forward blocks, and their vectors in all layers without those of routed experts."""
-        family, mixed = self.family, self._expert_layers(layers)
-        dense = layers - len(mixed)
-        products = 1 + int(family.gated)
-        experts = family.experts if mixed else None
-        usual = None if self.is_unknown else 4 * hidden  # of GPT-2 and its like; others say their width
-        width = self.count(experts.dense_width if experts and dense else "intermediate_size", usual)
-        vectors = dense * (products * width + hidden) * int(self.flag(family.feed_forward_bias))
-        if experts is None:
-            return {"feed_forward": width, "experts": 1, "active_experts": 1}, vectors
-        narrow = self.count(experts.width)
-        total, active = self.count(experts.count), self.count(experts.active)
-        if active > total:
-            raise self.refuse(f"{active} experts of {total} cannot act on a token. Correct it.")
-        if total == 1:
-            raise self.refuse(f"{experts.count} is 1; a mixture has two experts or more. Correct it.")
-        if experts.shared_width:  # one shared expert, as many of the width of a routed one
-            shared = self.count(experts.shared_width, 0, lowest=0) / narrow
-        else:
-            shared = experts.shared if isinstance(experts.shared, int) else self.count(experts.shared, 0, lowest=0)
-        vectors += len(mixed) * (total if self.flag(experts.router_bias) else 0)
-        vectors += len(mixed) * (hidden if experts.shared_width and experts.shared_gate else 0)
-        return {
-            "feed_forward": narrow,
-            "experts": total,
-            "active_experts": active,
-            "shared_experts": shared,
-            "alternating_dense": mixed != list(range(mixed[0], layers)),
-            "dense_layers": dense,
-            "dense_feed_forward": width if dense else 0.0,
-            "expert_vectors": (products * narrow + hidden) * int(self.flag(experts.bias)),
-            "router": True,
-        }, vectors
 
-    def _grouped(self, hidden: int, heads: int, kv_heads: int) -> tuple[dict[str, int | float], int]:
-        """Sizes and vectors of attention by heads."""
-        family = self.family
-        if self.value("head_dim") is None and hidden % heads:
-            raise self.refuse(f"{heads} heads do not divide hidden_size {hidden}, and head_dim is missing. Add it.")
-        size = self.count("head_dim", hidden // heads)
-        queries, keys = heads * size, kv_heads * size
-        vectors = (queries + 2 * keys) * int(self.flag(family.query_bias)) + hidden * int(self.flag(family.output_bias))
-        if self.flag(family.query_norm_if) and family.query_norm != "none":
-            vectors += 2 * size * family.norm_vectors if family.query_norm == "head" else queries + keys
-        return {"head_size": size}, vectors
+@cache
+def _read(name: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
-    def _latent(self, hidden: int, heads: int) -> tuple[dict[str, int | float], int]:
-        """Sizes and vectors of latent attention: norms of the latents, and biases."""
-        names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim")
-        rank, plain, rotated = (self.count(name) for name in names)
-        value, queries = self.count("v_head_dim", hidden // heads), self.count("q_lora_rank", 0, lowest=0)
-        vectors = rank + queries + (queries + rank + rotated + hidden) * int(self.flag(self.family.query_bias))
-        sizes = {"head_size": plain + rotated, "value_head_size": value, "rope_head_size": rotated}
-        return {**sizes, "kv_rank": rank, "query_rank": queries}, vectors
 
-    def _expert_layers(self, layers: int) -> list[int]:
-        """Indices of the layers that have experts."""
-        experts = self.family.experts
-        if experts is None or not self.count(experts.count, 0, lowest=0):
-            return []
-        indices = range(layers)
-        if (kinds := self.names("mlp_layer_types", layers)) is not None:
-            return [index for index in indices if kinds[index] != "dense"]
-        if isinstance(pattern := self.config.get("moe_layer_freq"), list):
-            if len(pattern) != layers or not all(item in (0, 1) for item in pattern):
-                raise self.refuse(f"moe_layer_freq is no list of {layers} zeros and ones. Correct it.")
-            return [index for index in indices if pattern[index]]
-        if experts.layers == "after-first":
-            first, step = self.count("first_k_dense_replace", 0, lowest=0), self.count("moe_layer_freq", 1)
-            return [index for index in indices if index >= first and index % step == 0]
-        if experts.layers == "interleaved":
-            step = self.count("interleave_moe_layer_step", 1)
-            return self.indices("moe_layers", layers) or [index for index in indices if (index + 1) % step == 0]
-        if experts.layers == "sparse-step":
-            step, dense = self.count("decoder_sparse_step", 1), self.indices("mlp_only_layers", layers)
-            return [index for index in indices if index not in dense and (index + 1) % step == 0]
-        return list(indices)
+def same_as() -> Mapping[str, str]:
+    """Types whose text model is that of another type, and older names of types."""
+    return _read("model_families.toml")["same_as"]
 
-    def _window(self, layers: int) -> tuple[int, float]:
-        """Tokens of the sliding window, and the share of the layers that have it."""
-        kinds, rule = self.names("layer_types"), self.family.window
-        is_off = rule == "switched" and not self.flag(("use_sliding_window", False))
-        if (kinds is None and rule == "none") or is_off or self.value("sliding_window") is None:
-            return 0, 0.0
-        size = self.count("sliding_window")
-        if kinds:
-            self.names("layer_types", layers)
-            return size, sum(kind in LOCAL for kind in kinds) / len(kinds)
-        if rule == "switched":
-            first = min(self.count("max_window_layers", layers, lowest=0), layers)
-            return size, (layers - first) / layers
-        if isinstance(rule, int):
-            return size, 1.0 - (layers // self.count("sliding_window_pattern", rule)) / layers
-        return size, float(rule == "all")
+
+@cache
+def families() -> Mapping[str, SimpleNamespace]:
+    """Parts by `model_type`, with the fields of `[family]`, and `experts` where there are any; "*" for other types."""
+    tables = _read("model_families.toml")
+    return {
+        name: SimpleNamespace(
+            **tables["family"] | table | {"experts": experts_of(table["experts"]) if "experts" in table else None}
+        )
+        for name, table in tables.items()
+        if name not in ("same_as", "family", "experts")
+    }
+
+
+def experts_of(table: Mapping[str, Any]) -> SimpleNamespace:
+    """A mixture of experts with the fields of `[experts]`."""
+    return SimpleNamespace(**_read("model_families.toml")["experts"] | dict(table))
+
+
+def class_defaults() -> Mapping[str, Mapping[str, int]]:
+    """Sizes of each `model_type` that its configuration class takes where the file leaves them out."""
+    return _read("model_defaults.toml")
+
+
+@cache
+def reasons() -> Mapping[str, str]:
+    """Why a model cannot be described, by its `model_type`."""
+    return {name: why for why, row in _read("model_refusals.toml").items() for name in row["types"].split()}
+
+
+def _matching(column: str, text: str) -> str | None:
+    rows = _read("model_refusals.toml").items()
+    return next((why for why, row in rows if column in row and re.fullmatch(row[column], text)), None)
+
+
+def reason_of(config: Mapping[str, Any], layers: list[str]) -> str:
+    """Why the keys or kinds of layers of a file cannot be described, with the key; "" if they can.
+
+    What is off or empty says nothing.
+    """
+    for key, value in config.items():
+        if value in (None, False, 0, [], {}) or not isinstance(key, str):
+            continue
+        # In attn_type_list 1 is attention with softmax.
+        kinds = key == "attn_type_list" and isinstance(value, list) and any(kind != 1 for kind in value)
+        is_linear = kinds or (key == "linear_attn_config" and isinstance(value, Mapping))
+        if why := LINEAR if is_linear else _matching("keys", key):
+            return f"{why} ({key})"
+    if config.get("is_encoder_decoder") is True:
+        return "it has an encoder (is_encoder_decoder)"
+    other = next((kind for kind in layers if kind not in ATTENTION), None)
+    if other is None:
+        return ""
+    why = _matching("layers", other) or f'its layers of kind "{other[:40]}" are not described'
+    return f"{why} (layer_types)"

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.errors import InputError
-from energymodel.readers.model_config import model_of, read_model_config
-from energymodel.readers.model_families import class_defaults, families, reasons, same_as
+from energymodel.readers.model_config import class_defaults, families, model_of, read_model_config, reasons, same_as
 
 FILES = os.environ.get("ENERGYMODEL_USER_FILES", "")
 
