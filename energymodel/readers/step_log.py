@@ -15,18 +15,15 @@ from pathlib import Path
 from energymodel.errors import InputError, suggest
 from energymodel.readers.lines import LONGEST, Lines, too_long
 from energymodel.readers.log_records import LogEvent, LoggedStep
-from energymodel.readers.logs import hf_trainer, megatron, mlperf, nemo, scalars
-from energymodel.readers.logs.line_kinds import LINE_KINDS
+from energymodel.readers.logs import hf_trainer, mlperf, scalars
+from energymodel.readers.logs.line_kinds import LINE_KINDS, plain
 from energymodel.readers.logs.scalars import join_scalars
-from energymodel.readers.logs.text import plain
 
 __all__ = ["KINDS", "StepLog", "join_scalars", "log_kind", "read_steps", "steps_of"]
 
 Record = LoggedStep | LogEvent
 READERS: dict[str, Callable[[Iterable[str], str], Iterator[Record]]] = {
-    "megatron": megatron.steps,
-    "nemo": nemo.steps,
-    **{name: LINE_KINDS[name].steps for name in ("torchtitan", "maxtext", "nanotron")},
+    **{name: LINE_KINDS[name].steps for name in ("megatron", "nemo", "torchtitan", "maxtext", "nanotron")},
     "hf-trainer": hf_trainer.steps,
     "mlperf": mlperf.steps,
     "tensorboard": scalars.tensorboard_steps,
@@ -34,8 +31,8 @@ READERS: dict[str, Callable[[Iterable[str], str], Iterator[Record]]] = {
 }
 KINDS = tuple(READERS)  # kinds of logs that are read
 SIGNS = (
-    (("iteration", "|"), (("nanotron", LINE_KINDS["nanotron"].sign), ("megatron", megatron.SIGN))),
-    (("Epoch",), (("nemo", nemo.SIGN),)),
+    (("iteration", "|"), (("nanotron", LINE_KINDS["nanotron"].sign), ("megatron", LINE_KINDS["megatron"].sign))),
+    (("Epoch",), (("nemo", LINE_KINDS["nemo"].sign),)),
     (("step:",), (("maxtext", LINE_KINDS["maxtext"].sign), ("torchtitan", LINE_KINDS["torchtitan"].sign))),
     (("{",), (("hf-trainer", hf_trainer.PRINTED),)),
     (("log_history",), (("hf-trainer", re.compile(r'"log_history"\s*:')),)),

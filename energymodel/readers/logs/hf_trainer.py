@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from energymodel.errors import InputError
 from energymodel.readers.cells import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
+from energymodel.readers.logs.line_kinds import NUMBER, figure, made, number, plain, whole
 from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of
-from energymodel.readers.logs.text import NUMBER, figure, made, number, plain, whole
 
 LARGEST = 2**28  # characters of a trainer_state.json, which is read at once
 PRINTED = re.compile(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.text import figure, made
+from energymodel.readers.logs.line_kinds import figure, made
 
 MARK = ":::MLLOG"
 _DECODER = json.JSONDecoder(parse_int=float)  # an integer of 5,000 digits is no error but infinite

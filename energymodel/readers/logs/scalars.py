@@ -19,7 +19,7 @@ from energymodel.errors import InputError
 from energymodel.readers.cells import time_of
 from energymodel.readers.lines import Lines, cells
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.text import made, number, whole
+from energymodel.readers.logs.line_kinds import made, number, whole
 
 EVALUATION = "evaluation"  # the loss of an evaluation, in place of a field
 TOTAL_RATE = "total_token_rate"  # tokens per second of the whole run, in place of a field
