@@ -1,4 +1,4 @@
-"""What can a chip do at most, in the units that limit these kernels?"""
+"""Limits of a GPU in the units that bound these kernels."""
 
 import subprocess
 from typing import NamedTuple
