@@ -1,4 +1,4 @@
-"""Sizes of the problems on which the implementations are tested and timed."""
+"""Sizes of the problems on which the implementations are tested."""
 
 TESTED: dict[str, tuple[int, int, int]] = {
     "one problem": (1, 3, 2),
@@ -8,9 +8,3 @@ TESTED: dict[str, tuple[int, int, int]] = {
     "largest": (2, 40, 45),
 }
 """Problems, variables, rows."""
-
-TIMED: dict[str, tuple[int, int, int]] = {
-    "few of 12 variables": (4096, 12, 20),
-    "12 variables": (65_536, 12, 20),
-    "40 variables": (16_384, 40, 60),
-}
