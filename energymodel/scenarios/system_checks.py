@@ -190,6 +190,13 @@ def check_network(system: TrainingSystem, chips: float) -> None:
     check_ports(system, chips)
 
 
+@jax.jit
+def _ports(system: TrainingSystem, chips: float) -> tuple[Any, Any]:
+    """Ports of a tree of switches that so many chips take, and those that it has [1]."""
+    tree: Any = system.network.topology
+    return system.network_nodes(chips), tree.most_nodes
+
+
 def check_ports(system: TrainingSystem, chips: float) -> None:
     """Check that a fat tree, rails or a dragonfly are of switches that exist, and have ports enough for the chips.
 
@@ -211,11 +218,11 @@ def check_ports(system: TrainingSystem, chips: float) -> None:
         )
     if (lanes := float(tree.port_lanes)) <= 0.0:
         raise InputError(f"{TOPOLOGY}.port_lanes: {lanes:g} is not positive. Give the lanes of a port.")
-    ports, of_rail = float(system.network_nodes(chips)), " of each rail" if isinstance(tree, RailOnly) else ""
-    if ports > float(tree.most_nodes) * (1.0 + WHOLE):
+    (ports, most), of_rail = map(float, _ports(system, chips)), " of each rail" if isinstance(tree, RailOnly) else ""
+    if ports > most * (1.0 + WHOLE):
         raise InputError(
             f"{TOPOLOGY}: {chips:g} chips take {ports:g} ports{of_rail}, and three tiers of {radix:g}-port switches "
-            f"have {float(tree.most_nodes):g}. Take fewer chips or lanes, a larger radix or a larger pod."
+            f"have {most:g}. Take fewer chips or lanes, a larger radix or a larger pod."
         )
     if (pod := float(tree.pod)) > radix**2 * (1.0 + WHOLE):
         raise InputError(

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from energymodel.learning.critical_batch import PowerCriticalBatch
@@ -101,7 +102,9 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
     batch, tokens, seen = float(np.max(plan.batch)), float(outcome.tokens), float(scenario.system.tokens_seen)
     if not isinstance(law, PowerCriticalBatch) or not math.isfinite(tokens):
         return []
-    wasted, moved = _log_waste(law, batch, tokens, seen), []
+    with jax.enable_x64(True):
+        wasted, critical, critical_last = map(float, _law_numbers(law, batch, tokens, seen))
+    moved = []
     leaves = jax.tree.leaves((scenario.system, scenario.plan))
     paths = [*leaf_paths(scenario.system, "system"), *leaf_paths(scenario.plan, "plan")]
     values = {leaf_path: float(np.mean(leaf)) for leaf_path, leaf in zip(paths, leaves, strict=True)}
@@ -111,13 +114,13 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
         if spread is not None and spread.has_quantiles:
             ends = spread.quantiles(float(getattr(law, field.name)), _ENDS)
             others = [dataclasses.replace(law, **{field.name: np.asarray(end)}) for end in ends]
-            moved.append([_log_waste(other, batch, tokens, seen) - wasted for other in others])
+            with jax.enable_x64(True):
+                moved.append([float(_law_numbers(other, batch, tokens, seen)[0]) - wasted for other in others])
     low = wasted - math.hypot(*(min(*ends, 0.0) for ends in moved), 0.0)
     high = wasted + math.hypot(*(max(*ends, 0.0) for ends in moved), 0.0)
-    learned, unused = (seen + tokens) / (1.0 + math.exp(wasted)), np.asarray(math.nan)
     numbers = {name: number(value, "token") for name, value in {"batch": batch, "seen": seen}.items()}
-    numbers["whole"] = number(law.run_level(learned, unused), "token", digits="two")
-    numbers["last"] = number(law.instantaneous(learned, unused), "token", digits="two")
+    numbers["whole"] = number(critical, "token", digits="two")
+    numbers["last"] = number(critical_last, "token", digits="two")
     numbers["wasted"] = share(tuple(map(math.exp, (wasted, low, high) if moved else (wasted,))))
     begun = " after {seen} seen" if seen > 0.0 else ""
     penalty = Sentence(
@@ -139,11 +142,13 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
     return [penalty, *([Sentence(text, ratios)] if beyond else [])]
 
 
-def _log_waste(law: PowerCriticalBatch, batch: float, tokens: float, seen: float) -> float:
-    """Logarithm of what a batch wastes of each token of the rest of a run, see `ContinuedLearning`."""
-
-    def wasted(end: float) -> float:
-        return end * float(law.run_penalty(batch, end, np.asarray(math.nan)) - 1.0) if end > 0.0 else 0.0
-
-    with jax.enable_x64(True):
-        return math.log((wasted(seen + tokens) - wasted(seen)) / tokens)
+@jax.jit
+def _law_numbers(law: PowerCriticalBatch, batch: float, tokens: float, seen: float) -> tuple[Any, Any, Any]:
+    """Logarithm of what a batch wastes of each token of the rest of a run, see `ContinuedLearning`; critical batch
+    over the run and at its end [token].
+    """
+    end, unused = seen + tokens, jnp.asarray(jnp.nan)
+    waste = [progress * (law.run_penalty(batch, progress, unused) - 1.0) for progress in (end, jnp.maximum(seen, 1.0))]
+    log_waste = jnp.log((waste[0] - jnp.where(seen > 0.0, waste[1], 0.0)) / tokens)
+    learned = end / (1.0 + jnp.exp(log_waste))
+    return log_waste, law.run_level(learned, unused), law.instantaneous(learned, unused)
