@@ -4,7 +4,9 @@ A constant is fitted in a coordinate z that runs over all real numbers, so that 
 physical range: `value = lower + e^z` above one bound, `lower + (upper - lower) sigmoid(z)` between two.
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -70,6 +72,11 @@ class ConstantPrior(NamedTuple):
 
 
 ConstantPriors = Mapping[str, ConstantPrior]
+DECLARED: Mapping[str, ConstantPriors] = {
+    kind: {name: ConstantPrior(**fields) for name, fields in table.items()}
+    for kind, table in tomllib.loads(Path(__file__).with_name("constants.toml").read_text("utf-8")).items()
+}
+"""Priors of `constants.toml`, by kind."""
 
 
 class JointPrior(NamedTuple):

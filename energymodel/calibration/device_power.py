@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
+from energymodel.calibration.constant_priors import DECLARED, ConstantPriors, Rows, Values
 from energymodel.calibration.least_squares import FitOptions
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.switching import mixed_cubic_power
@@ -77,12 +77,19 @@ class Profiles(NamedTuple):
         return table._replace(limit=speeds) if self.by_limit else table._replace(clock=speeds)
 
 
-MEDIANS = {"voltage_floor": 0.8, "voltage_knee": 0.6, "lowest_clock": 0.17, "static_above_idle": 0.04}
-"""Of the constants of a device before it is measured: shares of voltage and clock [1], and of rated power [1]."""
+MEDIAN_RANGES = {
+    "static_above_idle": (0.005, np.inf),
+    "voltage_floor": (0.52, 0.98),
+    "voltage_knee": (0.25, 0.9),
+    "cubic_share": (0.05, 0.95),
+    "lowest_clock": (0.06, 0.45),
+}
+"""Of constants whose medians may be known before, away from the ends of their ranges."""
+OF_WORKLOADS = ("waiting_exponent", "memory_share", "overlap")
 
 
 def power_constants(
-    medians: Mapping[str, float] = MEDIANS,
+    medians: Mapping[str, float] | None = None,
     workloads: Sequence[str] = (),
     form: VoltageForm = "voltage-floor",
     devices: Sequence[str] = (),
@@ -91,28 +98,25 @@ def power_constants(
 
     **Arguments:**
 
-    - `medians`: known before, in place of those of `MEDIANS`.
+    - `medians`: known before, of `MEDIAN_RANGES`, in place of those of `constants.toml`.
     - `workloads`: which have a memory share, an overlap and a waiting exponent each; by default one serves all.
     - `devices`: several, which have all constants each; by default there is one.
     - `form`: of switching power; the posynomial passes through the knee of floor and knee [derivation: `v^2` there].
     """
-    medians = {**MEDIANS, **medians}
-    floor, knee = min(max(medians["voltage_floor"], 0.52), 0.98), min(max(medians["voltage_knee"], 0.25), 0.9)
-    curve = {"voltage_floor": ConstantPrior(floor, 0.07, 0.5, 1.0), "voltage_knee": ConstantPrior(knee, 0.1, 0.2, 0.95)}
-    if form == "posynomial":
-        mixed = (1.0 - floor**2) / (1.0 - knee**2)
-        curve = {"cubic_share": ConstantPrior(min(max(mixed, 0.05), 0.95), 0.2, 0.0, 1.0)}
-    constants = {
-        "static_above_idle": ConstantPrior(max(medians["static_above_idle"], 0.005), 0.7, unit="rated power"),
-        "busy_power": ConstantPrior(1.0, 0.2, 0.5, 1.6, "rated power"),
-        "waiting_exponent": ConstantPrior(0.85, 0.03, 0.0, 1.0, labels=tuple(workloads)),
-        "overhead_exponent": ConstantPrior(1.0, 0.3),
-        "memory_share": ConstantPrior(0.3, 0.13, 0.0, 1.0, labels=tuple(workloads)),
-        **curve,
-        "lowest_clock": ConstantPrior(min(max(medians["lowest_clock"], 0.06), 0.45), 0.04, 0.05, 0.5),
-        "overlap": ConstantPrior(4.0, 0.3, 1.0, labels=tuple(workloads)),
+    constants = dict(DECLARED["power"])
+    medians = {name: constants[name].median for name in ("voltage_floor", "voltage_knee")} | dict(medians or {})
+    for name, (lowest, highest) in MEDIAN_RANGES.items():
+        if name in medians:
+            constants[name] = constants[name]._replace(median=min(max(medians[name], lowest), highest))
+    if "cubic_share" not in medians:
+        floor, knee = constants["voltage_floor"].median, constants["voltage_knee"].median
+        mixed = min(max((1.0 - floor**2) / (1.0 - knee**2), 0.05), 0.95)
+        constants["cubic_share"] = constants["cubic_share"]._replace(median=mixed)
+    others = ("cubic_share",) if form == "voltage-floor" else ("voltage_floor", "voltage_knee")
+    labels = dict.fromkeys(OF_WORKLOADS, tuple(workloads)) if not devices else dict.fromkeys(constants, tuple(devices))
+    return {
+        name: prior._replace(labels=labels.get(name, ())) for name, prior in constants.items() if name not in others
     }
-    return {name: prior._replace(labels=tuple(devices) or prior.labels) for name, prior in constants.items()}
 
 
 def switching_share(clock: Numeric, values: Mapping[str, Numeric]) -> Float[Array, "..."]:

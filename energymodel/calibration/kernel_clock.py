@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
+from energymodel.calibration.constant_priors import DECLARED, Rows, Values
 from energymodel.calibration.device_power import WIDTH, Profiles
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.voltage import voltage_fraction
@@ -33,18 +33,7 @@ class KernelPower(NamedTuple):
         return self.static + self.memory + self.clocking + self.operations
 
 
-CONSTANTS: ConstantPriors = {
-    "static": ConstantPrior(0.12, 0.4, unit="device power"),
-    "clocking": ConstantPrior(0.08, 0.5, unit="device power"),
-    "memory": ConstantPrior(0.2, 0.5, unit="device power"),
-    "voltage_floor": ConstantPrior(0.8, 0.08, 0.5, 1.0),
-    "voltage_knee": ConstantPrior(0.65, 0.1, 0.2, 0.95),
-    "saturation": ConstantPrior(0.8, 0.3),
-    "overlap": ConstantPrior(3.0, 0.4, 1.0),
-    "path_clock": ConstantPrior(0.65, 0.1, 0.2, 0.95),
-    "path_exponent": ConstantPrior(1.3, 0.3),
-}
-"""Priors: the floor and knee of docs/physics.md B2, and wide ones for what was not measured before."""
+CONSTANTS = DECLARED["kernel"]
 
 
 def memory_path_time(clock: Numeric, knee: Numeric, exponent: Numeric) -> Float[Array, "..."]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
+from energymodel.calibration.constant_priors import DECLARED, Rows, Values
 from energymodel.numerics import Numeric
 from energymodel.physics.flow import server_fan_power
 from energymodel.physics.switching import average_power
@@ -53,14 +53,7 @@ class NodeRuns(NamedTuple):
     power: Rows
 
 
-CONSTANTS: ConstantPriors = {
-    "waiting_power": ConstantPrior(0.25, 0.10, 0.05, 0.9, "1"),
-    "busy_share": ConstantPrior(0.80, 0.10, 0.2, 1.0, "1"),
-    "fan_fraction": ConstantPrior(0.10, 0.30, unit="1"),
-}
-"""Waiting power over rated power (prior: docs/physics.md B2, 140 of 700 W, and spinning kernels), the share of the time
-that chips of a node by itself are busy (prior: communication and idle gaps of a fifth), and power of the fans at rated
-flow over power of the chips above idle (prior: preset `dgx-h100`)."""
+CONSTANTS = DECLARED["node"]
 
 
 def node_runs(power: Numeric, **columns: Numeric) -> NodeRuns:

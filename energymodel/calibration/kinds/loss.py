@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.calibration.calibration_case import MOST_CANDIDATES, CalibrationCase, Candidates, Grouping, KnownNumber
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
+from energymodel.calibration.constant_priors import DECLARED, ConstantPriors, Rows, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.errors import InputError
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
@@ -24,15 +24,7 @@ REACH = 4.0
 STEPS = 12
 PATH = "system.learning.loss_law"
 
-CONSTANTS: ConstantPriors = {
-    "entropy_floor": ConstantPrior(1.7, 0.5, 0.0, unit="nat/token"),
-    "parameter_coefficient": ConstantPrior(400.0, 3.0, widest=100.0),
-    "parameter_exponent": ConstantPrior(0.34, 0.5),
-    "data_coefficient": ConstantPrior(1000.0, 3.0, widest=100.0),
-    "data_exponent": ConstantPrior(0.34, 0.5),
-}
-"""Priors so wide that a few hundred points outweigh them by more than a thousand [docs/physics.md B1].
-Coefficients and exponents are known together, so that a wide interval of a coefficient is no lack of data."""
+CONSTANTS = DECLARED["loss"]
 
 
 class TrainedModels(NamedTuple):

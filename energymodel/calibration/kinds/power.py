@@ -247,11 +247,9 @@ def _priors(prior: Scenario | None, settings: Settings, form: str) -> tuple[Cons
         "lowest_clock": float(chip.minimum_clock),
         "static_above_idle": max((static - float(chip.idle_power)) / float(chip.rated_power), 0.02),
     }
-    constants = {**power_constants(medians, form=voltage_form)}
-    if form == "posynomial" and isinstance(chip.voltage, PosynomialVoltage):
-        share = min(max(float(chip.voltage.cubic_share), 0.05), 0.95)
-        constants["cubic_share"] = constants["cubic_share"]._replace(median=share)
-    return constants, None
+    if isinstance(chip.voltage, PosynomialVoltage):
+        medians["cubic_share"] = float(chip.voltage.cubic_share)
+    return power_constants(medians, form=voltage_form), None
 
 
 def _unlike(settings: Settings, constants: ConstantPriors, earlier: Mapping[str, Any]) -> tuple[np.ndarray, str] | None:
