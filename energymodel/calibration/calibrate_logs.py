@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from energymodel.calibration.calibrate import Calibration, calibrate
+from energymodel.calibration.calibration_case import COLUMNS
 from energymodel.calibration.layout_table import LAYOUT, SHAPE
 from energymodel.errors import InputError
 from energymodel.readers.measured_log import MeasuredLogs, measure_logs
@@ -20,25 +21,7 @@ from energymodel.readers.text_file import is_file
 from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.scenario import Scenario
 
-COLUMN_OF = {
-    "steps": "measured_steps",
-    "step_time": "step_time_s",
-    "step_scatter": "step_time_scatter",
-    "sequences": "batch_sequences",
-    "tokens": "batch_tokens",
-    "token_rate": "tokens_per_s_per_chip",
-    "flops_rate": "measured_flops_per_s_per_chip",
-    "memory": "memory_b",
-    "loss": "loss_nats",
-    "power": "power_w",
-    "energy": "energy_per_step_j",
-    "node_power": "node_power_w",
-    "clock": "clock_hz",
-    "relative_clock": "clock",
-    "temperature": "temperature_k",
-    "power_limit": "power_limit_w",
-}
-"""Column of each number of a measurement."""
+COLUMN_OF: Mapping[str, str] = COLUMNS["of_logs"]  # column of each number of a measurement
 TIME = "time_s"  # time of the same work at each setting, for `calibrate power`: that of a step
 PARTS = (("accelerator", "accelerator", "hardware"), ("framework", "software", "software"))
 """Words of a row that name presets, the parts of a system that they describe, and the categories of the presets."""

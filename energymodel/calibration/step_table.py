@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from energymodel.calibration.cluster_source import cluster_word, measured_cluster, model_preset
 from energymodel.calibration.layout_table import (
+    DECLARED,
     INPUTS,
     MEASURED,
     ROW,
@@ -39,17 +40,9 @@ from energymodel.units import counted
 
 PREDICTED = "predicted_"  # begins the name of a column that `predict` appends
 VOCABULARY = 51200.0  # of a table that does not state it: that of GPT-2, padded as Megatron-LM does
-NOTHING = ("", "nan", "none", "null", "n/a", "na", "-", "--")
-OUT_OF_MEMORY = ("oom", "out of memory", "out-of-memory", "out_of_memory")
-FAILED = (*OUT_OF_MEMORY, "fail", "error", "crash", "timeout", "killed", "abort", "other")
-PRECISIONS = {"fp4": "fp4", "fp8": "fp8", "tf32": "tf32", "fp32": "fp32", "float32": "fp32"}
-SIXTEEN_BITS = ("bf16", "bfloat16", "fp16", "float16", "half", "16")
-SHARDING = {"full_shard": "3", "hybrid_shard": "3", "shard_grad_op": "2", "no_shard": "0", "ddp": "0"}
-RECOMPUTATION = {
-    **dict.fromkeys((*NOTHING, "false", "0", "0.0", "no", "off"), "none"),
-    **dict.fromkeys(("true", "1", "1.0", "yes", "on", "uniform", "block"), "full"),
-    **dict.fromkeys(("core_attn", "core_attention", "attention"), "selective"),
-}
+NOTHING, OUT_OF_MEMORY, SIXTEEN_BITS = (tuple(DECLARED[name]) for name in ("nothing", "out_of_memory", "sixteen_bits"))
+FAILED = (*OUT_OF_MEMORY, *DECLARED["failed"])
+PRECISIONS, SHARDING, RECOMPUTATION = (DECLARED[name] for name in ("precisions", "sharding", "recomputations"))
 OVERLAPS = ("data_overlap", "tensor_overlap")  # columns for which a table may say whether there is any overlap
 RATES = ("tokens_per_s", "tokens_per_s_per_chip", "model_flops_per_chip")
 NUMBERS = frozenset(column.name for column in INPUTS)
