@@ -14,7 +14,7 @@ from energymodel.errors import InputError
 from energymodel.readers.cells import MOST_SITE_POWER, between, number, reading_of, time_of
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.headings import NAMES
+from energymodel.readers.power.table import NAMES
 
 KWH = 3.6e6
 SAME_START = 2.0  # rows of one run give the same start within this time: stamps are whole seconds [s]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from energymodel.readers.cells import number, reading_of, throttled_by_mask, time_of, time_within
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.headings import NAMES
+from energymodel.readers.power.table import NAMES
 
 METRICS, COLUMNS = NAMES["dcgm"]["metrics"], NAMES["dcgm"]["columns"]
 METRIC = re.compile(r"([A-Za-z_:][\w:]*)\{(.*)\}\s*(\S+)(?:\s+(-?\d+(?:\.\d+)?))?", re.ASCII)

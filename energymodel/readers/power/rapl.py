@@ -13,7 +13,7 @@ from energymodel.errors import InputError
 from energymodel.readers.cells import between, number, time_of, time_within
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import PowerReading
-from energymodel.readers.power.headings import split_line, time_column
+from energymodel.readers.power.table import split_line, time_column
 
 EVENT = re.compile(r"power/energy-(\w+)/\w*", re.ASCII)
 NAMES = {"pkg": "cpu", "ram": "ram", "cores": "cores", "gpu": "integrated gpu", "psys": "psys"}
