@@ -13,6 +13,7 @@ import numpy as np
 from energymodel.explorer.state import PlanSpace, Settled
 from energymodel.explorer.view import Operation, View
 from energymodel.report.answer import CHANGE, Answer, Cell, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answers.details import costs_table, large_costs, parts_chart
 from energymodel.report.answers.evaluate import capacity_warnings
 from energymodel.report.answers.run_tables import (
     OWN,
@@ -24,7 +25,6 @@ from energymodel.report.answers.run_tables import (
     output_columns,
     parts_table,
 )
-from energymodel.report.answers.spending import costs_table, large_costs, parts_chart
 from energymodel.report.number import plain
 from energymodel.search.training_run import LIMITS_OF_SYSTEM
 from energymodel.sweeps.outcome_spread import OutcomeSpread

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Scalar
 from energymodel.physics.limits import landauer_energy
-from energymodel.report.answers.spending import costs
+from energymodel.report.answers.details import costs
 from energymodel.runtime.compilation import compiler_options
 from energymodel.runtime.fusion_barriers import with_barriers
 from energymodel.search.training_run import TrainingRun

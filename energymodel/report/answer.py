@@ -23,11 +23,16 @@ an answer to `tests/report/stored_answers.py`, for the test that compares all su
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from energymodel.scenarios.scenario import Scenario
+
+Part = TypeVar("Part")
 
 SHORT, FULL, PAGE, DATA = range(4)
 """Levels: on every surface; under --full; folded on a page, but on no terminal; in JSON, CSV and data frames alone."""
@@ -227,6 +232,31 @@ def facts(name: str, title: str, cells: Mapping[Column, Any], level: int = SHORT
     return Table(name, title, [*cells], [[*cells.values()]], tall=True, level=level)
 
 
+def attributes(record: object, unit: str, *names: str) -> dict[Column, Any]:
+    """Numbers of a record with one unit, for `facts`."""
+    return {Column(name, unit=unit): getattr(record, name) for name in names}
+
+
+def records(
+    name: str, title: str, columns: Sequence[Column], of: Iterable[object], most: int = 0, **look: Any
+) -> Table:
+    """A row for each record, whose attributes have the names of the columns; empty where a number is not finite.
+
+    - `most`: rows of the short form; all by default.
+    """
+
+    def cell(value: Any) -> Any:
+        return None if isinstance(value, float | np.number) and not math.isfinite(value) else value
+
+    rows = [[cell(getattr(record, column.name)) for column in columns] for record in of]
+    return Table(name, title, columns, rows, short=range(min(most or len(rows), len(rows))), **look)
+
+
+def present(*parts: Part | None) -> list[Part]:
+    """The tables, charts or sentences that there are."""
+    return [part for part in parts if part is not None]
+
+
 @dataclass(frozen=True)
 class Chart:
     """Columns of a table as a figure.
@@ -291,3 +321,8 @@ class Answer:
     def table(self, name: str) -> Table:
         """A table by name."""
         return next(table for table in self.tables if table.name == name)
+
+
+def answer_of(scenario: "Scenario", command: str, headline: Sentence, *told: Any, **parts: Any) -> Answer:
+    """The answer of a command about a scenario; `told` and `parts` are the other fields of `Answer`, from sentences."""
+    return Answer(command, scenario.title, headline, *told, inputs=scenario.named_tables, **parts)

@@ -27,6 +27,7 @@ from energymodel.report.answers.batch import batch_answer
 from energymodel.report.answers.calendar import calendar_answer
 from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.compare import compare_answer, frontier_answer
+from energymodel.report.answers.details import money_parts
 from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.report.answers.fleet import fleet_answer, site_answer
 from energymodel.report.answers.installed import category_answer, cleared_answer, doctor_answer, presets_answer
@@ -38,7 +39,6 @@ from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.samples import samples_answer
 from energymodel.report.answers.scenario import replan_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
-from energymodel.report.answers.spending import money_parts
 from energymodel.report.answers.sweep import sweep_answer
 from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer
 from energymodel.search.calendar import calendar

@@ -16,13 +16,16 @@ from energymodel.report.answer import (
     Column,
     Sentence,
     Table,
+    answer_of,
+    attributes,
     facts,
     number,
     share,
     spaced,
     words,
 )
-from energymodel.report.answers.evaluate import detail_parts, intervals_chart
+from energymodel.report.answers.details import detail_parts, parts_chart
+from energymodel.report.answers.evaluate import intervals_chart
 from energymodel.report.answers.run_tables import (
     FOUND,
     OWN,
@@ -33,7 +36,6 @@ from energymodel.report.answers.run_tables import (
     plan_table,
     priors_table,
 )
-from energymodel.report.answers.spending import parts_chart
 from energymodel.report.command_text import command_of
 from energymodel.search.architecture import FLATNESS, Architecture
 from energymodel.sweeps.outcome_spread import outcome_spread
@@ -50,8 +52,7 @@ TOTALS = ("parameters", "active_parameters")
 
 def architecture_answer(architecture: Architecture, *, details: bool = False) -> Answer:
     """Both shapes, what the best saves, and how flat the optimum is; `details` as for `optimize`."""
-    own, minimize = architecture.scenario, architecture.minimize
-    plan = architecture.plan
+    own, minimize, plan = architecture.scenario, architecture.minimize, architecture.plan
     if isinstance(own.plan.goal, TokenBudget):  # the kind of goal that the scenario has
         plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(np.asarray(architecture.outcome.tokens)))
     best = dataclasses.replace(own, system=architecture.system, plan=plan)
@@ -59,139 +60,97 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
         baseline = jax.device_get(evaluate_once(own.system, own.plan))
     spreads = [outcome_spread(scenario) if details else None for scenario in (own, best)]
     runs = {OWN: Run(own.plan, baseline, spreads[0]), FOUND: Run(plan, architecture.outcome, spreads[1])}
-    energy, depths, outcome = (
-        parts_table("energy", "Energy", runs, FULL),
-        depths_table(architecture),
-        outcome_table(runs),
-    )
-    tables = [shape_table(architecture), plan_table(best, {OWN: own.plan, FOUND: plan}), outcome, energy]
-    tables += [flatness_table(architecture), depths, search_table(architecture), priors_table(best)]
-    charts = [flatness_chart(architecture), parts_chart(energy, "energy", "Energy of the run by where it goes")]
-    charts += [depths_chart(architecture, depths)] if len(depths.rows) > 1 else []
+    outcome, energy = outcome_table(runs), parts_table("energy", "Energy", runs, FULL)
+    sizes = {OWN: own.system.workload, FOUND: architecture.system.workload}
+    differs = [name for name in COUNTS if not math.isclose(*(_number(of, name) for of in sizes.values()), rel_tol=1e-9)]
+    columns = [Column(name, level=0 if name in (*differs, *TOTALS) else FULL) for name in (*COUNTS, *TOTALS)]
+    rows = {label: [_number(of, column.name) for column in columns] for label, of in sizes.items()}
+    unit = parse_objective(minimize).unit
+    search = attributes(architecture, unit, "value", "own_value", "baseline_value")
+    search |= attributes(architecture, "1", "saving") | attributes(architecture, "nat/token", "loss", "penalty")
+    search[words("at_bounds")] = ", ".join(architecture.at_bounds)
+    flatness, flat = _flatness(architecture)
+    depths, curve = _depths(architecture, unit)
+    tables = [compared("shape", "Shape", columns, rows), plan_table(best, {OWN: own.plan, FOUND: plan}), outcome]
+    tables += [energy, flatness, depths, facts("search", "The search", search, DATA), priors_table(best)]
+    charts = [flat, parts_chart(energy, "energy", "Energy of the run by where it goes"), *curve]
     notes: list[Sentence] = []
     if details:
         more, drawings, notes = detail_parts(best, runs, minimize)
         tables, charts = [*tables, *more], [*charts, *drawings, intervals_chart(outcome, row=FOUND)]
-    success, sizes = architecture.success, (own.system.workload, architecture.system.workload)
-    chosen = {f"system.workload.{name}": repr(_number(sizes[1], name)) for name in _changed(*sizes)}
-    return Answer(
+    success = architecture.success
+    chosen = {f"system.workload.{name}": repr(_number(sizes[FOUND], name)) for name in differs}
+    return answer_of(
+        own,
         "optimize",
-        own.title,
         Sentence(f"The shape with the lowest {minimize}" if success else "No shape can be trusted"),
-        shape_sentences(architecture),
+        _sentences(architecture, unit),
         [table for table in tables if table.rows],
-        charts,
-        notes,
+        charts=charts,
+        notes=notes,
         also=[("To evaluate this shape", command_of(own, plan, chosen))],
-        inputs=own.named_tables,
         rows="shape",
         result="successful" if success else "not trusted",
         message="" if success else architecture.message,
     )
 
 
-def search_table(architecture: Architecture) -> Table:
-    """The objective of the shapes, the loss and what the shape adds to it, for other programs."""
-    unit = parse_objective(architecture.minimize).unit
-    units = {**dict.fromkeys(("value", "own_value", "baseline_value"), unit), "saving": "1"}
-    units |= {"loss": "nat/token", "penalty": "nat/token"}
-    cells = {Column(name, "", of): getattr(architecture, name) for name, of in units.items()}
-    cells[words("at_bounds", "")] = ", ".join(architecture.at_bounds)
-    return dataclasses.replace(facts("search", "The search", cells, DATA), tall=False)
-
-
 def _number(workload: Transformer, name: str) -> float:
     return float(np.asarray(getattr(workload, name)))
 
 
-def _changed(own: Transformer, best: Transformer) -> list[str]:
-    return [name for name in COUNTS if not math.isclose(_number(own, name), _number(best, name), rel_tol=1e-9)]
-
-
-def shape_table(architecture: Architecture) -> Table:
-    """Both shapes, what differs in the short form, and their sizes."""
-    sizes = {OWN: architecture.scenario.system.workload, FOUND: architecture.system.workload}
-    differs = {*_changed(*sizes.values()), *TOTALS}
-    columns = [Column(name, level=0 if name in differs else FULL) for name in (*COUNTS, *TOTALS)]
-    rows = {label: [_number(of, column.name) for column in columns] for label, of in sizes.items()}
-    return compared("shape", "Shape", columns, rows)
-
-
-def shape_sentences(architecture: Architecture) -> list[Sentence]:
+def _sentences(architecture: Architecture, unit: str) -> list[Sentence]:
     """What the shape saves, what its loss rests on, and why it may not be trusted."""
-    unit = parse_objective(architecture.minimize).unit
     numbers = {name: number(getattr(architecture, name), unit) for name in ("value", "own_value", "baseline_value")}
     numbers |= {"saving": share(architecture.saving), "loss": number(architecture.loss, "nat/token")}
     numbers["penalty"] = number(architecture.penalty, "nat/token", digits="two")
-    sentences = [
-        Sentence(
-            f"{architecture.minimize.capitalize()}: {{value}}, {{saving}} less than the own shape with its best plan "
-            "({own_value}); the own plan takes {baseline_value}. All reach a loss of {loss}.",
-            numbers,
-        ),
-        Sentence(
-            "Of the loss, {penalty} is what the shape adds, by a prior: how much depends on the shape is not measured "
-            "for models of this size, so that a small saving is none.",
-            numbers,
-        ),
+    texts = [
+        f"{architecture.minimize.capitalize()}: {{value}}, {{saving}} less than the own shape with its best plan "
+        "({own_value}); the own plan takes {baseline_value}. All reach a loss of {loss}.",
+        "Of the loss, {penalty} is what the shape adds, by a prior: how much depends on the shape is not measured "
+        "for models of this size, so that a small saving is none.",
     ]
     if architecture.at_bounds:
         at_bounds = ", ".join(architecture.at_bounds)
-        sentences.append(Sentence(f"{at_bounds} would go further than a factor of 4 from the own shape."))
-    return sentences if architecture.success else [*sentences, Sentence(architecture.message)]
+        texts.append(f"{at_bounds} would go further than a factor of 4 from the own shape.")
+    return [Sentence(text, numbers) for text in (*texts, *([] if architecture.success else [architecture.message]))]
 
 
-def flatness_table(architecture: Architecture) -> Table:
-    """What other shapes cost; nothing where no plan obeys the limits."""
-    step = f"{100.0 * FLATNESS:g} %"
-    columns = [words("number", "")]
-    columns += [Column(name, f"{step} {name}", kind="change", digits="two") for name in ("less", "more")]
+def _flatness(architecture: Architecture) -> tuple[Table, Chart]:
+    """What a smaller and a larger value of each number of the shape costs; nothing where no plan obeys the limits."""
+    step, axis = f"{100.0 * FLATNESS:g} %", f"change of {architecture.minimize}"
     rows = [
         [spaced(name), *(end if math.isfinite(end) else None for end in ends)]
         for name, ends in architecture.flatness.items()
     ]
-    return Table("flatness", f"What {step} less and more of each costs, all else decided anew", columns, rows)
-
-
-def flatness_chart(architecture: Architecture) -> Chart:
-    """What a smaller and a larger value of each number of the shape costs."""
-    most = {
-        spaced(name): max(finite)
-        for name, ends in architecture.flatness.items()
-        if (finite := [abs(end) for end in ends if math.isfinite(end)])
-    }
+    finite = {name: [abs(end) for end in ends if end is not None] for name, *ends in rows}
+    most = {name: max(ends) for name, ends in finite.items() if ends}
     order = sorted(most, key=lambda name: -most[name])
     title = Sentence("No other shape obeys the limits")
     if order:
-        text = f"{100.0 * FLATNESS:g} % less or more of {order[0]} costs at most {{most}}"
+        text = f"{step} less or more of {order[0]} costs at most {{most}}"
         title = Sentence(text, {"most": share(most[order[0]])})
-    axis, y = f"change of {architecture.minimize}", ["less", "more"]
+    columns = [Column(name, f"{step} {name}", kind="change", digits="two") for name in ("less", "more")]
+    what = f"What {step} less and more of each costs, all else decided anew"
+    table = Table("flatness", what, [words("number", ""), *columns], rows)
     subtitle = f"{axis.capitalize()} at another shape, all else decided anew"
-    return Chart("tornado", title, "flatness", "number", y, subtitle, only=order, axis=axis)
+    return table, Chart("tornado", title, "flatness", "number", ["less", "more"], subtitle, only=order, axis=axis)
 
 
-def depths_table(architecture: Architecture) -> Table:
-    """The objective at each depth that divides over the pipeline, all else decided anew."""
-    pairs = zip(architecture.depths, architecture.depth_values, strict=True)
-    rows = [[depth, value] for depth, value in pairs if math.isfinite(value)]
+def _depths(architecture: Architecture, unit: str) -> tuple[Table, list[Chart]]:
+    """The objective at each depth that divides over the pipeline, all else decided anew, and how flat it is."""
     minimize = architecture.minimize
-    columns = [
-        Column("layers", kind="count"),
-        Column(minimize, minimize, parse_objective(minimize).unit, digits="rows"),
-    ]
-    return Table("depths", "The best of each depth", columns, rows, level=FULL)
-
-
-def depths_chart(architecture: Architecture, table: Table) -> Chart:
-    """How flat the objective is in the depth."""
-    pairs, minimize = [(depth.value, value.value) for depth, value in table.rows], architecture.minimize
+    pairs = [*zip(map(float, architecture.depths), map(float, architecture.depth_values), strict=True)]
+    pairs = [(depth, value) for depth, value in pairs if math.isfinite(value)]
+    columns = [Column("layers", kind="count"), Column(minimize, minimize, unit, digits="rows")]
+    table = Table("depths", "The best of each depth", columns, pairs, level=FULL)
+    if len(pairs) < 2:
+        return table, []
     best, lowest = min(pairs, key=lambda pair: pair[1])
     near = [depth for depth, value in pairs if value <= 1.01 * lowest]
     title = f"From {min(near):g} to {max(near):g} layers {minimize} stays within 1 % of its minimum"
     if len(near) == 1:
         title = f"{best:g} layers take the lowest {minimize}"
-    return Chart(
-        *("plane", Sentence(title), "depths", "layers", [minimize], "Widths and plan decided anew at each depth"),
-        lines=True,
-        limit=(_number(architecture.scenario.system.workload, "layers"), "own depth", "x"),
-    )
+    own_depth = _number(architecture.scenario.system.workload, "layers"), "own depth", "x"
+    subtitle, look = "Widths and plan decided anew at each depth", {"lines": True, "limit": own_depth}
+    return table, [Chart("plane", Sentence(title), "depths", "layers", [minimize], subtitle, **look)]

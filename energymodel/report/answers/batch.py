@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table, words
+from energymodel.report.answer import DATA, Answer, Chart, Column, Sentence, Table, answer_of, words
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.batch_curve import BatchCurve
-from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import output
 
 RATIOS = ("time", "energy", "money")
 _COLUMNS = (
@@ -39,32 +39,25 @@ def batch_answer(scenario: Scenario, curve: BatchCurve) -> Answer:
         ]
         for name, best in curve.best.items()
     ]
-    best = Table("best", "Best batches", _BEST, rows)
-    sentences = []
+    best, sentences = Table("best", "Best batches", _BEST, rows), []
     for row, (name, optimum) in enumerate(curve.best.items()):
-        cells = zip(_BEST, best.rows[row], strict=True)
-        numbers = {column.name: (column, cell) for column, cell in cells if isinstance(cell, Quantity)}
+        numbers = {name: best.number(name, row) for name in best.names[1:-1]}
         text = (
             f"Lowest {name}: {{batch:i}}, {_EDGES[optimum.at_edge]}; "
             f"saves {'{saving}' if optimum.saving > 1e-6 else 'nothing'} beside the plan's own batch. "
             "From {flat_low} to {flat_high} it is within 0.1 %."
         )
         sentences.append(Sentence(text, numbers))
-    chart = Chart(
-        *("plane", Sentence("Runs to the same loss: time, energy and money over their lowest values"), "batches"),
-        *("batch", [f"{name}_ratio" for name in RATIOS], "The same layout, chips and clock"),
-        lines=True,
-        log=["batch"],
-        axis="over the lowest value",
-    )
-    return Answer(
+    title = Sentence("Runs to the same loss: time, energy and money over their lowest values")
+    ratios, subtitle = [f"{name}_ratio" for name in RATIOS], "The same layout, chips and clock"
+    look = {"lines": True, "log": ["batch"], "axis": "over the lowest value"}
+    return answer_of(
+        scenario,
         "batch",
-        scenario.title,
         Sentence("To the same loss with the same layout, chips and clock"),
         sentences,
         [batches_table(curve), best],
-        [chart],
-        inputs=scenario.named_tables,
+        charts=[Chart("plane", title, "batches", "batch", ratios, subtitle, **look)],
         rows="batches",
     )
 
@@ -72,21 +65,12 @@ def batch_answer(scenario: Scenario, curve: BatchCurve) -> Answer:
 def batches_table(curve: BatchCurve) -> Table:
     """A row for each batch."""
     outcome, own = curve.outcome, curve.own
-    totals = {name: _total(outcome, name) for name in RATIOS}
-    pays = {name: values < float(_total(own, name)) * (1.0 - 1e-9) for name, values in totals.items()}
-    numbers = (
+    totals, mine = ({name: np.asarray(output(of, name)) for name in RATIOS} for of in (outcome, own))
+    pays = {name: values < float(mine[name]) * (1.0 - 1e-9) for name, values in totals.items()}
+    names = [" ".join(name for name in RATIOS if pays[name][row]) or "nothing" for row in range(len(curve.batch))]
+    columns = (
         *(curve.batch, outcome.tokens, outcome.tokens / own.tokens - 1.0, outcome.steps, *totals.values()),
         *(outcome.carbon, outcome.power_average, outcome.token_rate, curve.break_even_rate, curve.break_even_power),
+        *(names, *(values / values.min() for values in totals.values())),
     )
-    rows = [
-        [
-            *(*row, " ".join(name for name in RATIOS if pays[name][index]) or "nothing"),
-            *(values[index] / values.min() for values in totals.values()),
-        ]
-        for index, row in enumerate(zip(*map(np.asarray, numbers), strict=True))
-    ]
-    return Table("batches", "Batches", _COLUMNS, rows)
-
-
-def _total(outcome: TrainingOutcome, name: str) -> np.ndarray:
-    return np.asarray(outcome.energy.total if name == "energy" else getattr(outcome, name))
+    return Table("batches", "Batches", _COLUMNS, [*zip(*columns, strict=True)])

@@ -8,10 +8,11 @@ import numpy as np
 
 from energymodel.report.answer import DATA, Answer, Chart, Column, Sentence, Table, words
 from energymodel.report.answers.run_tables import Run, outcome_table
-from energymodel.search.compare import Candidate, Comparison, Frontier, FrontierStep
-from energymodel.search.result import Optimum
+from energymodel.search.compare import Comparison, Frontier, FrontierStep
+from energymodel.system.outputs import output
 
 _CHOICES = ("accelerator", "precision", "network", "topology")
+_OUTPUTS = ("clock", "time", "energy", "power_average", "money", "carbon")
 _NUMBERS = (
     *(Column("most_chips", kind="count", level=DATA), Column("chips", kind="count"), words("layout", "t x p x c")),
     *(Column("clock", digits="rows"), Column("batch", unit="token", digits="rows", level=DATA)),
@@ -22,20 +23,21 @@ _NUMBERS = (
 
 
 def compare_answer(comparison: Comparison) -> Answer:
-    """A comparison in numbers, the best combination first."""
-    solved, tables, charts = optima(comparison), [combinations_table(comparison)], []
+    """A comparison in numbers, the best combination first; one without a plan has the reason."""
+    of, candidates = comparison.minimize, comparison.candidates
+    solved = {each.name: each.optimum for each in candidates if each.optimum is not None and not each.reason}
+    tables, charts = [combinations_table(comparison)], []
     if solved:
-        outcomes = outcome_table({name: Run(optimum.plan, optimum.outcome) for name, optimum in solved.items()})
-        rows = outcomes.rows[: len(solved)]
-        outcomes = Table("outcomes", "Outcome of each plan", outcomes.columns, rows, tall=True, level=DATA)
-        tables.append(dataclasses.replace(outcomes, labels=tuple(solved)))
-        title = Sentence(f"Each combination with its plan of the lowest {comparison.minimize}")
-        charts.append(Chart("bars", title, "combinations", "name", ["value"], axis=comparison.minimize))
+        rows = outcome_table({name: Run(best.plan, best.outcome) for name, best in solved.items()})
+        outcomes = {"name": "outcomes", "title": "Outcome of each plan", "rows": rows.rows[: len(solved)], "kinds": ()}
+        tables.append(dataclasses.replace(rows, **outcomes, level=DATA, labels=tuple(solved)))
+        title = Sentence(f"Each combination with its plan of the lowest {of}")
+        charts.append(Chart("bars", title, "combinations", "name", ["value"], axis=of))
     return Answer(
         "compare",
-        f"Plans of the lowest {comparison.minimize}",
+        f"Plans of the lowest {of}",
         Sentence(f"{next(iter(solved))} is best" if solved else "No combination has a plan within the limits"),
-        [Sentence(f"{candidate.name}: {candidate.reason}") for candidate in comparison.candidates if candidate.reason],
+        [Sentence(f"{candidate.name}: {candidate.reason}") for candidate in candidates if candidate.reason],
         tables,
         charts,
         rows="combinations",
@@ -44,19 +46,10 @@ def compare_answer(comparison: Comparison) -> Answer:
     )
 
 
-def optima(comparison: Comparison) -> dict[str, Optimum]:
-    """The optimum of each combination that has a plan, the best first, by the name of the combination."""
-    return {
-        candidate.name: candidate.optimum
-        for candidate in comparison.candidates
-        if candidate.optimum is not None and not candidate.reason
-    }
-
-
 def combinations_table(comparison: Comparison) -> Table:
-    """A row for each combination; one without a plan has the reason."""
-    solved = optima(comparison)
-    scenarios = [of.optimum.scenario for of in comparison.candidates if of.optimum is not None]
+    """A row for each combination."""
+    candidates = comparison.candidates
+    scenarios = [of.optimum.scenario for of in candidates if of.optimum is not None]
     units = {path: origin.unit for scenario in reversed(scenarios) for path, origin in scenario.provenance.items()}
     columns = [
         *(words("name", ""), *(words(name, level=DATA) for name in _CHOICES), *_NUMBERS),
@@ -64,24 +57,21 @@ def combinations_table(comparison: Comparison) -> Table:
         Column("value", comparison.minimize, comparison.unit, digits="rows", level=DATA),
         *(Column("more", kind="change"), words("reason", level=DATA)),
     ]
-    best = next((optimum.value for optimum in solved.values()), math.nan)
-    rows = [_row(candidate, comparison.varied, best) for candidate in comparison.candidates]
-    short = [index for index, candidate in enumerate(comparison.candidates) if not candidate.reason]
+    best = next((of.optimum.value for of in candidates if of.optimum is not None and not of.reason), math.nan)
+    rows = []
+    for of in candidates:
+        cells: dict[str, Any] = {name: getattr(of, name) or "" for name in ("name", *_CHOICES, "reason")}
+        cells["most_chips"] = of.chips
+        if (optimum := of.optimum) is not None:
+            plan, outcome = optimum.plan, optimum.outcome
+            degrees = (plan.layout.tensor, plan.layout.pipeline, plan.layout.context)
+            cells |= {"chips": plan.chips, "layout": " x ".join(f"{float(degree):g}" for degree in degrees)}
+            cells |= {name: output(outcome, name) for name in _OUTPUTS} | {"batch": np.ravel(plan.batch)[0]}
+            cells |= {**optimum.found, "value": optimum.value}
+            cells["more"] = None if of.reason else optimum.value / best - 1.0
+        rows.append([cells.get(column.name) for column in columns])
+    short = [index for index, candidate in enumerate(candidates) if not candidate.reason]
     return Table("combinations", "Each with its best plan", columns, rows, short=short)
-
-
-def _row(candidate: Candidate, varied: tuple[str, ...], best: float) -> list[Any]:
-    choices = [candidate.name, *(getattr(candidate, name) or "" for name in _CHOICES), candidate.chips]
-    if (optimum := candidate.optimum) is None:
-        return [*choices, *[None] * (len(_NUMBERS) - 1 + len(varied) + 2), candidate.reason]
-    plan, outcome = optimum.plan, optimum.outcome
-    layout = " x ".join(f"{float(getattr(plan.layout, name)):g}" for name in ("tensor", "pipeline", "context"))
-    return [
-        *(*choices, plan.chips, layout, outcome.clock, np.ravel(plan.batch)[0]),
-        *(outcome.time, outcome.energy.total, outcome.power_average, outcome.money, outcome.carbon),
-        *(optimum.found.get(path) for path in varied),
-        *(optimum.value, None if candidate.reason else optimum.value / best - 1.0, candidate.reason),
-    ]
 
 
 NOTE = (
@@ -102,44 +92,37 @@ _STEPS = (
 
 def frontier_answer(frontier: Frontier) -> Answer:
     """A frontier in numbers."""
-    today = next((totals for step in frontier.steps if (totals := _totals(step))), {})
-    ratios = [f"{name}_ratio" for name in _RATIOS]
+    totals = [_totals(step) for step in frontier.steps]
+    today = next((of for of in totals if "time" in of), {})
+    ratios, title = [f"{name}_ratio" for name in _RATIOS], "Best plans on the way to the limits of physics"
     chart = Chart(
-        *("plane", Sentence("Best plans on the way to the limits of physics"), "steps", "landauer_multiple", ratios),
+        *("plane", Sentence(title), "steps", "landauer_multiple", ratios),
         "Against the energy of an operation over Landauer's bound of its bits",
         lines=True,
         log=["landauer_multiple", *ratios],
         axis="over today's best plan",
     )
+    rows = []
+    for step, of in zip(frontier.steps, totals, strict=True):
+        cells = {**of, **{f"{name}_ratio": of[name] / today[name] for name in _RATIOS if "time" in of}}
+        rows.append([cells.get(column.name, getattr(step, column.name, None)) for column in _STEPS])
     return Answer(
         "frontier",
         f"Plans of the lowest {frontier.minimize}",
-        Sentence("Best plans on the way to the limits of physics"),
+        Sentence(title),
         [Sentence(NOTE)],
-        [Table("steps", "Steps", _STEPS, [_step_row(step, today) for step in frontier.steps])],
+        [Table("steps", "Steps", _STEPS, rows)],
         [chart] if today else [],
         [Sentence(f"{step.generations:g} generations: {step.reason}") for step in frontier.steps if step.reason],
         rows="steps",
     )
 
 
-def _totals(step: FrontierStep) -> dict[str, float]:
-    if step.optimum is None:
-        return {}
-    outcome = step.optimum.outcome
-    totals = {"energy": outcome.energy.total, "time": outcome.time, "power_average": outcome.power_average}
-    return {name: float(np.asarray(total)) for name, total in (totals | {"money": outcome.money}).items()}
-
-
-def _step_row(step: FrontierStep, today: dict[str, float]) -> list[Any]:
-    """The numbers of a step, its binding constraints by price, and what it takes beside today's plan."""
-    start = [step.generations, step.operation_energy, step.landauer_multiple]
+def _totals(step: FrontierStep) -> dict[str, Any]:
+    """What the best plan of a step takes, and its binding constraints by price."""
     if (optimum := step.optimum) is None:
-        return [*start, *[None] * 7, "no plan", step.reason, *[None] * len(_RATIOS)]
-    totals, prices = _totals(step), optimum.prices
+        return {"binds": "no plan"}
+    plan, outcome, prices = optimum.plan, optimum.outcome, optimum.prices
     binding = sorted(optimum.active, key=lambda name: -prices[name].elasticity if name in prices else 0.0)
-    return [
-        *(*start, *(totals[name] for name in (*_RATIOS, "money"))),
-        *(optimum.plan.chips, np.ravel(optimum.plan.batch)[0], optimum.outcome.clock, ", ".join(binding), step.reason),
-        *(totals[name] / today[name] for name in _RATIOS),
-    ]
+    totals = {name: float(np.asarray(output(outcome, name))) for name in (*_RATIOS, "money", "clock")}
+    return {**totals, "chips": plan.chips, "batch": np.ravel(plan.batch)[0], "binds": ", ".join(binding)}

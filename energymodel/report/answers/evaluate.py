@@ -5,11 +5,30 @@ import math
 
 import numpy as np
 
-from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, number, share
+from energymodel.report.answer import (
+    DATA,
+    Answer,
+    Chart,
+    Column,
+    Quantity,
+    Sentence,
+    Table,
+    answer_of,
+    number,
+    present,
+    share,
+)
+from energymodel.report.answers.details import (
+    batch_sentences,
+    bits_sentence,
+    detail_parts,
+    largest_parts,
+    parts_chart,
+    spent,
+)
 from energymodel.report.answers.run_tables import (
     OWN,
     Run,
-    Runs,
     limits_sentence,
     limits_table,
     outcome_table,
@@ -18,9 +37,6 @@ from energymodel.report.answers.run_tables import (
     priors_table,
     provenance_notes,
 )
-from energymodel.report.answers.spending import bits_sentence, energy_flow, largest_parts, money_table, parts_chart
-from energymodel.report.answers.timeline import step_parts
-from energymodel.report.answers.uncertainty import batch_sentences, causes, elasticities, elasticities_of_plan
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -67,16 +83,11 @@ def evaluate_answer(
     """
     run = Run(scenario.plan, outcome, spread)
     runs, outputs, limits = {OWN: run}, outcome_table({OWN: run}), limits_table(run)
-    energy, step = parts_table("energy", "Energy", runs), parts_table("step_time", "Time of one step", runs, FULL)
+    (energy, step), charts = spent(runs)
     numbers = {name: outputs.number(name) for name in ("energy", "time", "money", "carbon_operational", "loss")}
     tables = [plan_table(scenario, {OWN: run.plan}), outputs, energy, step, limits]
-    charts = [
-        parts_chart(energy, "energy", "Energy of the run by where it goes"),
-        parts_chart(step, "step_time", "Time of one step by term"),
-        *(*limits_chart(limits), intervals_chart(outputs)),
-    ]
-    bits = bits_sentence(run)
-    notes = [*batch_sentences(scenario, scenario.plan, outcome), *([bits] if bits else [])]
+    charts = [*charts, *limits_chart(limits), intervals_chart(outputs)]
+    notes = [*batch_sentences(scenario, scenario.plan, outcome), *present(bits_sentence(run))]
     if trajectory is not None:
         tables.append(trajectory_table(trajectory))
         charts.insert(0, trajectory_chart(tables[-1]))
@@ -84,9 +95,9 @@ def evaluate_answer(
         more, drawings, sentences = detail_parts(scenario, runs, "energy")
         tables, charts, notes = [*tables, *more], [*charts, *drawings], [*notes, *sentences]
     message, result = run_verdict(scenario, run, outputs)
-    return Answer(
+    return answer_of(
+        scenario,
         "evaluate",
-        scenario.title,
         Sentence("{energy} in {time}", numbers),
         [
             Sentence(
@@ -98,17 +109,16 @@ def evaluate_answer(
             limits_sentence(limits),
         ],
         [*tables, priors_table(scenario)],
-        charts,
-        [*notes, *provenance_notes(scenario)],
-        capacity_warnings(outcome),
-        [
+        charts=charts,
+        notes=[*notes, *provenance_notes(scenario)],
+        warnings=capacity_warnings(outcome),
+        also=[
             ("What to change or measure first", f"energymodel sensitivity {scenario.source}".strip()),
             ("A better plan", f"energymodel optimize {scenario.source}".strip()),
         ],
-        scenario.named_tables,
-        "trajectory" if trajectory is not None else "",
-        result,
-        message,
+        rows="trajectory" if trajectory is not None else "",
+        result=result,
+        message=message,
     )
 
 
@@ -131,21 +141,6 @@ def joined(*sentences: Sentence) -> Sentence:
             numbers[f"{index}_{name}"] = pair
         parts.append(text if text.endswith(".") else f"{text}.")
     return Sentence(" ".join(parts), numbers)
-
-
-def detail_parts(
-    scenario: Scenario, runs: Runs, objective: str, subtitle: str = "Largest elasticities, the plan held"
-) -> tuple[list[Table], list[Chart], list[Sentence]]:
-    """Tables, charts and notes of pages: money, the stream of energy, a step, elasticities, causes of uncertainty."""
-    last, money = list(runs.values())[-1], money_table(scenario, runs)
-    flow, flow_chart = energy_flow(last.outcome)
-    passes, timeline, of_step = step_parts(scenario, last)
-    moved, bars = elasticities(elasticities_of_plan(scenario, last.plan, objective), objective, subtitle)
-    why, shares = causes(scenario, last.spread, "energy") if last.spread is not None else (None, None)
-    charts = [parts_chart(money, "money", "Money of the run by what it pays for")] if money.rows else []
-    charts += [chart for chart in (flow_chart, timeline, bars, shares) if chart is not None]
-    tables = [table for table in (money, flow, passes, moved, why) if table is not None and table.rows]
-    return tables, charts, [of_step]
 
 
 def limits_chart(limits: Table) -> list[Chart]:

@@ -5,27 +5,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table, number, share, words
+from energymodel.report.answer import DATA, Answer, Chart, Column, Sentence, Table, answer_of, number, share, words
 from energymodel.report.answers.run_tables import Run, outcome_table
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.fleet import Fleet, FleetOptimum
-from energymodel.search.site import DividedPower
+from energymodel.search.site import DividedPower, SitePower
 from energymodel.system.fleet import FleetOutcome
 
 _GROUPS = (
-    Column("chips", kind="count"),
-    Column("replicas", kind="count"),
+    *(Column("chips", kind="count"), Column("replicas", kind="count")),
     Column("microbatches", "micro-batches of a replica"),
     Column("token_share", "share of the tokens", kind="share"),
     Column("energy_share", "share of the energy", kind="share"),
-    Column("clock", digits="rows"),
-    Column("busy_power", "power of a busy chip", "W"),
-    Column("waiting_share", "waits, of a step", kind="share"),
-    Column("memory", "memory of a chip", "B"),
-    Column("temperature", "temperature", "K", "temperature"),
-    Column("slack", "tightest slack", level=DATA),
+    *(Column("clock", digits="rows"), Column("busy_power", "power of a busy chip", "W")),
+    *(Column("waiting_share", "waits, of a step", kind="share"), Column("memory", "memory of a chip", "B")),
+    *(Column("temperature", unit="K"), Column("slack", "tightest slack", level=DATA)),
 )
+_SHARED = {"chips": "chips", "token_share": "tokens", "energy_share": "energy"}
 _NOTHING = 5e-4  # percent for a percent: a limit that does not bind
 _WAITING = (
     "Whoever ends a step early waits for the others; gradients are exchanged over the slowest network. Limits of "
@@ -33,19 +30,12 @@ _WAITING = (
 )
 _PARTS = {"network": "links", "delivery_loss": "delivery"}
 _SITE = (
-    Column("throughput", "throughput", "token/s"),
-    Column("price", "the next watt brings", "token/J", digits="two"),
-    Column("power", "power", "W"),
-    *(
-        Column(name, f"  {_PARTS.get(name, name)}", "W")
-        for name in ("compute", "memory", "network", "host", "delivery_loss", "cooling", "other")
-    ),
-    Column("clock", digits="rows"),
-    Column("memory_width", "width of memory", kind="share"),
-    Column("network_width", "width of links", kind="share"),
-    Column("coolant_temperature", "coolant", "K", "temperature"),
-    Column("temperature", "junction", "K", "temperature", level=DATA),
-    Column("limit", "limit", "W", level=DATA),
+    *(Column("throughput", unit="token/s"), Column("price", "the next watt brings", "token/J", digits="two")),
+    Column("power", unit="W"),
+    *(Column(name, f"  {_PARTS.get(name, name)}", "W") for name in SitePower._fields),
+    *(Column("clock", digits="rows"), Column("memory_width", "width of memory", kind="share")),
+    *(Column("network_width", "width of links", kind="share"), Column("coolant_temperature", "coolant", "K")),
+    *(Column("temperature", "junction", "K", level=DATA), Column("limit", unit="W", level=DATA)),
 )
 _STATIC = (
     "A static division: every part may draw its share at any moment. The next watt brings the same throughput wherever "
@@ -66,44 +56,34 @@ def fleet_answer(fleet: Fleet, optimum: FleetOptimum | None = None) -> Answer:
         fleet, outcome, alone = optimum.fleet, optimum.found, optimum.alone
         runs = {"found": outcome.job, "own clocks": optimum.own.job, "even shares": optimum.even.job}
     runs[f"{fleet.groups[0].name} alone"] = alone
-    groups = groups_table(fleet, outcome)
-    together = outcome_table({name: Run(fleet.main.plan, run) for name, run in runs.items()}, "rows")
-    batch = number(float(np.reshape(fleet.main.plan.batch, ())), "token")
-    prices = optimum.prices if optimum else {}
-    worth = [
-        Sentence(
-            f"A limit of {name} higher by 1 % brings "
-            + (f"{{price}} less {optimum.minimize}." if optimum and price > _NOTHING else "nothing."),
-            {"price": share(price / 100.0)},
-        )
-        for name, price in prices.items()
+    groups, main = groups_table(fleet, outcome), fleet.main
+    together = outcome_table({name: Run(main.plan, run) for name, run in runs.items()}, "rows")
+    sentences = [
+        Sentence("The batch of all groups is {batch}.", {"batch": number(np.ravel(main.plan.batch)[0], "token")})
     ]
     tables = [groups, dataclasses.replace(together, title="Together")]
-    if prices:
-        rows = [[name, price, optimum.limits.get(name)] for name, price in prices.items()] if optimum else []
+    if optimum is not None and optimum.prices:
+        for name, price in optimum.prices.items():
+            brings = f"{{price}} less {optimum.minimize}" if price > _NOTHING else "nothing"
+            text, worth = f"A limit of {name} higher by 1 % brings {brings}.", {"price": share(price / 100.0)}
+            sentences.append(Sentence(text, worth))
+        rows = [[name, price, optimum.limits.get(name)] for name, price in optimum.prices.items()]
         columns = [words("limit"), Column("elasticity"), Column("value", "value", "")]
         tables.append(Table("prices", "Shadow prices of the limits", columns, rows, level=DATA))
-    chips = groups.column("chips")[1]
-    count = sum(cell.value for cell in chips if isinstance(cell, Quantity))
-    shares = {"chips": [cell.value / count for cell in chips if isinstance(cell, Quantity)]}
-    shares |= {name: groups.column(f"{name[:6].rstrip('s')}_share")[1] for name in ("tokens", "energy")}
-    rows = [list(row) for row in zip(groups.labels, *shares.values(), strict=True)]
-    columns = [words("group"), *(Column(name, kind="share") for name in shares)]
+    chips, *shares = ([groups.number(name, row)[1].value for row in range(len(groups.rows))] for name in _SHARED)
+    rows = [*zip(groups.labels, [count / sum(chips) for count in chips], *shares, strict=True)]
+    columns = [words("group"), *(Column(name, kind="share") for name in _SHARED.values())]
     tables.append(Table("shares", "Shares of the groups", columns, rows, level=DATA))
     title = Sentence("What each group has, does and takes")
-    chart = Chart("stack", title, "shares", "group", [*shares], axis="share")
-    return Answer(
-        "fleet",
-        fleet.main.title,
-        Sentence(f"{len(fleet.groups)} groups train one model"),
-        [Sentence("The batch of all groups is {batch}.", {"batch": batch}), *worth],
-        tables,
-        [chart],
-        [Sentence(_WAITING)],
+    message = optimum.message if optimum is not None and not optimum.success else ""
+    return dataclasses.replace(
+        answer_of(main, "fleet", Sentence(f"{len(fleet.groups)} groups train one model"), sentences, tables),
+        charts=[Chart("stack", title, "shares", "group", [*_SHARED.values()], axis="share")],
+        notes=[Sentence(_WAITING)],
         inputs=fleet.named_tables,
         rows="groups",
-        result="successful" if optimum is None or optimum.success else "infeasible",
-        message="" if optimum is None or optimum.success else optimum.message,
+        result="infeasible" if message else "successful",
+        message=message,
     )
 
 
@@ -130,31 +110,24 @@ def groups_table(fleet: Fleet, outcome: FleetOutcome) -> Table:
 
 def site_answer(scenario: Scenario, divided: Sequence[DividedPower]) -> Answer:
     """A column for each limit: what it brings, the parts of the power, and the settings."""
+    splits, labels = [limit.split for limit in divided], [plain(limit.limit, "W") for limit in divided]
     rows = [
-        [
-            *(limit.split.throughput, limit.split.price, limit.split.power.total, *limit.split.power),
-            *(*limit.split.choice, limit.limit),
-        ]
-        for limit in divided
+        [of.throughput, of.price, of.power.total, *of.power, *of.choice, limit.limit]
+        for of, limit in zip(splits, divided, strict=True)
     ]
-    labels = [plain(limit.limit, "W") for limit in divided]
     table = Table("site_power", "The site's power, divided", _SITE, rows, tall=True, labels=labels)
-    parts = [
-        [column.title.strip(), *amounts]
-        for column, *amounts in zip(_SITE[3:10], *(row[3:10] for row in rows), strict=True)
-    ]
+    names = [_PARTS.get(name, name) for name in SitePower._fields]
+    parts = [*zip(names, *(of.power for of in splits), strict=True)]
     columns = [words("part"), *(Column(label, label, "W") for label in labels)]
     of_limits = Table("parts", "Parts of the power", columns, parts, level=DATA)
     title, subtitle = Sentence("Division of highest throughput"), "Power of the site at each limit"
-    chart = Chart("stack", title, "parts", "part", labels, subtitle, axis="power")
-    return Answer(
+    return answer_of(
+        scenario,
         "fleet",
-        scenario.title,
         Sentence("The power of the site for the most tokens per second"),
         [],
         [table, of_limits],
-        [chart],
-        [Sentence(_STATIC)],
-        inputs=scenario.named_tables,
+        charts=[Chart("stack", title, "parts", "part", labels, subtitle, axis="power")],
+        notes=[Sentence(_STATIC)],
         rows="site_power",
     )

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 from energymodel.learning.loss_law import FLOP_PER_PARAMETER_AND_TOKEN
 from energymodel.physics import limits as physics
 from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, around, words
+from energymodel.report.answers.details import bits_sentence, energy_flow
 from energymodel.report.answers.run_tables import Run, outcome_table, prior_count, priors_table
-from energymodel.report.answers.spending import bits_sentence, energy_flow
 from energymodel.report.number import plain
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario

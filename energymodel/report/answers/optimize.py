@@ -5,8 +5,22 @@ import math
 
 import jax
 
-from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, facts, number
-from energymodel.report.answers.evaluate import detail_parts, intervals_chart, limits_chart
+from energymodel.report.answer import (
+    DATA,
+    Answer,
+    Column,
+    Quantity,
+    Sentence,
+    Table,
+    answer_of,
+    attributes,
+    facts,
+    number,
+    present,
+)
+from energymodel.report.answers import details as where
+from energymodel.report.answers import search_notes, search_tables
+from energymodel.report.answers.evaluate import intervals_chart, limits_chart
 from energymodel.report.answers.run_tables import (
     FOUND,
     OWN,
@@ -15,33 +29,11 @@ from energymodel.report.answers.run_tables import (
     compared,
     limits_table,
     outcome_table,
-    parts_table,
     plan_table,
     priors_table,
     provenance_notes,
     ratio_change,
 )
-from energymodel.report.answers.search_notes import (
-    chosen_of_system,
-    evaluate_command,
-    failure,
-    limits_asked,
-    search_sentences,
-    search_tables,
-)
-from energymodel.report.answers.search_tables import (
-    binding_sentence,
-    layouts_chart,
-    layouts_table,
-    prices_chart,
-    prices_table,
-    risk_sentences,
-    saving_causes,
-    saving_chart,
-    saving_table,
-)
-from energymodel.report.answers.spending import money_table, parts_chart
-from energymodel.report.answers.uncertainty import batch_sentences
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.compare import DesignedOptimum
 from energymodel.search.result import Optimum, SearchResult
@@ -57,65 +49,57 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     - `details`: with money by part, a step pass by pass, elasticities and causes of the uncertainty, as pages have
       them.
     """
-    scenario, minimize = optimum.scenario, optimum.minimize
+    scenario, minimize, success = optimum.scenario, optimum.minimize, optimum.success
     spreads = (risk.own, risk.found) if risk and risk.own and risk.found else (None, None)
-    runs = {
-        OWN: Run(scenario.plan, optimum.baseline, spreads[0]),
-        FOUND: Run(optimum.plan, optimum.outcome, spreads[1]),
-    }
-    outcome, limits, prices = outcome_table(runs), limits_table(runs[FOUND]), prices_table(optimum, risk)
-    energy, step = parts_table("energy", "Energy", runs), parts_table("step_time", "Time of one step", runs, FULL)
-    saving, layouts = saving_table(optimum, risk), layouts_table(optimum)
-    charts: list[Chart | None] = [
-        parts_chart(energy, "energy", "Energy of the run by where it goes"),
-        parts_chart(step, "step_time", "Time of one step by term"),
-    ]
+    own, best = Run(scenario.plan, optimum.baseline, spreads[0]), Run(optimum.plan, optimum.outcome, spreads[1])
+    runs = {OWN: own, FOUND: best}
+    outcome, limits, prices = outcome_table(runs), limits_table(best), search_tables.prices_table(optimum, risk)
+    (energy, step), drawn = where.spent(runs)
+    saving, (layouts, nearest) = search_tables.saving_table(optimum, risk), search_tables.layouts_compared(optimum)
+    why, bars = search_tables.saving_causes(risk) if risk is not None and success else (None, None)
     tables = [plans_table(optimum), outcome, energy, step, prices, saving, limits, layouts]
-    if minimize == "time":
-        charts.reverse()
-    elif minimize == "money" and (money := money_table(scenario, runs)).rows:
+    charts = drawn[::-1] if minimize == "time" else drawn
+    money = where.money_table(scenario, runs) if minimize == "money" else None
+    if money is not None and money.rows:
         tables.append(money)
-        charts.insert(0, parts_chart(money, "money", "Money of the run by what it pays for"))
-    charts += [saving_chart(optimum, saving) if saving.rows else None]
-    charts += [prices_chart(optimum, prices), layouts_chart(optimum, layouts)]
-    notes, at_risk = [*limits_asked(optimum), *search_sentences(optimum)], []
-    if risk is not None and optimum.success:
-        why, bars = saving_causes(risk)
-        tables.append(why)
-        charts.append(bars)
-        at_risk = risk_sentences(optimum, risk)
-    charts += [*limits_chart(limits), intervals_chart(outcome, row=FOUND) if risk and risk.found else None]
+        charts = [where.parts_chart(money, "money", "Money of the run by what it pays for"), *charts]
+    charts += present(search_tables.saving_chart(optimum, saving), search_tables.prices_chart(optimum, prices))
+    charts += present(
+        nearest, bars, *limits_chart(limits), intervals_chart(outcome, row=FOUND) if best.spread else None
+    )
+    notes = [*search_notes.limits_asked(optimum), *search_notes.search_sentences(optimum)]
+    at_risk = search_tables.risk_sentences(optimum, risk) if risk is not None and success else []
+    more: list[Table] = []
     if details:
-        subtitle = "Largest elasticities, the plan found held"
-        more, drawings, sentences = detail_parts(scenario_found(optimum), runs, minimize, subtitle)
-        names = [table.name for table in tables]
-        tables, notes = [*tables, *(table for table in more if table.name not in names)], [*notes, *sentences]
-        charts += [chart for chart in drawings if chart.table != "money_parts" or chart.table not in names]
-    first, what = headline(optimum, risk), f"The plan with the lowest {minimize}"
-    answered = [first, binding_sentence(optimum, prices), *at_risk[:1]]
-    return Answer(
+        subtitle, pays = "Largest elasticities, the plan found held", money is None
+        more, drawings, sentences = where.detail_parts(scenario_found(optimum), runs, minimize, subtitle, money=pays)
+        charts, notes = [*charts, *drawings], [*notes, *sentences]
+    tables += [*present(why), *more, *search_tables.search_tables(optimum, risk), priors_table(scenario)]
+    what = f"The plan with the lowest {minimize}" if success else "No plan was found that can be trusted"
+    why_none = "" if success else search_notes.failure(optimum)
+    answered = [search_tables.binding_sentence(optimum, prices), *at_risk[:1]] if success else [Sentence(why_none)]
+    return answer_of(
+        scenario,
         "optimize",
-        scenario.title,
-        Sentence(what if optimum.success else "No plan was found that can be trusted"),
-        answered if optimum.success else [first, Sentence(failure(optimum))],
-        [table for table in [*tables, *search_tables(optimum, risk), priors_table(scenario)] if table.rows],
-        [chart for chart in charts if chart is not None],
-        [
-            *(*notes, *at_risk[1:], *batch_sentences(scenario, optimum.plan, optimum.outcome)),
+        Sentence(what),
+        [headline(optimum, risk), *answered],
+        [table for table in tables if table.rows],
+        charts=charts,
+        notes=[
+            *(*notes, *at_risk[1:], *where.batch_sentences(scenario, optimum.plan, optimum.outcome)),
             *provenance_notes(scenario),
         ],
-        also=[("To evaluate this plan", evaluate_command(optimum))] if optimum.success else [],
-        inputs=scenario.named_tables,
+        also=[("To evaluate this plan", search_notes.evaluate_command(optimum))] if success else [],
         rows="outcome",
         result=str(optimum.result),
-        message="" if optimum.success else failure(optimum),
+        message=why_none,
     )
 
 
 def plans_table(optimum: Optimum) -> Table:
     """Both plans, and the numbers of the system that the search has chosen."""
     table = plan_table(optimum.scenario, {OWN: optimum.scenario.plan, FOUND: optimum.plan}, optimum.varied)
-    chosen = chosen_of_system(optimum)
+    chosen = search_notes.chosen_of_system(optimum)
     columns = [Column(path, path.removeprefix("system."), own.unit) for path, (own, _) in chosen.items()]
     pairs = [[Quantity(field.value) for field in fields] for fields in chosen.values()]
     added = [[*pair, changed(column, *pair)] for column, pair in zip(columns, pairs, strict=True)]
@@ -164,25 +148,19 @@ _CHIP = (
 
 
 def design_chip_answer(designed: DesignedOptimum, risk: SavingAtRisk | None = None) -> Answer:
-    """The chip, then the plan for it and what its limits cost."""
+    """The chip beside its reference, then the plan for it and what its limits cost."""
     answer, sizes = optimize_answer(designed.optimum, risk), designed.caches._asdict()
     caches = Sentence(
         "Closed forms for large products alone: operands take the lowest energy with a cache of {lowest_energy}; below "
         "{balance} memory limits them. Registers of {registers} a core move them at the lowest energy.",
         {name: number(size, "B") for name, size in sizes.items()},
     )
-    columns = {Column(name, unit="B", level=DATA): size for name, size in sizes.items()}
-    closed = facts("cache_by_closed_form", "Caches by closed form", columns, DATA)
+    closed = facts("cache_by_closed_form", "Caches by closed form", attributes(designed.caches, "B", *sizes), DATA)
+    chips = {"reference": designed.reference, "design": designed.chip}
+    rows = {name: [getattr(chip, column.name) for column in _CHIP] for name, chip in chips.items()}
     return dataclasses.replace(
         answer,
         command="design-chip",
         sentences=[*answer.sentences, caches],
-        tables=[chip_table(designed), *answer.tables, closed],
+        tables=[compared("chip", "Chip", _CHIP, rows), *answer.tables, closed],
     )
-
-
-def chip_table(designed: DesignedOptimum) -> Table:
-    """The chip beside its reference."""
-    chips = {"reference": designed.reference, "design": designed.chip}
-    rows = {name: [getattr(chip, column.name) for column in _CHIP] for name, chip in chips.items()}
-    return compared("chip", "Chip", _CHIP, rows)

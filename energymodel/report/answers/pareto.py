@@ -14,13 +14,15 @@ from energymodel.report.answer import (
     Number,
     Sentence,
     Table,
+    answer_of,
     around,
+    attributes,
     facts,
     number,
     share,
     words,
 )
-from energymodel.report.answers.evaluate import detail_parts
+from energymodel.report.answers.details import detail_parts, parts_chart
 from energymodel.report.answers.run_tables import (
     Run,
     outcome_table,
@@ -29,7 +31,6 @@ from energymodel.report.answers.run_tables import (
     priors_table,
     ratio_change,
 )
-from energymodel.report.answers.spending import parts_chart
 from energymodel.report.command_text import command_of
 from energymodel.report.fields import kind_of, plan_fields
 from energymodel.search.layouts import layout_label
@@ -40,7 +41,6 @@ KNEE = "plan at the knee"
 ROWS = 12
 """Plans of the short form."""
 MOST_LAYOUTS = 4  # that have a mark of their own
-_SEARCH = ("hypervolume", "layouts_considered", "layouts_searched")
 _COMMON = {"chips", "clock", "batch", "coolant_temperature"}
 
 
@@ -55,25 +55,22 @@ def pareto_answer(
     - `own`: of the scenario's own plan, for the interval of what the knee changes.
     - `details`: with the spending of the plan at the knee, as pages have it.
     """
-    names, points, knee = front.minimize, front.points, front.points[front.knee]
+    names, points, knee, scenario = front.minimize, front.points, front.points[front.knee], front.scenario
     first, second = names[:2]
     plans, numbers = plans_table(front, spread), _numbers(front, spread, own)
     outcomes = outcome_table({str(index): Run(point.plan, point.outcome) for index, point in enumerate(points)})
     outcomes = dataclasses.replace(outcomes, name="outcomes", title="Outcome of each plan", level=DATA)
     search: dict[Column, Any] = {
-        Column(f"baseline_{name}", "", front.units[name]): _objective(name, front.baseline[name], spread)
+        Column(f"baseline_{name}", unit=front.units[name]): _objective(name, front.baseline[name], spread)
         for name in names
     }
-    search |= {Column(name, ""): getattr(front, name) for name in _SEARCH}
-    tables = [plans, outcomes, facts("search", "The search", search, DATA), priors_table(front.scenario)]
-    charts, notes = [_front_chart(front, plans)], []
-    rates = [cell.value for _, _, cell in plans.series(f"exchange_{second}")]
-    if len(rates) > 1:
-        charts.append(_exchange_chart(front, rates))
+    search |= attributes(front, "1", "hypervolume", "layouts_considered", "layouts_searched")
+    tables = [plans, outcomes, facts("search", "The search", search, DATA), priors_table(scenario)]
+    charts, notes = [_front_chart(front, plans), *_exchange_charts(front, plans)], []
     if details:
         runs = {KNEE: Run(knee.plan, knee.outcome, spread)}
         energy = parts_table("energy", "Energy of the plan at the knee", runs, FULL)
-        more, drawings, notes = detail_parts(front.scenario, runs, first)
+        more, drawings, notes = detail_parts(scenario, runs, first)
         tables = [*tables, dataclasses.replace(outcome_table(runs), level=FULL), energy, *more]
         charts += [parts_chart(energy, "energy", "Energy of the plan at the knee"), *drawings]
     rate = f", where 1 % more {second} saves {{rate}} {first}" if second in knee.exchange else ""
@@ -89,19 +86,16 @@ def pareto_answer(
         "Hypervolume: {hypervolume} of the box between best and worst, in logarithms. "
         f"{front.layouts_considered:,} layouts compared, {front.layouts_searched} of them on the front or next to it."
     )
-    return Answer(
+    notes = [*notes, Sentence(volume, numbers), *([Sentence(front.message)] if front.message else [])]
+    return answer_of(
+        scenario,
         "pareto",
-        front.scenario.title,
         Sentence(f"{len(points)} plans trade {' against '.join(names)}"),
         [Sentence(text, numbers) for text in sentences],
         tables,
-        charts,
-        [
-            *(*notes, Sentence(volume, numbers), *([Sentence(front.message)] if front.message else [])),
-            prior_count(front.scenario),
-        ],
-        also=[("The plan at the knee", command_of(front.scenario, knee.plan, {}))],
-        inputs=front.scenario.named_tables,
+        charts=charts,
+        notes=[*notes, prior_count(scenario)],
+        also=[("The plan at the knee", command_of(scenario, knee.plan, {}))],
         result=str(front.result),
         message=front.message,
     )
@@ -127,16 +121,15 @@ def plans_table(front: Front, spread: OutcomeSpread | None = None) -> Table:
     common = sorted(set(labels), key=lambda label: (-labels.count(label), labels.index(label)))[:MOST_LAYOUTS]
     rows: list[list[Any]] = []
     for index, (point, label) in enumerate(zip(front.points, labels, strict=True)):
-        row: list[Any] = []
-        for name in names:
-            value, own = point.values[name], front.baseline[name]
-            row += [_objective(name, value, spread), value / own - 1.0 if own else None]
-        row += [point.exchange[name] / 100.0 if name in point.exchange else None for name in names[1:]]
-        of_plan = {field.name: field.value for field in plan_fields(point.plan)}
-        row += [of_plan.get(path) for path in paths]
+        cells: dict[str, Any] = {field.name.removeprefix("plan."): field.value for field in plan_fields(point.plan)}
+        for name, value in point.values.items():
+            own = front.baseline[name]
+            cells |= {name: _objective(name, value, spread), f"{name}_change": value / own - 1.0 if own else None}
+        cells |= {f"exchange_{name}": rate / 100.0 for name, rate in point.exchange.items()}
         marks = {"knee": index == front.knee, "new layout": index > 0 and labels[index - 1] != label}
-        mark = ", ".join(name for name, holds in marks.items() if holds)
-        rows.append([*row, label, mark, f"layout {label}" if label in common else "other layouts"])
+        cells |= {"layout": label, "mark": ", ".join(name for name, holds in marks.items() if holds)}
+        cells["mark_of_layout"] = f"layout {label}" if label in common else "other layouts"
+        rows.append([cells.get(column.name) for column in columns])
     count = len(rows)
     short = sorted({*range(0, count, max(1, -(-count // ROWS))), count - 1, front.knee})
     title = f"{len(short)} of {count} plans" if len(short) < count else f"{count} plans"
@@ -185,11 +178,14 @@ def _front_chart(front: Front, plans: Table) -> Chart:
     )
 
 
-def _exchange_chart(front: Front, rates: list[float]) -> Chart:
+def _exchange_charts(front: Front, plans: Table) -> list[Chart]:
     """What 1 % more of the second objective saves of the first, along the front."""
     first, second = front.minimize[:2]
+    rates = [cell.value for _, _, cell in plans.series(f"exchange_{second}")]
+    if len(rates) < 2:
+        return []
     numbers = {"low": share(min(rates)), "high": share(max(rates))}
     title = Sentence(f"1 % more {second} saves from {{high}} to {{low}} {first} along the front", numbers)
     axis, subtitle = f"{first} saved by 1 % more {second}", f"Exchange rates of {first} against {second}"
     y = [f"exchange_{second}"]
-    return Chart("plane", title, "plans", second, y, subtitle, lines=True, log=[second], axis=axis)
+    return [Chart("plane", title, "plans", second, y, subtitle, lines=True, log=[second], axis=axis)]

@@ -23,10 +23,10 @@ from energymodel.report.answer import (
     spaced,
     words,
 )
+from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import evaluate_answer, intervals_chart, limits_chart
 from energymodel.report.answers.run_tables import Run, limits_table
 from energymodel.report.answers.timeline import step_parts
-from energymodel.report.answers.uncertainty import causes
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread

@@ -1,20 +1,16 @@
-"""How a search went: limits, restarts, ties and refinements, why it failed, and its numbers for other programs."""
+"""How a search went: limits, restarts, ties and refinements, why it failed, and the command for its plan."""
 
-import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from energymodel.report.answer import DATA, Column, Sentence, Table, facts, number, share, spaced, words
-from energymodel.report.answers.run_tables import Run, outcome_table, plan_table
+from energymodel.report.answer import Number, Sentence, number, share, spaced
 from energymodel.report.command_text import command_of, exact
 from energymodel.report.fields import Field, plan_fields
 from energymodel.report.number import sentence
 from energymodel.search.result import OBEYS_LIMITS_ASKED, NearTie, Optimum, Refinement
 from energymodel.search.training_run import TrainingRun
-from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.system.facility import NO_LIMIT
 from energymodel.system.outputs import objective_value
 
@@ -39,46 +35,45 @@ def limits_asked(optimum: Optimum) -> list[Sentence]:
 
 def search_sentences(optimum: Optimum) -> list[Sentence]:
     """How many layouts were compared, whether restarts agree, how far the second best is, what rounding costs."""
-    statistics, minimize = optimum.statistics, optimum.minimize
+    statistics, minimize, second = optimum.statistics, optimum.minimize, optimum.runner_up
     left, others = statistics["layouts_left"], float(statistics["others_excess"])
-    lines = [
-        Sentence(
-            f"Layouts: {optimum.layouts_considered:,} compared, {optimum.layouts_feasible:,} fit in memory, "
-            f"{statistics['layouts_searched']:,} searched."
-        )
+    numbers: dict[str, Number] = {"others": share(others), "gap": share(optimum.gap)}
+    texts = [
+        f"Layouts: {optimum.layouts_considered:,} compared, {optimum.layouts_feasible:,} fit in memory, "
+        f"{statistics['layouts_searched']:,} searched."
     ]
     if left:
-        lines.append(Sentence(f"No bound excludes {left:,} of the others: a better plan may be among them."))
+        texts.append(f"No bound excludes {left:,} of the others: a better plan may be among them.")
     elif math.isfinite(others) and others > 0.0:
-        text = (
-            f"The others need at least {{share}} more {minimize}: a lower bound, from the prices of the limits at the "
-        )
-        lines.append(Sentence(f"{text}best plan.", {"share": share(others)}))
+        text = f"The others need at least {{others}} more {minimize}: a lower bound, from the prices of the limits at "
+        texts.append(f"{text}the best plan.")
     if statistics["restarts"]:
-        lines.append(_restarts(statistics))
-    if (second := optimum.runner_up) is not None:
+        texts.append(_restarts(statistics))
+        numbers["spread"] = share(math.expm1(statistics["restarts_spread"]))
+    if second is not None:
         degrees = {name: float(getattr(second.layout, name)) for name in _DEGREES}
         listed = ", ".join(f"{spaced(name)} {degree:g}" for name, degree in degrees.items() if degree != 1.0)
-        text = (
-            f"The second-best layout ({listed or 'data parallelism alone'}) needs {{excess}} more {minimize} than the "
-        )
-        lines.append(Sentence(f"{text}best.", {"excess": share(second.excess)}))
+        layout = f"The second-best layout ({listed or 'data parallelism alone'})"
+        texts.append(f"{layout} needs {{second}} more {minimize} than the best.")
+        numbers["second"] = share(second.excess)
     if math.isfinite(optimum.gap):
         cost = "at most {gap}" if optimum.gap >= _SAME else "less than 0.01 %"
-        lines.append(Sentence(f"Rounding to whole numbers costs {cost}.", {"gap": share(optimum.gap)}))
-    if optimum.near_tie is not None:
-        lines.append(near_tie_sentence(optimum, optimum.near_tie))
-    return lines + [refinement_sentence(optimum, refinement) for refinement in optimum.refinements]
+        texts.append(f"Rounding to whole numbers costs {cost}.")
+    return [
+        *(Sentence(text, numbers) for text in texts),
+        *([near_tie_sentence(optimum, optimum.near_tie)] if optimum.near_tie is not None else []),
+        *(refinement_sentence(optimum, refinement) for refinement in optimum.refinements),
+    ]
 
 
-def _restarts(statistics: Mapping[str, int | float]) -> Sentence:
+def _restarts(statistics: Mapping[str, int | float]) -> str:
     count, agreeing, astray = (statistics[name] for name in ("restarts", "restarts_agreeing", "restarts_astray"))
     text = f"{agreeing} of {count} restarts of the best layout converge to the same optimum"
     text += f"; {astray} do not converge" if astray else ""
-    spread = math.expm1(statistics["restarts_spread"])
     if agreeing + astray < count:
-        text += f"; the others end {'less than 0.01 %' if spread < _SAME else 'at most {spread}'} above it"
-    return Sentence(f"{text}.", {"spread": share(spread)})
+        is_close = math.expm1(statistics["restarts_spread"]) < _SAME
+        text += f"; the others end {'less than 0.01 %' if is_close else 'at most {spread}'} above it"
+    return f"{text}."
 
 
 def refinement_sentence(optimum: Optimum, refinement: Refinement) -> Sentence:
@@ -147,57 +142,3 @@ def evaluate_command(optimum: Optimum) -> str:
     """The command that evaluates the plan of a search."""
     chosen = {path: exact(value) for path, (_, value) in chosen_of_system(optimum).items()}
     return command_of(optimum.scenario, optimum.plan, chosen)
-
-
-def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> list[Table]:
-    """What other programs want to know of a search: its objective, variables, conflicts and refinements."""
-    unit, scenario = optimum.value_unit, optimum.scenario
-    units = {**dict.fromkeys(("value", "baseline_value", "relaxed_value"), unit), "gap": "1"}
-    cells: dict[Column, Any] = {words("minimize", "minimized"): optimum.minimize}
-    cells |= {Column(name, "", of): getattr(optimum, name) for name, of in units.items()}
-    cells |= {Column(name, ""): getattr(optimum, name) for name in ("layouts_considered", "layouts_feasible")}
-    if scenario.optimize.tolerance is not None:
-        cells[Column("tolerance", "")] = scenario.optimize.tolerance
-    if risk is not None:
-        names = ("deviation", "own_deviation", "resting_on_priors")
-        cells |= {Column(name, ""): getattr(risk, name) for name in names}
-        cells[Column("saving", "", unit)] = (risk.saving, *risk.saving_interval)
-        cells |= {Column(name, "", unit): getattr(risk, name) for name in ("saving_deviation", "prior_deviation")}
-        cells |= {Column("prior_variance", ""): risk.prior_variance, Column("priors_without_spread", ""): risk.without}
-    tables = [facts("search", "The search", cells, DATA)]
-    units = {field.name.split("[")[0]: field.unit for field in plan_fields(optimum.plan)}
-    units |= {path: scenario.provenance[path].unit for path in optimum.found if path in scenario.provenance}
-    if optimum.found:
-        values = {Column(path, path, units.get(path.split("[")[0], "1")): of for path, of in optimum.found.items()}
-        tables.append(facts("variables", "Variables", values, DATA))
-    limits = {
-        Column(name, unit=optimum.limit_units.get(name, "1")): float(value) for name, value in optimum.limits.items()
-    }
-    tables.append(facts("limit_values", "Limits of the search", limits, DATA))
-    if optimum.runner_up is not None:
-        degrees = {Column(name, name): value for name, value in vars(optimum.runner_up.layout).items()}
-        tables.append(Table("runner_up", "Second-best layout", [*degrees], [[*degrees.values()]], level=DATA))
-    if conflicts := optimum.conflicts:
-        columns = [Column(conflict.limit, unit=conflict.unit) for conflict in conflicts]
-        rows = [[getattr(conflict, name) for conflict in conflicts] for name in ("asked", "nearest")]
-        title, labels = "Limits that exclude each other", ("asked", "nearest feasible")
-        tables.append(Table("conflicts", title, columns, rows, tall=True, labels=labels))
-    if optimum.refinements:
-        columns = [words("added", ""), Column("knots", ""), words("stages", ""), Column("saving", "", unit)]
-        rows = [
-            [of.added.names, of.added.knots, " ".join(of.added.stages), of.saving, of.converged]
-            for of in optimum.refinements
-        ]
-        tables.append(Table("refinements", "Refinements", [*columns, words("converged", "")], rows, level=DATA))
-    others: list[tuple[str, Table]] = [
-        (f"refinement_{index}_beside", plan_table(scenario, {"beside": of.plan}))
-        for index, of in enumerate(optimum.refinements)
-    ]
-    if tie := optimum.near_tie:
-        numbers = {name: getattr(tie, name) for name in ("tolerance", "cost", "saving")}
-        columns = [words("saved", ""), words("taken", ""), *(Column(name, "") for name in numbers)]
-        row = [tie.saved, tie.taken, *numbers.values()]
-        tables.append(Table("near_tie", "Plans as good", columns, [row], level=DATA))
-        others.append(("exact_plan", plan_table(scenario, {"exact": tie.plan})))
-        others.append(("exact_outcome", outcome_table({"exact": Run(tie.plan, tie.outcome)})))
-    return tables + [dataclasses.replace(table, name=name, level=DATA) for name, table in others]

@@ -1,6 +1,8 @@
 """What a search is worth: binding limits with their prices, the saving by cause and its risk, layouts compared."""
 
+import dataclasses
 import math
+from collections.abc import Iterable
 
 from energymodel.report.answer import (
     DATA,
@@ -11,11 +13,15 @@ from energymodel.report.answer import (
     Sentence,
     Table,
     around,
+    attributes,
+    facts,
     number,
     share,
     spaced,
     words,
 )
+from energymodel.report.answers.run_tables import Run, outcome_table, plan_table
+from energymodel.report.fields import plan_fields
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import Optimum
 from energymodel.sweeps.first_order import SavingAtRisk
@@ -46,15 +52,11 @@ def prices_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
 
     A price is taken to be as uncertain as the objective.
     """
+    of, unit = optimum.minimize, optimum.value_unit
     columns = [
-        words("limit", "binding constraint"),
-        Column("change", f"1 % more: {optimum.minimize}", kind="change"),
-        words("step"),
-        Column("saved", f"{optimum.minimize} saved by it", optimum.value_unit),
-        words("name", "", DATA),
-        Column("elasticity", level=DATA),
-        Column("price", "price", "", level=DATA),
-        *(words("price_unit", "unit of the price", DATA), words("binds", level=DATA)),
+        *(words("limit", "binding constraint"), Column("change", f"1 % more: {of}", kind="change"), words("step")),
+        *(Column("saved", f"{of} saved by it", unit), words("name", "", DATA), Column("elasticity", level=DATA)),
+        *(Column("price", unit="", level=DATA), words("price_unit", level=DATA), words("binds", level=DATA)),
     ]
     rows = []
     for name in sorted(optimum.prices, key=lambda name: name not in optimum.active):
@@ -82,19 +84,18 @@ def binding_sentence(optimum: Optimum, prices: Table) -> Sentence:
     """Which limits bind, and what the most valuable one is worth."""
     if not optimum.active:
         return Sentence("No constraint is binding.")
-    names = [spaced(name) for name in optimum.active]
-    listed = f"{', '.join(names[:-1])} and {names[-1]} bind" if len(names) > 1 else f"{names[0]} binds"
+    *others, last = map(spaced, optimum.active)
+    listed = f"{', '.join(others)} and {last} bind" if others else f"{last} binds"
     listed = f"{listed[:1].upper()}{listed[1:]}"
     if not optimum.prices:
         return Sentence(f"{listed}; there are no shadow prices at this plan.")
-    worth = sorted(
-        (name for name in optimum.active if name in optimum.prices and math.isfinite(optimum.prices[name].elasticity)),
-        key=lambda name: (name == AIM, -abs(optimum.prices[name].elasticity)),
-    )
+    worth = {name: abs(optimum.prices[name].elasticity) for name in optimum.active if name in optimum.prices}
+    worth = {name: size for name, size in worth.items() if math.isfinite(size)}
     if not worth:
         return Sentence(f"{listed}.")
-    row = next(row for row in prices.rows if row[4] == worth[0])
-    most = f"; {spaced(worth[0])} is worth most" if len(worth) > 1 else ""
+    first = min(worth, key=lambda name: (name == AIM, -worth[name]))
+    row = next(row for row in prices.rows if row[4] == first)
+    most = f"; {spaced(first)} is worth most" if len(worth) > 1 else ""
     verb, saved = "saves" if row[1].value <= 0.0 else "costs", row[3]
     numbers = {"change": share(abs(row[1].value))}
     text = f"{listed}{most}: 1 % more {verb} {{change}} {optimum.minimize}"
@@ -142,8 +143,10 @@ def saving_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
     return Table("saving", "Saving by cause", columns, rows)
 
 
-def saving_chart(optimum: Optimum, table: Table) -> Chart:
+def saving_chart(optimum: Optimum, table: Table) -> Chart | None:
     """The causes of the saving as bars."""
+    if not table.rows:
+        return None
     title = Sentence(f"The {table.rows[0][0]} brings {{share}} of the saving", {"share": share(table.rows[0][2])})
     causes, subtitle = [row[0] for row in table.rows[:-1]], f"Saving of {optimum.minimize} by what is changed"
     axis = f"{optimum.minimize} saved"
@@ -188,22 +191,64 @@ def saving_causes(risk: SavingAtRisk) -> tuple[Table, Chart | None]:
     return table, Chart("bars", first, table.name, "number", ["share"], title, only=large[:CAUSES], axis=axis)
 
 
-def layouts_table(optimum: Optimum) -> Table:
+def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
     """The second-best layout and a bound for all others, by what they take more of the objective."""
-    excess = Column("excess", f"more {optimum.minimize} than the best", kind="share", digits="two")
-    others, rows = float(optimum.statistics.get("others_excess", math.nan)), []
+    of, others, rows = optimum.minimize, float(optimum.statistics.get("others_excess", math.nan)), []
     if (second := optimum.runner_up) is not None:
         rows.append(["second-best layout", second.excess, layout_label(second.layout)])
     if not optimum.statistics.get("layouts_left") and others > 0.0 and math.isfinite(others):
         rows.append(["all layouts that were not searched, at least", others, ""])
-    return Table("layouts", "Layouts compared", [words("layout"), excess, words("label", "")], rows, level=FULL)
+    excess = Column("excess", f"more {of} than the best", kind="share", digits="two")
+    table = Table("layouts", "Layouts compared", [words("layout"), excess, words("label", "")], rows, level=FULL)
+    if not rows:
+        return table, None
+    nearest = {"excess": share(min(row[1] for row in rows))}
+    title, subtitle = f"Another layout takes at least {{excess}} more {of}", "above that of the best layout"
+    look = {"subtitle": f"{of.capitalize()} {subtitle}", "axis": f"more {of}"}
+    return table, Chart("bars", Sentence(title, nearest), "layouts", "layout", ["excess"], **look)
 
 
-def layouts_chart(optimum: Optimum, table: Table) -> Chart | None:
-    """The excess of other layouts as bars."""
-    if not table.rows:
-        return None
-    nearest = min((row[1] for row in table.rows), key=lambda cell: cell.value)
-    title = Sentence(f"Another layout takes at least {{excess}} more {optimum.minimize}", {"excess": share(nearest)})
-    subtitle, axis = f"{optimum.minimize.capitalize()} above that of the best layout", f"more {optimum.minimize}"
-    return Chart("bars", title, "layouts", "layout", ["excess"], subtitle, axis=axis)
+def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table]:
+    """What other programs want to know of a search: its objective, variables, conflicts and refinements."""
+    unit, scenario, second, tie = optimum.value_unit, optimum.scenario, optimum.runner_up, optimum.near_tie
+    search = {words("minimize", "minimized"): optimum.minimize}
+    search |= attributes(optimum, unit, "value", "baseline_value", "relaxed_value")
+    search |= attributes(optimum, "1", "gap", "layouts_considered", "layouts_feasible")
+    if scenario.optimize.tolerance is not None:
+        search |= attributes(scenario.optimize, "1", "tolerance")
+    if risk is not None:
+        search |= attributes(risk, "1", "deviation", "own_deviation", "resting_on_priors", "prior_variance")
+        search |= attributes(risk, unit, "saving_deviation", "prior_deviation")
+        search |= {Column("saving", unit=unit): (risk.saving, *risk.saving_interval)}
+        search |= {Column("priors_without_spread"): risk.without}
+    yield facts("search", "The search", search, DATA)
+    units = {path: origin.unit for path, origin in scenario.provenance.items()}
+    units |= {field.name.split("[")[0]: field.unit for field in plan_fields(optimum.plan)}
+    variables = {Column(path, path, units.get(path.split("[")[0], "1")): of for path, of in optimum.found.items()}
+    if variables:
+        yield facts("variables", "Variables", variables, DATA)
+    limits = {Column(name, unit=optimum.limit_units.get(name, "1")): of for name, of in optimum.limits.items()}
+    yield facts("limit_values", "Limits of the search", limits, DATA)
+    if second is not None:
+        yield facts("runner_up", "Second-best layout", attributes(second.layout, "1", *vars(second.layout)), DATA)
+    if conflicts := optimum.conflicts:
+        columns = [Column(conflict.limit, unit=conflict.unit) for conflict in conflicts]
+        rows = [[getattr(conflict, name) for conflict in conflicts] for name in ("asked", "nearest")]
+        title, labels = "Limits that exclude each other", ("asked", "nearest feasible")
+        yield Table("conflicts", title, columns, rows, tall=True, labels=labels)
+    plans = {f"refinement_{index}_beside": of.plan for index, of in enumerate(optimum.refinements)}
+    if optimum.refinements:
+        columns = [words("added"), Column("knots"), words("stages"), Column("saving", unit=unit), words("converged")]
+        rows = [
+            [of.added.names, of.added.knots, " ".join(of.added.stages), of.saving, of.converged]
+            for of in optimum.refinements
+        ]
+        yield Table("refinements", "Refinements", columns, rows, level=DATA)
+    if tie is not None:
+        cells = {words("saved"): tie.saved, words("taken"): tie.taken}
+        yield facts("near_tie", "Plans as good", cells | attributes(tie, "1", "tolerance", "cost", "saving"), DATA)
+        exact = outcome_table({"exact": Run(tie.plan, tie.outcome)})
+        yield dataclasses.replace(exact, name="exact_outcome", level=DATA)
+        plans["exact_plan"] = tie.plan
+    for name, plan in plans.items():
+        yield dataclasses.replace(plan_table(scenario, {name: plan}), name=name, level=DATA)

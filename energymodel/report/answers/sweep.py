@@ -27,9 +27,9 @@ from energymodel.report.answer import (
     spaced,
     words,
 )
+from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import intervals_chart
 from energymodel.report.answers.run_tables import Run, outcome_table, output_columns, prior_count, priors_table
-from energymodel.report.answers.uncertainty import causes
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.axes import Axis

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 import energymodel as em
-from energymodel.report.answers.uncertainty import batch_sentences
+from energymodel.report.answers.details import batch_sentences
 from energymodel.report.number import sentence
 from energymodel.system.evaluate import evaluate_once
 

@@ -10,9 +10,8 @@ import pytest
 
 import energymodel as em
 from energymodel.report.answer import Sentence
+from energymodel.report.answers.details import elasticities_of_plan, energy_flow, money_parts
 from energymodel.report.answers.pareto import pareto_answer
-from energymodel.report.answers.spending import energy_flow, money_parts
-from energymodel.report.answers.uncertainty import elasticities_of_plan
 from energymodel.report.number import sentence
 from energymodel.report.page import page_html
 from energymodel.system.evaluate import evaluate_once

@@ -1,7 +1,8 @@
-"""What makes an output uncertain: elasticities, shares of its variance, and the tokens that the batch wastes."""
+"""Where energy, time and money of a run go, and what makes its outputs uncertain: tables and charts of pages."""
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,19 +10,174 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.learning.critical_batch import PowerCriticalBatch
-from energymodel.report.answer import FULL, Chart, Column, Sentence, Table, number, share, spaced, words
+from energymodel.report.answer import FULL, Chart, Column, Sentence, Table, number, present, share, spaced, words
+from energymodel.report.answers.run_tables import Run, Runs, parts_table
+from energymodel.report.answers.timeline import step_parts
+from energymodel.report.fields import part_fields, total
 from energymodel.scenarios.priors import SYSTEM, distributions
 from energymodel.scenarios.scenario import Scenario, leaf_paths
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64, spread_along
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem, as_designed
 
 BARS = 12
 SMALLEST = 5e-4  # elasticity that is shown
 SMALLEST_SHARE = 0.005  # share of the variance of a cause that is shown
 MODEL = "system.workload."  # another model is another question
 ASSUMED, MEASURED = "assumed (prior)", "measured or published"
+_ROUNDING = 1e-9  # of the whole
+_SHARE = Column("share", kind="share", digits="two")
+
+
+def detail_parts(
+    scenario: Scenario,
+    runs: Runs,
+    objective: str,
+    subtitle: str = "Largest elasticities, the plan held",
+    *,
+    money: bool = True,
+) -> tuple[list[Table], list[Chart], list[Sentence]]:
+    """Tables, charts and notes of pages: money, the stream of energy, a step, elasticities, causes of uncertainty.
+
+    - `money`: whether money by part is wanted.
+    """
+    last, costs = list(runs.values())[-1], money_table(scenario, runs) if money else None
+    flow, flow_chart = energy_flow(last.outcome)
+    passes, timeline, of_step = step_parts(scenario, last)
+    moved, bars = elasticities(elasticities_of_plan(scenario, last.plan, objective), objective, subtitle)
+    why, shares = causes(scenario, last.spread, "energy") if last.spread is not None else (None, None)
+    paid = parts_chart(costs, "money", "Money of the run by what it pays for") if costs and costs.rows else None
+    tables = [table for table in present(costs, flow, passes, moved, why) if table.rows]
+    return tables, present(paid, flow_chart, timeline, bars, shares), [of_step]
+
+
+def spent(runs: Runs) -> tuple[list[Table], list[Chart]]:
+    """Energy and step time of runs by where they go."""
+    energy, step = parts_table("energy", "Energy", runs), parts_table("step_time", "Time of one step", runs, FULL)
+    return [energy, step], [
+        parts_chart(energy, "energy", "Energy of the run by where it goes"),
+        parts_chart(step, "step_time", "Time of one step by term"),
+    ]
+
+
+def parts_chart(table: Table, of: str, subtitle: str) -> Chart:
+    """Bars of the parts of a whole, one for each run."""
+    amounts = [column.name for column in table.columns if column.kind not in ("words", "share", "change")]
+    title, axis = largest_parts(table, spaced(of)), spaced(of)
+    return Chart("stack", title, table.name, "part", amounts, subtitle, label="share", whole=of, axis=axis)
+
+
+def largest_parts(table: Table, of: str) -> Sentence:
+    """What the largest two parts take: "Switching takes 37 % of the energy; host takes 31 %"."""
+    (first, *_), *rest = series = table.series("share", "part")
+    numbers = {"first": series[0][1:]}
+    text = f"{first[:1].upper()}{first[1:]} {_takes(first)} {{first}} of the {of}"
+    if rest and rest[0][2].value >= 0.05:
+        numbers["second"] = rest[0][1:]
+        text += f"; {rest[0][0]} {_takes(rest[0][0])} {{second}}"
+    return Sentence(text, numbers)
+
+
+def _takes(label: str) -> str:
+    plural = label.endswith("s") or " and " in label or "," in label
+    return "take" if plural else "takes"
+
+
+def energy_flow(outcome: TrainingOutcome) -> tuple[Table, Chart]:
+    """Energy from the grid to the operations that the model needs."""
+    parts = {field.name: max(field.value, 0.0) for field in part_fields(outcome.energy)}
+    titles = {field.name: field.title for field in part_fields(outcome.energy)}
+    energy, switching = total(outcome.energy), titles["dynamic"]
+    useful = min(float(outcome.euf) * energy, parts["dynamic"])
+    groups = {
+        "chips": ("dynamic", "static", "idle_wait", "memory"),
+        "grid": ("host", "network"),
+        "building": ("delivery_loss", "cooling", "other"),
+    }
+    streams = [
+        ("grid", "chips", sum(parts[name] for name in groups["chips"])),
+        ("chips", switching, parts["dynamic"]),
+        (switching, "operations of the model", useful),
+        (switching, "recomputation and losses", parts["dynamic"] - useful),
+        *(("chips", titles[name], parts[name]) for name in groups["chips"][1:]),
+        *(("grid", titles[name], parts[name]) for name in groups["grid"]),
+        ("grid", "building", sum(parts[name] for name in groups["building"])),
+        *(("building", titles[name], parts[name]) for name in groups["building"]),
+    ]
+    rows = [[source, target, value, value / energy] for source, target, value in streams if value > _ROUNDING * energy]
+    columns = [words("from"), words("to"), Column("amount", unit="J", digits="two"), _SHARE]
+    of_model = {"share": share(useful / energy if energy else 0.0)}
+    title = Sentence("{share} of the energy switches operations that the model needs", of_model)
+    table = Table("energy_flow", "Energy from the grid to bits", columns, rows, level=FULL)
+    subtitle = "Energy from the grid to the bits that are switched"
+    return table, Chart("flow", title, table.name, "from", ["amount"], subtitle, "to", label="share", whole="energy")
+
+
+def bits_sentence(run: Run) -> Sentence | None:
+    """What a bit that the model absorbs takes, beside Landauer's limit."""
+    units = {"information": "bit", "energy_per_bit": "J/bit", "landauer_multiple": "1"}
+    numbers = {name: number(run.quantity(name), unit, digits="two") for name, unit in units.items()}
+    if not all(np.isfinite(cell.value) for _, cell in numbers.values()):
+        return None
+    return Sentence(
+        "The model absorbs about {information}, at {energy_per_bit} for each bit. All operations together take about "
+        "{landauer_multiple} times the energy that erasing their bits needs at minimum (Landauer's limit).",
+        numbers,
+    )
+
+
+def money_table(scenario: Scenario, runs: Runs) -> Table:
+    """Money of runs by what it pays for; no rows where the last run costs nothing."""
+    return costs_table({label: money_parts(scenario, run.plan, run.outcome) for label, run in runs.items()})
+
+
+def costs_table(parts: Mapping[str, Mapping[str, float]]) -> Table:
+    """Costs of runs by part [USD], the largest of the last run first, and their shares of it."""
+    last = list(parts.values())[-1]
+    columns = [words("part", "")]
+    columns += [Column("money" if len(parts) == 1 else label, label, "USD", digits="two") for label in parts]
+    rows = [
+        [part, *(of.get(part, 0.0) for of in parts.values()), value / sum(last.values())]
+        for part, value in sorted(last.items(), key=lambda pair: -pair[1])
+    ]
+    return Table("money_parts", "Money by what it pays for", [*columns, _SHARE], rows, level=FULL)
+
+
+def money_parts(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
+    """Money of a run by what it pays for [USD]; the parts add up to the money of the outcome."""
+    with jax.enable_x64(True):
+        parts = costs(*as_designed(scenario.system, plan), outcome)
+    return large_costs({name: float(part) for name, part in parts.items()})
+
+
+def large_costs(parts: Mapping[str, float]) -> dict[str, float]:
+    """The parts of a cost that are more than rounding."""
+    smallest = _ROUNDING * sum(parts.values())
+    return {name: part for name, part in parts.items() if part > smallest}
+
+
+def costs(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
+    """Money of a run as it was designed, by what it pays for [USD]; the parts add up to the money of the outcome.
+
+    A price adds up what chips, energy, power and time cost, so that each is the price of it alone. What the price of
+    the chips leaves over are links, storage and plant.
+    """
+    price, chips = system.market.price, plan.chips + system.spare_chips(plan.spares)
+
+    def cost(chip_price: Any, chips: Any, energy: Any, power: Any) -> Any:
+        return price.cost(chip_price, chips, outcome.time, energy, power)
+
+    waiting, rent = cost(0.0, 0.0, 0.0, 0.0), cost(0.0, chips, 0.0, 0.0)
+    parts = {
+        "chips and servers": cost(system.accelerator.price, chips, 0.0, 0.0) - rent,
+        "rent of chips": rent - waiting,
+        "energy": cost(0.0, 0.0, outcome.energy.total, 0.0) - waiting,
+        "peak power and building": cost(0.0, 0.0, 0.0, outcome.power_peak) - waiting,
+        "value of time": waiting,
+    }
+    return {**parts, "links, storage and plant": outcome.money - sum(parts.values())}
 
 
 def elasticities_of_plan(scenario: Scenario, plan: TrainingPlan, objective: str) -> dict[str, float]:
