@@ -1,16 +1,17 @@
 """Roots, norms and ceilings whose values are exact and whose gradients are finite.
 
-Everything here lowers in a Pallas kernel: no `while_loop`, no custom differentiation rule, no stacking.
+Everything here lowers in a Pallas kernel: no `while_loop`, no stacking.
 """
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, ArrayLike, Float
 
 from energymodel.ranges import ANY, SIGNED, Range
@@ -28,7 +29,7 @@ Numeric = Float[ArrayLike, "..."]
 """A number or an array of numbers of any shape: what formulas accept."""
 
 EVALUATIONS = 18
-LIVE_NEWTON_STEPS = 2
+STRAIGHT = 40.0  # beyond, ln(1 + e^x) is x to rounding
 _INTEGER_TOLERANCE = 1e-3
 
 
@@ -84,8 +85,8 @@ def component(default: eqx.Module | None = None) -> Any:
 def softplus(x: Numeric) -> Float[Array, "..."]:
     """Smooth ramp `ln(1 + e^x)`, without overflow and without primitives that a kernel lacks."""
     x = jnp.asarray(x)
-    above = x > 0
-    return jnp.where(above, x, 0.0) + jnp.log1p(jnp.exp(jnp.where(above, -x, x)))
+    straight = x > STRAIGHT
+    return jnp.where(straight, x, jnp.log1p(jnp.exp(jnp.where(straight, STRAIGHT, x))))
 
 
 def sigmoid(x: Numeric) -> Float[Array, "..."]:
@@ -149,10 +150,9 @@ def implicit_root(
 ) -> Float[Array, "..."]:
     """Root in `[lower, upper]` of a function that increases with its first argument, differentiable in `parameters`.
 
-    A fixed number of evaluations closes in on it with stopped parameters; live Newton steps then make the value exact
-    and, each doubling the order, carry first and second derivatives as the implicit function theorem states them
-    [Griewank & Walther 2008, ch. 15]. Where the function has no root in the bracket the nearer end is
-    returned, with the gradient of that end.
+    A fixed number of evaluations closes in on it; derivatives of any order follow from the implicit function theorem
+    [Griewank & Walther 2008, ch. 15]. Where the function has no root in the bracket the nearer end is returned, with
+    the gradient of that end.
 
     **Arguments:**
 
@@ -162,18 +162,36 @@ def implicit_root(
 
     **Returns:** the root, same unit as `lower`.
     """
-    lower, upper = jnp.asarray(lower), jnp.asarray(upper)
-    frozen = jax.lax.stop_gradient(parameters)
-    low, high = jax.lax.stop_gradient((lower, upper))
-    dtype = jnp.result_type(low, high, *jax.tree.leaves(frozen))
-    low, high = jnp.broadcast_arrays(low.astype(dtype), high.astype(dtype))
-    x = _bracketed_root(lambda x: function(x, frozen), low, high)
-    for _ in range(LIVE_NEWTON_STEPS):
-        # The tangent is an array of ones that no compiler of kernels takes for a literal.
-        value, slope = jax.jvp(lambda x: function(x, parameters), (x,), (x * 0.0 + 1.0,))
-        rising = slope > 0
-        x = jnp.clip(x - jnp.where(rising, value / jnp.where(rising, slope, 1.0), 0.0), lower, upper)
-    return x
+    leaves, structure = jax.tree.flatten(parameters)
+    dtype = jnp.result_type(lower, upper, *leaves)
+    low, high = jnp.broadcast_arrays(jnp.asarray(lower, dtype), jnp.asarray(upper, dtype))
+    return _root(lambda x, *leaves: function(x, structure.unflatten(leaves)), low, high, *leaves)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _root(function: Callable[..., Array], low: Array, high: Array, *leaves: Any) -> Array:
+    return _bracketed_root(lambda x: function(x, *leaves), low, high)
+
+
+@partial(_root.defjvp, symbolic_zeros=True)
+def _root_slope(function: Callable[..., Array], primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """`dx = -(df/dp dp) / (df/dx)`; at an end of the bracket, the tangent of that end."""
+    low, high, *leaves = primals
+    x = _root(function, low, high, *leaves)
+    of_low, of_high = (jnp.zeros_like(x) if isinstance(t, SymbolicZero) else t for t in tangents[:2])
+    live = {i: t for i, t in enumerate(tangents[2:]) if not isinstance(t, SymbolicZero)}
+
+    def at(x: Array, *moved: Any) -> Array:
+        values = dict(zip(live, moved, strict=True))
+        return function(x, *(values.get(i, leaf) for i, leaf in enumerate(leaves)))
+
+    moved = tuple(leaves[i] for i in live)
+    # The tangent is an array of ones that no compiler of kernels takes for a literal.
+    slope = jax.jvp(lambda x: at(x, *moved), (x,), (x * 0.0 + 1.0,))[1]
+    shift = jax.jvp(partial(at, x), moved, tuple(live.values()))[1] if live else jnp.zeros_like(x)
+    rising = slope > 0
+    inside = jnp.where(rising, -shift / jnp.where(rising, slope, 1.0), 0.0)
+    return x, jnp.where(x <= low, of_low, jnp.where(x >= high, of_high, inside))
 
 
 def _bracketed_root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:

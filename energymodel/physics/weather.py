@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,10 +15,9 @@ LEAST_SPREAD = 0.1
 """Smallest spread of days [K]: weather that never changes has none, and no slope."""
 HOT_DAY = 2.0
 """Standard deviations by which a hot day, for which chillers are sized, is warmer than the mean of its month."""
-YEAR_NODES = tuple(math.cos(math.pi * (2 * k + 1) / 8) for k in range(4))
-DAY_NODES = tuple(math.cos(math.pi * (2 * k + 1) / 4) for k in range(2))
-"""Cosines of equally spaced phases of a year and a day: their mean is that over all phases for polynomials of degree
-7 and 3 [Abramowitz & Stegun 1964, eq. 25.4.38]."""
+YEAR_NODES, DAY_NODES = 4, 2
+"""Equally spaced phases of a year and a day: the mean over them is that over all phases for polynomials of degree 7 and
+3 in the cosine [Abramowitz & Stegun 1964, eq. 25.4.38]."""
 
 
 Result = TypeVar("Result")
@@ -30,6 +29,9 @@ class Hour(NamedTuple):
     dry_bulb: Numeric
     wet_bulb: Numeric
     spread: Numeric
+
+
+ONE_SPREAD: Any = Hour(0, 0, None)  # axes of hours
 
 
 class Weather(eqx.Module):
@@ -50,14 +52,19 @@ class Weather(eqx.Module):
         "K", doc="standard deviation of days about the mean of month and hour", difference=True, within=DEGREES
     )
 
-    def hours(self) -> list[Hour]:
-        """Hours that stand for the year, with equal weight."""
-        return [self._hour(year, day) for year in YEAR_NODES for day in DAY_NODES]
+    def hours(self) -> Hour:
+        """Hours that stand for the year, with equal weight [year, day]."""
+        dtype = jnp.asarray(self.dry_bulb).dtype
+        year, day = (
+            jnp.cos(math.pi / count * (jax.lax.iota(jnp.int32, count).astype(dtype) + 0.5))
+            for count in (YEAR_NODES, DAY_NODES)
+        )
+        return self._hour(year[:, None], day[None, :])
 
     def year_mean(self, of_hour: Callable[[Hour], Result]) -> Result:
         """Mean over the year of what a function makes of each hour."""
-        results = [of_hour(hour) for hour in self.hours()]
-        return jax.tree.map(lambda *values: sum(values[1:], start=values[0]) / len(values), *results)
+        each = jax.vmap(jax.vmap(of_hour, in_axes=(ONE_SPREAD,)), in_axes=(ONE_SPREAD,))
+        return jax.tree.map(jnp.mean, each(self.hours()))
 
     def hottest(self) -> Hour:
         """The warmest hour of the warmest month, in the mean of its days."""
@@ -68,7 +75,7 @@ class Weather(eqx.Module):
         mean, warmer = self.hottest(), HOT_DAY * jnp.asarray(self.spread)
         return Hour(mean.dry_bulb + warmer, mean.wet_bulb + warmer, LEAST_SPREAD)
 
-    def _hour(self, year: float, day: float) -> Hour:
+    def _hour(self, year: Numeric, day: Numeric) -> Hour:
         return Hour(
             dry_bulb=self.dry_bulb + self.dry_bulb_year * year + self.dry_bulb_day * day,
             wet_bulb=self.wet_bulb + self.wet_bulb_year * year + self.wet_bulb_day * day,

@@ -35,16 +35,15 @@ def test_speeds_are_those_of_evaluate():
         outcome = evaluate_once(scenario.system, scenario.plan)
         cooling = scenario.system.facility.cooling
         supply = scenario.plan.coolant_temperature
-        year = [
-            cooling.hour_demand(jnp.asarray(levels.heat[-1]), cooling.at(supply), hour).power
-            for hour in cooling.weather.hours()
-        ]
+        year = cooling.weather.year_mean(
+            lambda hour: cooling.hour_demand(jnp.asarray(levels.heat[-1]), cooling.at(supply), hour).power
+        )
         np.testing.assert_allclose(levels.rate[-1], float(outcome.tokens / outcome.time), rtol=1e-9)
         # The mean over the hours that stand for the year is the power of evaluate.
-        np.testing.assert_allclose(levels.base[-1] + np.mean(year), float(outcome.power_average), rtol=1e-9)
+        np.testing.assert_allclose(levels.base[-1] + float(year), float(outcome.power_average), rtol=1e-9)
     hours = region_hours(scenario.system)
     of_region = cooling_of(scenario.system, scenario.plan, hours)
-    np.testing.assert_allclose(np.mean(of_region), np.mean(year) / levels.heat[-1], rtol=0.03)
+    np.testing.assert_allclose(np.mean(of_region), float(year) / levels.heat[-1], rtol=0.03)
     assert np.all(np.diff(levels.rate) > 0.0)
     assert 0.0 < levels.paused(of_region).max() < levels.powers(of_region)[:, 0].min()
     # Holding eight chips costs more than their energy.

@@ -88,7 +88,11 @@ def test_a_kelvin_saves_what_the_chiller_and_the_outside_save(name, warm):
             quality, exchange = float(cooling.chiller.quality), float(cooling.chiller.exchange)
             return (1.0 - free) * (condenser - made + exchange) / (quality * made * part_load)
 
-        hours = [chiller(hour) for hour in cooling.weather.hours()]
+        year = cooling.weather.hours()
+        hours = [
+            chiller(year._replace(dry_bulb=dry, wet_bulb=wet))
+            for dry, wet in zip(np.ravel(year.dry_bulb), np.ravel(year.wet_bulb), strict=True)
+        ]
         flow = np.exp(cooling.loop.flow_growth * 2.0 * np.logaddexp(0.0, (coolant - 295.15) / 2.0))
         return np.mean(hours), cooling.loop.mover_power_fraction * flow**3
 
