@@ -7,7 +7,6 @@ and rounded to realizable shapes at the end.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -18,9 +17,9 @@ import numpy as np
 from jaxtyping import Float
 
 from energymodel.errors import InputError
-from energymodel.performance.workload import Transformer
 from energymodel.scenarios.question import TOKENS
 from energymodel.scenarios.scenario import Scenario
+from energymodel.search.layouts import concatenate, take
 from energymodel.search.model_shape import (
     MODEL,
     SHAPE,
@@ -34,7 +33,7 @@ from energymodel.search.model_shape import (
 )
 from energymodel.search.problem import DesignProblem, formulate
 from energymodel.search.relaxation import obeys_limits, solve_relaxed
-from energymodel.search.rounding import nearby_counts
+from energymodel.search.rounding import at_counts, nearby_counts, with_counts
 from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
@@ -147,21 +146,20 @@ def optimize_architecture(
                 raise InputError(
                     f"vary plan.layout.{name}: the layout stays while the shape varies. Leave it out here."
                 )
-        search = ShapeSearch.of(problem, prior, names)
-        depths = search_depths(search)
-        best = depths.best
+        search = _ShapeSearch(problem, prior, names)
+        depths = search.depths()
+        best = int(np.argmin(depths.values))
         if not np.isfinite(depths.values[best]):
             raise InputError(
                 "optimize_architecture: no shape at any depth obeys the limits in this layout. Relax a limit (time, "
                 "memory), or start from the plan that `optimize` finds."
             )
-        system, plan, success = _round_shape(search, depths, prior)
-        own_value, flatness = _look_around(search, depths, names)
+        system, plan, success = search.rounded(depths)
+        own_value, flatness = search.look_around(depths)
         outcome = jax.tree.map(np.asarray, evaluate_once(system, plan))
         penalty = float(prior.penalty(system.workload))
-        shape = depths.points[best, : len(SHAPE)]
-        low, high = (side[0, : len(SHAPE)] for side in search.problem.boxes(1))
-        reached = np.minimum(shape - low, high - shape) < AT_BOUND
+        low, high = (side[0] for side in search.problem.boxes(1))
+        reached = np.minimum(depths.points[best] - low, high - depths.points[best]) < AT_BOUND
         return Architecture(
             scenario=scenario,
             minimize=problem.minimize,
@@ -175,7 +173,7 @@ def optimize_architecture(
             own_value=own_value,
             baseline_value=float(objective_value(baseline, problem.minimize)),
             relaxed_value=float(np.exp(depths.values[best])),
-            at_bounds=tuple(name for name, at in zip(SHAPE, reached, strict=True) if at and name in names),
+            at_bounds=tuple(name for name, at in zip(SHAPE, reached, strict=False) if at and name in names),
             depths=depths.layers,
             depth_values=np.exp(depths.values),
             flatness=flatness,
@@ -195,44 +193,39 @@ def _shape_variables(scenario: Scenario, names: Sequence[str] | None) -> tuple[s
     return tuple(names)
 
 
-@dataclasses.dataclass(frozen=True)
-class ShapeSearch:
+class _Depths(NamedTuple):
+    """The best shape and plan at each depth: logarithm of the objective, and point."""
+
+    layers: Float[np.ndarray, " depths"]
+    values: Float[np.ndarray, " depths"]
+    points: Float[np.ndarray, "depths n"]
+
+
+class _ShapeSearch:
     """A problem with the shape added, whose lanes are depths.
 
     All shape variables are in it; bounds are equal for those that do not vary, so that all searches share one program.
     """
 
-    problem: DesignProblem
-
-    @classmethod
-    def of(cls, plain: DesignProblem, prior: ShapePrior, names: Sequence[str]) -> "ShapeSearch":
-        """The search of a plan's problem with some shape variables."""
-        fewest = {"experts": max(2.0, float(plain.run.plan.layout.expert)), "active_experts": 1.0}
+    def __init__(self, plain: DesignProblem, prior: ShapePrior, names: Sequence[str]) -> None:
+        self.prior, self.names, self.layout = prior, names, plain.run.plan.layout
+        self.workload = plain.run.system.workload
+        self.layers = float(self.workload.layers)
+        own = {name: float(value) for name, value in proportions(self.workload).items()}
+        self.own = np.log(list(own.values()))
+        fewest = {"experts": max(2.0, float(self.layout.expert)), "active_experts": 1.0}
         bounds = {}
-        for name, value in proportions(plain.run.system.workload).items():
-            low = high = float(value)
-            if name in names:
-                low, high = max(low / RANGE, fewest.get(name, 0.0)), high * RANGE
+        for name, value in own.items():
+            low, high = (max(value / RANGE, fewest.get(name, 0.0)), value * RANGE) if name in names else (value, value)
             bounds[MODEL + name] = (low, min(high, 1.0) if name == "kv_share" else high)
         formulation = ShapedFormulation.of(plain.formulation, prior)
-        return cls(dataclasses.replace(plain, formulation=formulation, bounds={**bounds, **plain.bounds}))
-
-    @property
-    def workload(self) -> Transformer:
-        """The scenario's own model."""
-        return self.problem.run.system.workload
-
-    @property
-    def own(self) -> Float[np.ndarray, " shape"]:
-        """Logarithms of the shape variables of the scenario's model."""
-        return np.log([float(value) for value in proportions(self.workload).values()])
+        self.problem = dataclasses.replace(plain, formulation=formulation, bounds={**bounds, **plain.bounds})
 
     def depth(self, layers: Float[np.ndarray, " lanes"]) -> Depth:
         """Depths with their layouts, as lanes."""
-        layout = self.problem.run.plan.layout
-        lanes = jax.tree.map(lambda leaf: np.full(len(layers), float(leaf)), layout)
-        if float(layout.virtual_stages) > 1.0:
-            stages = np.ceil(layers / depth_step(float(self.workload.layers), layout))
+        lanes = jax.tree.map(lambda leaf: np.full(len(layers), float(leaf)), self.layout)
+        if float(self.layout.virtual_stages) > 1.0:
+            stages = np.ceil(layers / depth_step(self.layers, self.layout))
             lanes = eqx.tree_at(lambda lanes: lanes.virtual_stages, lanes, stages)
         return Depth(layers, lanes)
 
@@ -250,116 +243,88 @@ class ShapeSearch:
         solution = solve_relaxed(self.problem, lanes, start, bounds=(lower, upper))
         return np.where(obeys_limits(solution), solution.value, np.inf), solution
 
+    def depths(self) -> _Depths:
+        """All depths, or many and then the neighbors of the best."""
+        form = self.problem.formulation
+        plan = [form.coordinate(path, self.problem.start(path)) for path in form.paths[len(SHAPE) :]]
 
-class DepthSearch(NamedTuple):
-    """The best shape and plan at each depth: logarithm of the objective, and point."""
+        def solve(depths: Float[np.ndarray, " depths"]) -> _Depths:
+            """From the own shape and plan, as wide as makes the parameters the same at another depth."""
+            start = np.tile(np.concatenate([self.own, plan]), (len(depths), 1))
+            start[:, SHAPE.index("hidden")] += 0.5 * np.log(self.layers / depths)
+            values, solution = self.solve(depths, start)
+            return _Depths(depths, values, np.asarray(solution.x))
 
-    layers: Float[np.ndarray, " depths"]
-    values: Float[np.ndarray, " depths"]
-    points: Float[np.ndarray, "depths n"]
+        every = depths_that_divide(self.layers, self.layout)
+        spread = np.unique(np.round(np.linspace(0, len(every) - 1, min(DEPTHS, len(every)))).astype(int))
+        first = np.union1d(every[spread], [self.layers])
+        coarse = solve(first)
+        best = int(np.argmin(coarse.values))
+        near = np.searchsorted(every, first[[max(best - 1, 0), min(best + 1, len(first) - 1)]])
+        others = np.setdiff1d(every[near[0] : near[1] + 1], first)
+        if not len(others):
+            return coarse
+        joined = concatenate(coarse, solve(others))
+        return take(joined, np.argsort(joined.layers))
 
-    @property
-    def best(self) -> int:
-        """Index of the best depth."""
-        return int(np.argmin(self.values))
-
-
-def search_depths(search: ShapeSearch) -> DepthSearch:
-    """All depths, or many and then the neighbors of the best."""
-    layout, layers = search.problem.run.plan.layout, float(search.workload.layers)
-    form = search.problem.formulation
-    plan = [form.coordinate(path, search.problem.start(path)) for path in form.paths[len(SHAPE) :]]
-
-    def solve(depths: Float[np.ndarray, " depths"]) -> DepthSearch:
-        """From the own shape and plan, as wide as makes the parameters the same at another depth."""
-        start = np.tile(np.concatenate([search.own, plan]), (len(depths), 1))
-        start[:, SHAPE.index("hidden")] += 0.5 * np.log(layers / depths)
-        values, solution = search.solve(depths, start)
-        return DepthSearch(depths, values, np.asarray(solution.x))
-
-    every = depths_that_divide(layers, layout)
-    spread = np.unique(np.round(np.linspace(0, len(every) - 1, min(DEPTHS, len(every)))).astype(int))
-    first = np.union1d(every[spread], [layers])
-    coarse = solve(first)
-    near = np.searchsorted(every, first[[max(coarse.best - 1, 0), min(coarse.best + 1, len(first) - 1)]])
-    others = np.setdiff1d(every[near[0] : near[1] + 1], first)
-    if not len(others):
-        return coarse
-    joined = DepthSearch(*(np.concatenate(pair) for pair in zip(coarse, solve(others), strict=True)))
-    order = np.argsort(joined.layers)
-    return DepthSearch(*(leaf[order] for leaf in joined))
-
-
-def _round_shape(
-    search: ShapeSearch, depths: DepthSearch, prior: ShapePrior
-) -> tuple[TrainingSystem, TrainingPlan, bool]:
-    """The best realizable shape at the best depths, then whole replicas and micro-batches for it."""
-    problem = search.problem
-    run, target, form = problem.run, problem.criteria, problem.formulation
-    trials = [
-        (int(index), shape)
-        for index in np.argsort(depths.values)[:ROUNDED]
-        if np.isfinite(depths.values[index])
-        for shape in realizable_shapes(
-            search.workload, run.plan.layout, float(depths.layers[index]), depths.points[index]
+    def rounded(self, depths: _Depths) -> tuple[TrainingSystem, TrainingPlan, bool]:
+        """The best realizable shape at the best depths, then whole replicas and micro-batches for it."""
+        problem = self.problem
+        trials = [
+            (int(index), shape)
+            for index in np.argsort(depths.values)[:ROUNDED]
+            if np.isfinite(depths.values[index])
+            for shape in realizable_shapes(
+                self.workload, self.layout, float(depths.layers[index]), depths.points[index]
+            )
+        ]
+        index = np.array([index for index, _ in trials])
+        fixed = np.full((len(trials), depths.points.shape[1]), np.nan)
+        fixed[:, : len(SHAPE)] = [shape.logarithms(self.workload) for _, shape in trials]
+        values, solution = self.solve(depths.layers[index], depths.points[index], fixed)
+        best = int(np.argmin(values))
+        if not np.isfinite(values[best]):
+            best = int(np.argmax(np.min(solution.slacks.inequalities, axis=1)))
+        shape, point = trials[best][1], np.asarray(solution.x[best])
+        layout = self.depth(np.array([shape.layers])).layout
+        counts = nearby_counts(problem, layout, 0, point, 1)
+        if not counts:
+            raise InputError("optimize_architecture: no whole micro-batches lie within the bounds of chips and batch.")
+        start = np.tile(point, (len(counts), 1))
+        lanes = at_counts(problem, layout, counts, start)
+        fixed = np.where(lanes.bounds[0] == lanes.bounds[1], lanes.bounds[0], fixed[best])
+        layers = np.full(len(counts), shape.layers)
+        values, solution = self.solve(layers, start, fixed)
+        best = int(np.argmin(values))
+        depth = take(self.depth(layers), np.array(best))
+        system, plan = jax.tree.map(
+            np.asarray, problem.formulation.at(solution.x[best], depth, problem.criteria, problem.run)
         )
-    ]
-    index = np.array([index for index, _ in trials])
-    fixed = np.full((len(trials), depths.points.shape[1]), np.nan)
-    fixed[:, : len(SHAPE)] = [shape.logarithms(search.workload) for _, shape in trials]
-    values, solution = search.solve(depths.layers[index], depths.points[index], fixed)
-    best = int(np.argmin(values))
-    if not np.isfinite(values[best]):
-        best = int(np.argmax(np.min(solution.slacks.inequalities, axis=1)))
-    shape, point = trials[best][1], np.asarray(solution.x[best])
-    lattice = search.depth(np.array([shape.layers])).layout
-    counts = nearby_counts(problem, lattice, 0, point, 1)
-    if not counts:
-        raise InputError("optimize_architecture: no whole micro-batches lie within the bounds of chips and batch.")
-    layout = run.plan.layout
-    group = float(layout.tensor * layout.pipeline * layout.context)
-    replica = float(layout.microbatch) * float(search.workload.sequence)
-    exact = np.array([(group * count.data, replica * count.data * count.microbatches) for count in counts])
-    fixed = np.tile(fixed[best], (len(counts), 1))
-    for column, path in enumerate(("plan.chips", "plan.batch")):
-        if path in form.paths:
-            fixed[:, form.paths.index(path)] = np.log(exact[:, column])
-    layers = np.full(len(counts), shape.layers)
-    values, solution = search.solve(layers, np.tile(point, (len(counts), 1)), fixed)
-    best = int(np.argmin(values))
-    depth = jax.tree.map(lambda leaf: leaf[best], search.depth(layers))
-    system, plan = jax.tree.map(np.asarray, form.at(solution.x[best], depth, target, run))
-    workload = shape.workload(search.workload)
-    goal = TargetLoss(np.asarray(target.limits["loss"] - prior.penalty(workload)))
-    chips, batch = exact[best]
-    system = eqx.tree_at(lambda system: system.workload, system, workload)
-    plan = eqx.tree_at(
-        lambda plan: (plan.goal, plan.chips, plan.batch),
-        plan,
-        (goal, np.asarray(chips), np.full(np.shape(plan.batch), batch)),
-    )
-    converged = result_is(solution.result, RESULTS.successful)[best]
-    return system, plan, bool(np.isfinite(values[best]) and converged)
+        workload = shape.workload(self.workload)
+        goal = TargetLoss(np.asarray(problem.criteria.limits["loss"] - self.prior.penalty(workload)))
+        system = eqx.tree_at(lambda system: system.workload, system, workload)
+        plan = with_counts(eqx.tree_at(lambda plan: plan.goal, plan, goal), system, counts[best])
+        converged = result_is(solution.result, RESULTS.successful)[best]
+        return system, plan, bool(np.isfinite(values[best]) and converged)
 
-
-def _look_around(
-    search: ShapeSearch, depths: DepthSearch, names: Sequence[str]
-) -> tuple[float, dict[str, tuple[float, float]]]:
-    """The objective of the scenario's own shape, and the cost of 20 % to either side of each shape variable."""
-    best, center = depths.best, depths.points[depths.best]
-    ends = (math.log(1.0 - FLATNESS), math.log(1.0 + FLATNESS))
-    fixed = np.full((1 + 2 * len(names), len(center)), np.nan)
-    fixed[0, : len(SHAPE)] = search.own
-    for row, (name, end) in enumerate(product(names, ends), 1):
-        fixed[row, SHAPE.index(name)] = center[SHAPE.index(name)] + end
-    layers = np.full(len(fixed), depths.layers[best])
-    layers[0] = float(search.workload.layers)
-    values, _ = search.solve(layers, np.tile(center, (len(fixed), 1)), fixed)
-    values = np.where(np.isfinite(values), values, np.nan)
-    excess = np.expm1(values[1:] - depths.values[best]).reshape(-1, 2)
-    flatness = {name: (float(low), float(high)) for name, (low, high) in zip(names, excess, strict=True)}
-    finite = np.isfinite(depths.values)  # between the nearest depths that divide
-    at, wanted = np.log(depths.layers[finite]), np.log(depths.layers[best]) + np.array(ends)
-    low, high = np.interp(wanted, at, depths.values[finite], left=np.nan, right=np.nan) - depths.values[best]
-    flatness["layers"] = (math.expm1(low), math.expm1(high))
-    return float(np.exp(values[0])), flatness
+    def look_around(self, depths: _Depths) -> tuple[float, dict[str, tuple[float, float]]]:
+        """The objective of the scenario's own shape, and the cost of 20 % to either side of each shape variable."""
+        best = int(np.argmin(depths.values))
+        center, value = depths.points[best], depths.values[best]
+        ends = np.log([1.0 - FLATNESS, 1.0 + FLATNESS])
+        fixed = np.full((1 + 2 * len(self.names), len(center)), np.nan)
+        fixed[0, : len(SHAPE)] = self.own
+        for row, (name, end) in enumerate(product(self.names, ends), 1):
+            fixed[row, SHAPE.index(name)] = center[SHAPE.index(name)] + end
+        layers = np.full(len(fixed), depths.layers[best])
+        layers[0] = self.layers
+        values, _ = self.solve(layers, np.tile(center, (len(fixed), 1)), fixed)
+        values = np.where(np.isfinite(values), values, np.nan)
+        finite = np.isfinite(depths.values)  # between the nearest depths that divide
+        at, wanted = np.log(depths.layers[finite]), np.log(depths.layers[best]) + ends
+        by_depth = np.interp(wanted, at, depths.values[finite], left=np.nan, right=np.nan)
+        excess = np.expm1(np.append(values[1:], by_depth) - value).reshape(-1, 2)
+        names = (*self.names, "layers")
+        return float(np.exp(values[0])), {
+            name: (float(low), float(high)) for name, (low, high) in zip(names, excess, strict=True)
+        }

@@ -139,10 +139,10 @@ def calendar(
             f"deadline: {format_quantity(limit, 's')} is shorter than the run at its highest speed, "
             f"{format_quantity(shortest, 's')}. Give more time or chips."
         )
-    horizon = int(limit / HOUR)
+    horizon, starts = int(limit / HOUR), hours.starts(terms.start, shortest)
     series = hours.window(0, hours.hours + horizon) if hours.repeats else hours
-    problem = _problem_of(scenario, series, levels, terms)
-    starts = hours.starts(terms.start, shortest)
+    cooling = cooling_of(scenario.system, scenario.plan, series)
+    problem = _problem_of(series, levels, terms, levels.powers(cooling))
     tell("comparing constant and hourly power ...")
     constant = problem.best_constant(starts, horizon)
     if constant is None:
@@ -152,11 +152,17 @@ def calendar(
         )
     hourly = problem.best_hourly(starts, horizon)
     best = hourly if hourly is not None and hourly.value < constant.value else constant
-    notes = hours.notes
+    notes, pause_above = hours.notes, None
     if minimize == "money" and not terms.owned:
         notes += ("The rent of the scenario includes energy: its price by the hour does not enter the money.",)
     if minimize in ("carbon_operational", "energy"):
         notes += (f"Holding the equipment costs no {minimize}: only the deadline keeps the run from waiting.",)
+    if series.price is not None and minimize == "money" and terms.owned:
+        running = float(np.mean(problem.powers[:, int(constant.speeds[0])]))
+        held = levels.money_held + terms.demand_charge * running
+        with jax.enable_x64(True):
+            paused = float(np.mean(levels.paused(cooling)))
+            pause_above = float(pause_price(held, float(np.mean(series.price)), running, paused))
     return Calendar(
         scenario=scenario,
         terms=terms,
@@ -165,29 +171,26 @@ def calendar(
         hours=series.window(best.start, len(best.occupied)),
         hourly=_run_of(levels, series, best, terms),
         constant=_run_of(levels, series, constant, terms),
-        pause_above=_pause_above(levels, series, problem, int(constant.speeds[0]), terms),
+        pause_above=pause_above,
         notes=notes,
     )
 
 
-def _problem_of(scenario: Scenario, hours: GridHours, levels: Levels, terms: Terms) -> HourlyProblem:
-    cooling = cooling_of(scenario.system, scenario.plan, hours)
-    powers, zeros, contract = levels.powers(cooling), np.zeros(hours.hours), terms.contract
+def _problem_of(hours: GridHours, levels: Levels, terms: Terms, powers: np.ndarray) -> HourlyProblem:
+    zeros, contract = np.zeros(hours.hours), terms.contract
     use, market, held, peak = zeros if hours.carbon is None else hours.carbon, zeros, 0.0, 0.0
     if terms.minimize == "money":
         use, peak = terms.carbon_price * use, terms.demand_charge
         held = levels.money_held + terms.carbon_price * levels.carbon_held
         held += contract.price * contract.power if contract else 0.0
-        if terms.owned and hours.price is not None:
-            market = hours.price
+        market = hours.price if terms.owned and hours.price is not None else zeros
     elif terms.minimize == "energy":
         use = zeros + 1.0
     elif terms.minimize == "carbon":
         held = levels.carbon_held
     bought = bought_power(market[:, None], powers, contract)
     costs = HOUR * (use[:, None] * powers + market[:, None] * bought + held)
-    tokens, paused = HOUR * levels.rate, levels.paused(cooling)
-    return HourlyProblem(tokens, levels.tokens, powers, paused, costs, HOUR * peak, hours.month)
+    return HourlyProblem(HOUR * levels.rate, levels.tokens, powers, costs, HOUR * peak, hours.month)
 
 
 def _run_of(levels: Levels, series: GridHours, schedule: Schedule, terms: Terms) -> CalendarRun:
@@ -225,15 +228,6 @@ def _run_of(levels: Levels, series: GridHours, schedule: Schedule, terms: Terms)
     )
 
 
-def _pause_above(levels: Levels, series: GridHours, problem: HourlyProblem, speed: int, terms: Terms) -> float | None:
-    if series.price is None or terms.minimize != "money" or not terms.owned:
-        return None
-    running, paused = float(np.mean(problem.powers[:, speed])), float(np.mean(problem.paused))
-    held = levels.money_held + terms.demand_charge * running
-    with jax.enable_x64(True):
-        return float(pause_price(held, float(np.mean(series.price)), running, paused))
-
-
 def terms_of(
     scenario: Scenario,
     minimize: str = "money",
@@ -250,11 +244,10 @@ def terms_of(
     if minimize not in OBJECTIVES:
         raise InputError(f'minimize: "{minimize}" is no objective of a calendar. Give one of {", ".join(OBJECTIVES)}.')
     price = scenario.system.market.price
-    owned = isinstance(price, OwnedPrice)
     for name, text in (("demand_charge", demand_charge), ("contract", contract), ("carbon_price", carbon_price)):
         if text is not None and minimize != "money":
             raise InputError(f"{name}: {text} does not enter {minimize}. Leave it out, or minimize money.")
-        if text is not None and name != "carbon_price" and not owned:
+        if text is not None and name != "carbon_price" and not isinstance(price, OwnedPrice):
             raise InputError(
                 f"{name}: {text}, but the rent of the scenario includes energy. Set system.market.price=owned, or "
                 "leave it out."
@@ -275,12 +268,6 @@ def terms_of(
         if not at:
             raise InputError(f'contract: "{contract}" has no power. Write it such as "0.04 USD/kWh at 20 MW".')
         block = Contract(parse_quantity(power, "W", "contract power"), parse_quantity(worth, "USD/J", "contract price"))
-    return Terms(
-        minimize,
-        None if deadline is None else parse_quantity(deadline, "s", "deadline"),
-        begin,
-        charge,
-        block,
-        0.0 if carbon_price is None else parse_quantity(carbon_price, "USD/kg", "carbon_price"),
-        owned,
-    )
+    longest = None if deadline is None else parse_quantity(deadline, "s", "deadline")
+    carbon = 0.0 if carbon_price is None else parse_quantity(carbon_price, "USD/kg", "carbon_price")
+    return Terms(minimize, longest, begin, charge, block, carbon, isinstance(price, OwnedPrice))

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,6 +98,13 @@ class Fleet(NamedTuple):
         with jax.enable_x64(True):
             return jax.tree.map(np.asarray, _evaluate(self.pairs, work))
 
+    def with_plans(self, plans: Sequence[TrainingPlan]) -> "Fleet":
+        """The same groups with other plans."""
+        pairs = zip(self.groups, plans, strict=True)
+        return Fleet(
+            tuple(group._replace(scenario=dataclasses.replace(group.scenario, plan=plan)) for group, plan in pairs)
+        )
+
 
 def load_fleet(
     source: str | Path | Mapping[str, Any],
@@ -124,10 +132,13 @@ def load_fleet(
     tables = with_bases(tables, name)
     further = {key: dict(table) for key, table in tables.pop(FLEET, {}).items()}
     for text in groups:
-        group = _group(text)
-        kind = group["accelerator"]
-        names = [kind, *(f"{kind}-{number}" for number in range(2, MOST + 2))]
-        further[next(name for name in names if name not in further)] = group
+        words = text.split()
+        pairs = [option.partition("=")[::2] for option in words[2:]]
+        if len(words) < 2 or not all(key and value for key, value in pairs):
+            raise InputError(f'fleet: "{text}" is not an accelerator and its number of chips. Give {FORM}.')
+        names = [words[0], *(f"{words[0]}-{number}" for number in range(2, MOST + 2))]
+        name_of_group = next(key for key in names if key not in further)
+        further[name_of_group] = {"accelerator": words[0], "chips": words[1], **dict(pairs)}
     if not 0 < len(further) < MOST:
         raise InputError(f"fleet: {len(further)} further groups of devices. Give 1 to {MOST - 1}: --group with {FORM}.")
     named = {"name": name, **tables}
@@ -157,15 +168,6 @@ def load_fleet(
     return fleet
 
 
-def _group(text: str) -> dict[str, Any]:
-    """The table of a group that is given as text."""
-    words = text.split()
-    options = [word.partition("=") for word in words[2:]]
-    if len(words) < 2 or not all(key and value for key, _, value in options):
-        raise InputError(f'fleet: "{text}" is not an accelerator and its number of chips. Give {FORM}.')
-    return {"accelerator": words[0], "chips": words[1], **{key: value for key, _, value in options}}
-
-
 def _loaded(
     name: str,
     table: Mapping[str, Any],
@@ -193,17 +195,6 @@ def _loaded(
         raise InputError(f"fleet.{name}.chips: {table['chips']} is not a number of chips. Give for example 1024.")
     plan = eqx.tree_at(lambda leaf: leaf.chips, scenario.plan, np.asarray(chips))
     return FleetGroup(name, dataclasses.replace(scenario, plan=plan), table)
-
-
-class _Point(NamedTuple):
-    """What the search chooses: logarithms of clocks, of the batch of a chip and of the step time, without exchange.
-
-    Batches and time are those over the mean of the plan and over its own time.
-    """
-
-    clocks: Groups | np.ndarray
-    work: Groups | np.ndarray
-    time: Scalar | np.ndarray
 
 
 class FleetOptimum(NamedTuple):
@@ -257,28 +248,23 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
     with jax.enable_x64(True):
         aim = question.limits.get("loss", float(fleet.evaluate().job.loss))
         goal = TargetLoss(np.asarray(aim))
-        fleet = _with_plans(fleet, [dataclasses.replace(plan, goal=goal) for _, plan in fleet.pairs])
+        fleet = fleet.with_plans([dataclasses.replace(plan, goal=goal) for _, plan in fleet.pairs])
         # The fleet with its own clocks and a batch near its own: the fastest with whole micro-batches.
         clocks = np.log([float(plan.clock) for _, plan in fleet.pairs])
-        tried = [
-            (_moved(fleet, _Point(clocks, np.log(work), np.asarray(0.0))), work, counts)
-            for counts, work in _whole_ways(fleet, np.asarray(fleet.evaluate().work) * fleet.microbatches).items()
-        ]
-        (_, own), own_work, own_counts = min(tried, key=lambda plan: float(plan[0][1].job.time))
+        ways = _whole_ways(fleet, np.asarray(fleet.evaluate().work))
+        tried = [(_Point(clocks, np.log(work), np.zeros(())).evaluated(fleet)[1], n) for n, work in ways.items()]
+        own, own_counts = min(tried, key=lambda pair: float(pair[0].job.time))
         held = {} if "time" in powers else {"time": float(own.job.time)}
         held |= {name: value for name, value in question.limits.items() if name != "loss"}
         asked = Criteria(powers, held)
-        point = _searched(fleet, asked, own)[0]
         # The best of the whole micro-batches around those of the search, or of the plan, each with clocks of its own.
+        around_search = _whole_ways(fleet, np.exp(_searched(fleet, asked, own)[0].work))
         ends = []
-        for counts, work in (
-            _whole_ways(fleet, np.exp(point.work) * fleet.microbatches) | {own_counts: own_work}
-        ).items():
+        for counts, work in (around_search | {own_counts: ways[own_counts]}).items():
             point, result, prices = _searched(fleet, asked, own, work)
-            moved, outcome = _moved(fleet, point)
-            broken = _broken(outcome, held)
-            ends.append((len(broken), float(log_objective(outcome.job, powers)), moved, outcome, counts, result))
-            ends[-1] += (prices, broken)
+            moved, outcome = point.evaluated(fleet)
+            value, broken = float(log_objective(outcome.job, powers)), _broken(outcome, held)
+            ends.append((len(broken), value, moved, outcome, counts, result, prices, broken))
         _, _, best, outcome, microbatches, result, prices, broken = min(ends, key=lambda end: end[:2])
         optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
         message = f"It does not keep {', '.join(broken)}." if broken else "" if optimal else str(RESULTS[result])
@@ -297,35 +283,34 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
         )
 
 
-def _with_plans(fleet: Fleet, plans: list[Any]) -> Fleet:
-    groups = zip(fleet.groups, plans, strict=True)
-    return Fleet(
-        tuple(group._replace(scenario=dataclasses.replace(group.scenario, plan=plan)) for group, plan in groups)
-    )
+class _Point(NamedTuple):
+    """Logarithms of clocks, of the batch of a chip and of the step time without exchange, over those of the plan."""
 
+    clocks: Groups | np.ndarray
+    work: Groups | np.ndarray
+    time: Scalar | np.ndarray
 
-def _moved(fleet: Fleet, point: _Point) -> tuple[Fleet, FleetOutcome]:
-    """The fleet with the clocks and the batch of a point, and its outcome."""
-    plans, work = _at(fleet.pairs, point)
-    moved = _with_plans(fleet, [jax.tree.map(np.asarray, plan) for plan in plans])
-    return moved, moved.evaluate(np.asarray(work))
+    def plans(self, groups: tuple[Group, ...]) -> tuple[list[TrainingPlan], Groups]:
+        """Plans of the groups with these clocks and this batch, and the work of the groups."""
+        chips = jnp.stack([jnp.asarray(plan.chips) for _, plan in groups])
+        batches = jnp.exp(jnp.asarray(self.work))
+        mean = jnp.sum(chips * batches) / jnp.sum(chips)
+        plans = [
+            eqx.tree_at(lambda leaf: (leaf.clock, leaf.batch), plan, (clock, jnp.asarray(plan.batch) * mean))
+            for (_, plan), clock in zip(groups, jnp.exp(jnp.asarray(self.clocks)), strict=True)
+        ]
+        return plans, batches / mean
 
-
-def _at(groups: tuple[Group, ...], point: _Point) -> tuple[list[TrainingPlan], Groups]:
-    """Plans with the clocks and the batch of a point, and the work of the groups."""
-    chips = jnp.stack([jnp.asarray(plan.chips) for _, plan in groups])
-    batches = jnp.exp(jnp.asarray(point.work))
-    mean = jnp.sum(chips * batches) / jnp.sum(chips)
-    plans = [
-        eqx.tree_at(lambda leaf: (leaf.clock, leaf.batch), plan, (clock, jnp.asarray(plan.batch) * mean))
-        for (_, plan), clock in zip(groups, jnp.exp(jnp.asarray(point.clocks)), strict=True)
-    ]
-    return plans, batches / mean
+    def evaluated(self, fleet: Fleet) -> tuple[Fleet, FleetOutcome]:
+        """The fleet with these clocks and this batch, and its outcome."""
+        plans, work = self.plans(fleet.pairs)
+        fleet = fleet.with_plans([jax.tree.map(np.asarray, plan) for plan in plans])
+        return fleet, fleet.evaluate(np.asarray(work))
 
 
 def _values(point: _Point, groups: tuple[Group, ...], asked: Criteria, unit: Scalar) -> Values:
     """Logarithms of the objective, of value over limit, and of the own time of each group over that of a step."""
-    plans, work = _at(groups, point)
+    plans, work = point.plans(groups)
     moved = [(system, plan) for (system, _), plan in zip(groups, plans, strict=True)]
     time = unit * jnp.exp(point.time)
     outcome = evaluate_fleet(moved, work, time)
@@ -335,16 +320,10 @@ def _values(point: _Point, groups: tuple[Group, ...], asked: Criteria, unit: Sca
     return Values(log_objective(outcome.job, asked.powers), rows)
 
 
-def _best_point(
-    start: _Point, lower: _Point, upper: _Point, groups: tuple[Group, ...], asked: Criteria, unit: Scalar
-) -> tuple[_Point, Any, RESULTS]:
-    solution = minimize(
-        _values, start, args=(groups, asked, unit), bounds=(lower, upper), options=SolverOptions(hessian="differences")
-    )
+@partial(Compiled, once=True)
+def _solve(start: _Point, lower: _Point, upper: _Point, *args: Any) -> tuple[_Point, Any, RESULTS]:
+    solution = minimize(_values, start, args=args, bounds=(lower, upper), options=SolverOptions(hessian="differences"))
     return solution.x, solution.multipliers.inequalities, solution.result
-
-
-_solve = Compiled(_best_point, once=True)
 
 
 def _searched(
@@ -371,12 +350,14 @@ def _searched(
     return jax.tree.map(np.asarray, point), result, prices
 
 
-def _whole_ways(fleet: Fleet, wanted: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
-    """Whole micro-batches of a replica around those wanted, and the batch of a chip over the mean of the plan."""
+def _whole_ways(fleet: Fleet, work: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
+    """Whole micro-batches of a replica around a batch of a chip over the mean of the plan, and that batch of each."""
     layout = fleet.main.plan.layout
     multiple = multiple_count(fleet.main.system, layout)
     fewest = multiple * math.ceil(float(layout.fewest_microbatches) / multiple)
-    ways = [sorted({max(fewest, count) for count in around(float(exact), multiple)}) for exact in wanted]
+    ways = [
+        sorted({max(fewest, count) for count in around(float(exact), multiple)}) for exact in work * fleet.microbatches
+    ]
     return {counts: np.array(counts) / fleet.microbatches for counts in itertools.product(*ways)}
 
 

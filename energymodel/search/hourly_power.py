@@ -30,6 +30,13 @@ STARTS = 24  # of a rule, those of the lowest cost before the demand charge is k
 TIE = 1e-4  # by which later hours count as dearer, so that like hours change their speed one by one
 
 
+class Contract(NamedTuple):
+    """Power that is paid in every hour of the run, used or not [W], at a price [USD/J]."""
+
+    power: float
+    price: float
+
+
 class Levels(NamedTuple):
     """Speeds of a run, slowest first, and its pause.
 
@@ -62,14 +69,13 @@ def levels_of(scenario: Scenario) -> Levels:
 
     **Raises:** `InputError` for a batch that changes with progress, and where no clock keeps the limits of the system.
     """
-    system, plan = scenario.system, scenario.plan
-    if plan.knots > 1:
+    if scenario.plan.knots > 1:
         raise InputError("plan.batch: a calendar needs one value, so that every token takes as long. Give one number.")
     with jax.enable_x64(True):
-        own, designed_plan = as_designed(system, plan)
-        chip, price = own.accelerator, own.market.price
+        system, plan = as_designed(scenario.system, scenario.plan)
+        chip, price = system.accelerator, system.market.price
         clocks = np.linspace(float(chip.minimum_clock), 1.0, CLOCKS)
-        speeds = jax.tree.map(np.asarray, _speeds(system, plan, jnp.asarray(clocks)))
+        speeds = jax.tree.map(np.asarray, _speeds(scenario.system, scenario.plan, jnp.asarray(clocks)))
         fits = np.flatnonzero(speeds["slack"] >= 0.0)
         if not len(fits):
             raise InputError(
@@ -79,33 +85,21 @@ def levels_of(scenario: Scenario) -> Levels:
         rates = speeds["rate"][fits]
         fits = fits[np.append(True, np.diff(rates) > ROUNDING * rates[1:])]  # each rate once
         # While all chips idle, hosts and links stay on.
-        chips, idle = designed_plan.chips, jnp.asarray(chip.idle_power)
-        coolant = own.facility.cooling.at(designed_plan.coolant_temperature)
-        load = idle + own.links_power(chips) + own.host_power(idle, coolant)
-        power = own.facility.power(load, coolant)
-        # The price of a second beside energy and the demand charge.
-        if isinstance(price, OwnedPrice):
+        idle, coolant = jnp.asarray(chip.idle_power), system.facility.cooling.at(plan.coolant_temperature)
+        load = idle + system.links_power(plan.chips) + system.host_power(idle, coolant)
+        power = system.facility.power(load, coolant)
+        if isinstance(price, OwnedPrice):  # the price of a second beside energy and the demand charge
             price = eqx.tree_at(lambda leaf: leaf.demand_charge, price, 0.0)
-        equipment = own.links_price(chips) + own.facility.storage.price()
+        equipment = system.links_price(plan.chips) + system.facility.storage.price()
+        peak = float(speeds["peak"][fits[-1]])
         return Levels(
             *(speeds[name][fits] for name in ("clock", "rate", "base", "heat")),
-            paused_base=float((load + power.delivery_loss + power.other) * chips),
-            paused_heat=float(power.equipment * chips),
-            money_held=float(price.cost(chip.price, chips, 1.0, 0.0, float(speeds["peak"][fits[-1]]), equipment)),
-            carbon_held=float(own.market.carbon.embodied(chip.embodied_carbon, chips, 1.0)),
+            paused_base=float((load + power.delivery_loss + power.other) * plan.chips),
+            paused_heat=float(power.equipment * plan.chips),
+            money_held=float(price.cost(chip.price, plan.chips, 1.0, 0.0, peak, equipment)),
+            carbon_held=float(system.market.carbon.embodied(chip.embodied_carbon, plan.chips, 1.0)),
             tokens=float(speeds["tokens"][fits[-1]]),
         )
-
-
-def cooling_of(system: TrainingSystem, plan: TrainingPlan, hours: GridHours) -> np.ndarray:
-    """Power of cooling over heat in each hour [1]; the mean of the scenario's year where hours have no weather."""
-    cooling = system.facility.cooling
-    with jax.enable_x64(True):
-        coolant = cooling.at(plan.coolant_temperature)
-        if hours.dry_bulb is None or hours.wet_bulb is None:
-            return np.full(hours.hours, float(cooling.demand(1.0, coolant).power))
-        outside = Hour(jnp.asarray(hours.dry_bulb), jnp.asarray(hours.wet_bulb), jnp.asarray(hours.spread))
-        return np.asarray(cooling.hour_demand(jnp.ones(hours.hours), coolant, outside).power)
 
 
 @Compiled
@@ -126,11 +120,15 @@ def _speeds(system: TrainingSystem, plan: TrainingPlan, clocks: Float[Array, " c
     return jax.lax.map(at, clocks)
 
 
-class Contract(NamedTuple):
-    """Power that is paid in every hour of the run, used or not [W], at a price [USD/J]."""
-
-    power: float
-    price: float
+def cooling_of(system: TrainingSystem, plan: TrainingPlan, hours: GridHours) -> np.ndarray:
+    """Power of cooling over heat in each hour [1]; the mean of the scenario's year where hours have no weather."""
+    cooling = system.facility.cooling
+    with jax.enable_x64(True):
+        coolant = cooling.at(plan.coolant_temperature)
+        if hours.dry_bulb is None or hours.wet_bulb is None:
+            return np.full(hours.hours, float(cooling.demand(1.0, coolant).power))
+        outside = Hour(jnp.asarray(hours.dry_bulb), jnp.asarray(hours.wet_bulb), jnp.asarray(hours.spread))
+        return np.asarray(cooling.hour_demand(jnp.ones(hours.hours), coolant, outside).power)
 
 
 class Schedule(NamedTuple):
@@ -152,43 +150,36 @@ class HourlyProblem(NamedTuple):
     tokens: np.ndarray
     goal: float
     powers: np.ndarray
-    paused: np.ndarray
     costs: np.ndarray
     peak: float
     month: np.ndarray
 
     def best_constant(self, starts: np.ndarray, horizon: int) -> Schedule | None:
         """The cheapest run at one speed, from its best start."""
-        return _cheapest(
-            self._best_start(np.full(len(self.month), speed), starts, horizon) for speed in range(len(self.tokens))
-        )
+        rules = (np.full(len(self.month), speed) for speed in range(len(self.tokens)))
+        return _cheapest(self._best_start(rule, starts, horizon) for rule in rules)
 
     def best_hourly(self, starts: np.ndarray, horizon: int) -> Schedule | None:
         """The cheapest run whose hours each have the best speed at one price of a token, below one highest speed."""
-        speeds = len(self.tokens)
-        caps = np.linspace(0, speeds - 1, CAPS).round().astype(int) if self.peak > 0.0 else [speeds - 1]
+        fastest = len(self.tokens) - 1
+        caps = np.linspace(0, fastest, CAPS).round().astype(int) if self.peak > 0.0 else [fastest]
         usual = max(float(np.mean(self.costs[:, -1])) / self.tokens[-1], np.finfo(float).tiny)
         scores = self.costs * (1.0 + TIE * np.linspace(0.0, 1.0, len(self.month)))[:, None]
-
-        def at_prices(prices: np.ndarray, caps: Iterable[int], starts: np.ndarray) -> tuple[Schedule | None, int, int]:
-            best, at, under = None, 0, speeds - 1
+        best, prices = None, TOKEN_PRICES * usual
+        for _ in range(1 + ZOOMS):
+            tried, nearest = None, (0, fastest)
             for index, price in enumerate(prices):
                 net = scores - price * self.tokens
                 for cap in caps:
-                    rule = np.argmin(net[:, : cap + 1], axis=1)
-                    schedule = self._best_start(rule, starts, horizon)
-                    if schedule is not None and (best is None or schedule.value < best.value):
-                        best, at, under = schedule, index, int(cap)
-            return best, at, under
-
-        prices = TOKEN_PRICES * usual
-        best, at, cap = at_prices(prices, caps, starts)
-        if best is None:
-            return None
-        for _ in range(ZOOMS):
-            prices = np.geomspace(prices[max(at - 1, 0)], prices[min(at + 1, len(prices) - 1)], ZOOM)
-            nearer, at, _ = at_prices(prices, [cap], np.array([best.start]))
-            best = nearer if nearer is not None and nearer.value < best.value else best
+                    schedule = self._best_start(np.argmin(net[:, : cap + 1], axis=1), starts, horizon)
+                    if schedule is not None and (tried is None or schedule.value < tried.value):
+                        tried, nearest = schedule, (index, int(cap))
+            best = _cheapest((best, tried))
+            if best is None:
+                return None
+            index, cap = nearest
+            caps, starts = caps if tried is None else [cap], np.array([best.start])
+            prices = np.geomspace(prices[max(index - 1, 0)], prices[min(index + 1, len(prices) - 1)], ZOOM)
         return best
 
     def _best_start(self, rule: np.ndarray, starts: np.ndarray, horizon: int) -> Schedule | None:
@@ -199,13 +190,11 @@ class HourlyProblem(NamedTuple):
         spent = np.concatenate([[0.0], np.cumsum(costs)])
         wanted = made[starts] + self.goal
         last = np.searchsorted(made, wanted * (1.0 - ROUNDING), side="left") - 1  # the hour in which the run ends
-        ends = last < len(rule)
-        starts, last, wanted = starts[ends], last[ends], wanted[ends]
-        share = (wanted - made[last]) / self.tokens[rule[last]]
-        in_time = last - starts + share <= horizon
-        starts, last, share = starts[in_time], last[in_time], share[in_time]
-        total = spent[last] - spent[starts] + share * costs[last]
-        order = np.argsort(total, kind="stable")[: STARTS if self.peak > 0.0 else 1]
+        within = np.minimum(last, len(rule) - 1)
+        share = (wanted - made[within]) / self.tokens[rule[within]]
+        total = spent[within] - spent[starts] + share * costs[within]
+        in_time = np.flatnonzero((last < len(rule)) & (last - starts + share <= horizon))
+        order = in_time[np.argsort(total[in_time], kind="stable")[: STARTS if self.peak > 0.0 else 1]]
         return _cheapest(self._schedule(rule, int(starts[i]), int(last[i]), float(share[i])) for i in order)
 
     def _schedule(self, rule: np.ndarray, start: int, last: int, share: float) -> Schedule:
@@ -215,6 +204,10 @@ class HourlyProblem(NamedTuple):
         power = self.powers[index, speeds] * occupied
         peaks = self.peak * metered_peaks(self.month[index], power, occupied)
         return Schedule(start, speeds, occupied, power, float(self.costs[index, speeds] @ occupied) + peaks)
+
+
+def _cheapest(schedules: Iterable[Schedule | None]) -> Schedule | None:
+    return min((run for run in schedules if run is not None), key=lambda run: run.value, default=None)
 
 
 def bought_power(
@@ -233,7 +226,3 @@ def metered_peaks(month: np.ndarray, power: np.ndarray, occupied: np.ndarray) ->
     """Sum over months of the highest power, each for the time of the run in it [W h]."""
     firsts = np.flatnonzero(np.diff(month, prepend=month[0] - 1))
     return float(np.maximum.reduceat(power, firsts) @ np.add.reduceat(occupied, firsts))
-
-
-def _cheapest(schedules: Iterable[Schedule | None]) -> Schedule | None:
-    return min((run for run in schedules if run is not None), key=lambda run: run.value, default=None)

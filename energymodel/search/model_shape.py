@@ -116,25 +116,20 @@ class Depth(NamedTuple):
 class ShapedFormulation(Formulation):
     """A formulation with the logarithms of all shape variables before those of a plan, in the order of `SHAPE`.
 
-    A lane has a `Depth` in place of a layout. `prior` are the numbers of a `ShapePrior`; the last row says that no more
-    experts are active than there are.
+    A lane has a `Depth` in place of a layout. `prior` are the numbers of a `ShapePrior`, `plain` the formulation of the
+    plan alone; the last row says that no more experts are active than there are.
     """
 
     prior: tuple[float, ...] = ()
+    plain: Formulation = dataclasses.field(default_factory=lambda: Formulation(()))
 
     @classmethod
     def of(cls, plain: Formulation, prior: ShapePrior) -> "ShapedFormulation":
         """The formulation of a plan with a shape."""
-        own: dict[str, Any] = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
-        own.update(paths=(*(MODEL + name for name in SHAPE), *plain.paths), rows=(*plain.rows, "active_experts"))
-        return cls(**own, prior=(float(prior.best_ratio), float(prior.best_feed_forward), float(prior.stiffness)))
-
-    @property
-    def plain(self) -> Formulation:
-        """The formulation of the plan alone."""
-        own: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(Formulation)}
-        own.update(paths=self.paths[len(SHAPE) :], rows=self.rows[:-1])
-        return Formulation(**own)
+        own = vars(plain) | {"paths": (*(MODEL + name for name in SHAPE), *plain.paths)}
+        own["rows"] = (*plain.rows, "active_experts")
+        numbers = (float(prior.best_ratio), float(prior.best_feed_forward), float(prior.stiffness))
+        return cls(**own, prior=numbers, plain=plain)
 
     def values(self, point: Array, layout: Any, criteria: Criteria, run: TrainingRun) -> Values:
         """Objective and rows of a shape and its plan at a depth."""

@@ -271,13 +271,18 @@ def plans_at(
         layout, limits = take((layouts, criteria), np.array(index))
         system, plan = problem.formulation.at(point, layout, limits or problem.criteria, problem.run)
         if counts is not None:
-            _, data, microbatches = counts[index]
-            group = np.round(layout.tensor * layout.pipeline * layout.context)
-            replica = np.round(layout.microbatch * float(system.workload.sequence))
-            exact = group * data, np.full(np.shape(plan.batch), replica * (data * microbatches))
-            plan = eqx.tree_at(lambda plan: (plan.chips, plan.batch), plan, exact)
+            plan = with_counts(plan, system, counts[index])
         plans.append(evaluated_plan(scenario, system, plan))
     return plans
+
+
+def with_counts(plan: TrainingPlan, system: TrainingSystem, counts: WholeCounts) -> TrainingPlan:
+    """A plan with exactly these counts."""
+    layout = plan.layout
+    chips = np.round(float(layout.tensor * layout.pipeline * layout.context)) * counts.data
+    replica = np.round(float(layout.microbatch) * float(system.workload.sequence))
+    batch = np.full(np.shape(plan.batch), replica * (counts.data * counts.microbatches))
+    return eqx.tree_at(lambda plan: (plan.chips, plan.batch), plan, (np.asarray(chips), batch))
 
 
 def evaluated_plan(

@@ -151,8 +151,8 @@ def _equal_times(work: Groups, times: Groups, slopes: Groups, shares: Groups, le
         left = 1.0 - jnp.sum(shares * (1.0 - free) * least)
         together = (left - jnp.sum(shares * free * open_ends)) / jnp.sum(shares * free / slopes)
         result = open_ends + together / slopes
-        free = free * (result > least)
-        free = jnp.where(jnp.sum(free) > 0.0, free, jnp.ones_like(free))
+        above = free * (result > least)
+        free = jnp.where(jnp.sum(above) > 0.0, above, free)  # one group at least takes what the others leave
     return jnp.where(free > 0.0, result, least)
 
 

@@ -18,7 +18,7 @@ def problem(price, tokens, *, held=0.0, peak=0.0, month=None):
     powers = np.tile(POWERS, (len(price), 1))
     costs = HOUR * (price[:, None] * powers + held)
     months = np.zeros(len(price), int) if month is None else np.asarray(month)
-    return HourlyProblem(HOUR * RATES, tokens * HOUR, powers, np.full(len(price), 2.0), costs, HOUR * peak, months)
+    return HourlyProblem(HOUR * RATES, tokens * HOUR, powers, costs, HOUR * peak, months)
 
 
 def best(schedule):

@@ -64,6 +64,18 @@ def test_all_end_their_work_together_and_the_faster_does_more(result):
     np.testing.assert_allclose(result.job.step_time.total, np.max(result.work_time) + result.job.step_time.data)
 
 
+@pytest.mark.parametrize("least", [1.0, 0.9, 0.3])
+@pytest.mark.parametrize("times", [(1.0, 3.0, 2.0), (3.0, 1.0, 1.0)])
+def test_no_token_is_lost_where_a_group_takes_the_least_it_can(least, times):
+    # Times in proportion to the work would be equal at work as 1 / t; where all take at least the mean, all take it.
+    times, shares = jnp.asarray(times), jnp.asarray([0.5, 0.3, 0.2])
+    work = model._equal_times(jnp.ones(3), times, times, shares, least)
+    np.testing.assert_allclose(shares @ work, 1.0, rtol=1e-12)
+    assert np.all(work >= least * (1.0 - 1e-12))
+    if least == 1.0:
+        np.testing.assert_allclose(work, 1.0, rtol=1e-12)
+
+
 def test_even_shares_wait_for_the_slowest_and_cost_more(fleet, result):
     even = fleet.evaluate(np.ones(2))
     assert even.work_time[0] < even.work_time[1]
