@@ -28,10 +28,10 @@ import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
 from energymodel.runtime.fusion_barriers import KEEP_BARRIERS, with_barriers
+from energymodel.runtime.placement import CONFIG, accelerated, for_threads, platform
 from energymodel.runtime.private_folder import why_not_private, write_whole
 from energymodel.runtime.work_in_progress import making
 
-CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
 VECTOR_BITS = 512
 IN_MEMORY = 64  # programs of one function
@@ -57,7 +57,7 @@ def compiler_options(*, once: bool = False, tile: bool = False) -> dict[str, Any
     - `tile`: for long loops over cached data: fusion emitters stay unless `once`, and vectors are as wide as the
       processor has. XLA prefers half of them on processors with AVX-512 (`benchmarks/sweep`).
     """
-    if jax.default_backend() != "cpu":
+    if accelerated():
         return {}
     options: dict[str, Any] = dict(KEEP_BARRIERS)
     if once or not tile:
@@ -117,6 +117,7 @@ class Signature(NamedTuple):
     static: Any
     fixed: tuple[Any, ...]
     x64: bool
+    platform: str
 
     def arguments(self, leaves: Sequence[Any]) -> Any:
         """The arguments of the function that hold these numbers."""
@@ -183,7 +184,7 @@ class Compiled:
         leaves = [leaf if isinstance(leaf, jax.Array) else np.array(leaf) for leaf in leaves]
         shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
         fixed, static_structure = jax.tree.flatten(static)
-        return leaves, Signature(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64)
+        return leaves, Signature(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64, platform())
 
     def _made(self, signature: Signature) -> Any:
         """What runs calls of this signature, made once."""
@@ -257,7 +258,7 @@ class Compiled:
         if folder is None or None in names or not _lasting(signature.traced):
             return None
         key = repr((names, str(signature.traced), str(signature.static), signature.shapes, signature.x64))
-        key += jax.default_backend() + source_digest()
+        key += signature.platform + source_digest()
         return folder / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
 
 
@@ -266,14 +267,8 @@ def concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> list[A
 
     XLA for CPU runs a program of many small operations on one core.
     """
-    x64 = CONFIG.jax_enable_x64
-
-    def call(item: Any) -> Any:
-        with jax.enable_x64(x64):  # a thread starts with the default
-            return function(item)
-
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(threads.map(call, items))
+        return list(threads.map(for_threads(function), items))
 
 
 def package_of(thing: Any) -> str:
@@ -321,7 +316,8 @@ def _last_use(path: Path) -> float:
 
 def export_flat(function: Callable[..., list[Any]], shapes: Sequence[Any]) -> jax.export.Exported:
     """A function of flat arrays, lowered in the form in which it is kept."""
-    return jax.export.export(jax.jit(with_barriers(function)))(*shapes)
+    chosen = None if accelerated() else ("cpu",)
+    return jax.export.export(jax.jit(with_barriers(function)), platforms=chosen)(*shapes)
 
 
 @cache

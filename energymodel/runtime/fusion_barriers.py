@@ -14,6 +14,7 @@ import jax
 from jax.extend.core import ClosedJaxpr
 
 from energymodel.runtime.operations import Listing, Operation, evaluate_operations, list_operations, without_repeats
+from energymodel.runtime.placement import accelerated
 
 KEEP_BARRIERS: Mapping[str, Any] = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
 """Option of XLA for CPU, which otherwise removes barriers before it merges operations. A short loop that it makes one
@@ -40,7 +41,7 @@ def with_barriers(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def barred(*arguments: Any, **keywords: Any) -> Any:
-        if jax.default_backend() != "cpu":
+        if accelerated():
             return function(*arguments, **keywords)
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments, **keywords)
         return jax.tree.unflatten(jax.tree.structure(shape), _evaluate(closed, jax.tree.leaves((arguments, keywords))))

@@ -1,20 +1,32 @@
 """Line search of an interior point: straight on or along an arc, the longest step first."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from energymodel.solver.newton_system import Aim, Direction, Iterate, NewtonSystem, longest_steps, only_if, row_residual
+from energymodel.solver.newton_system import (
+    Aim,
+    Direction,
+    Iterate,
+    NewtonSystem,
+    longest_steps,
+    only_if,
+    row_residual,
+    select,
+)
 
 _ARMIJO = 1e-4  # [Wachter & Biegler 2006]
 _TRIALS = 6  # step lengths
 _PAIR = 2  # trials of a length: straight on and along an arc
 _BOTH_WAYS = (1.0, -1.0, 0.125, -0.125, 2.0**-6, -(2.0**-6))  # and those of a probe
 _LOWER = 1e-8  # a point must lie by so much below a stationary one for that to be no minimum
+
+
+_Arc = tuple[Array, Array]
+"""What bends a step of x and gaps, per square of its length."""
 
 
 class Merit(NamedTuple):
@@ -84,16 +96,6 @@ class _Rules(NamedTuple):
         return f + self.at.penalty * jnp.sum(jnp.where(self.equality, jnp.abs(c), jnp.maximum(c, 0.0)))
 
 
-class _Search(NamedTuple):
-    """A line search between two trials; a pair of them shares a step length."""
-
-    turn: Int[Array, ""]
-    arc: tuple[Float[Array, " n"], Float[Array, " g"]]
-    end: LineSearchEnd
-    passed: Bool[Array, ""]  # the taken trial passes, and ends the search
-    straight: Bool[Array, ""]  # it is the first of its pair
-
-
 def line_search(
     scaled: Callable[[Array], Array],
     system: NewtonSystem,
@@ -112,9 +114,8 @@ def line_search(
     Of each length, first straight on, then along an arc: what the rows do beyond their linear part bends the step, or
     curved constraints would stall it [Maratos 1978; second-order correction, Nocedal & Wright 2006, section 18.3]. Of
     two equal ones the arc. Where none passes, the shortest step that does little harm, or no step at all. Nearly every
-    search ends with its first pair, so that a loop over trials evaluates the problem twice instead of a dozen times.
-    `at_once` is for a problem that no loop can hold: it evaluates the first pair, then all other trials at once, and
-    asks for the values at a point that is not a number where it needs none.
+    search ends with its first pair; the others are evaluated together, if a lane needs them. `at_once` is for a problem
+    that no loop can hold: it asks for the values at a point that is not a number where it needs none.
     """
     at, along = system.at, aim.direction
     weight = 1.5 * jnp.max(jnp.abs(jnp.concatenate([at.y, at.y + along.y])), initial=0.0)
@@ -125,47 +126,44 @@ def line_search(
     alphas = jnp.where(probe, jnp.asarray(_BOTH_WAYS, at.x.dtype), alphas)
     aim = aim._replace(reach=jnp.where(probe, 1.0, aim.reach))
 
-    def point(turn: Array, arc: tuple[Array, Array]) -> tuple[Array, Array]:
-        return _moved(system, aim, arc, alphas[turn // _PAIR], turn % _PAIR == 1)
+    def trial(alpha: Array, arc: _Arc, wanted: Array) -> tuple[Array, Array, Array]:
+        """Rows at a step length, and how it is judged."""
+        x, gap = _moved(system, aim, arc, alpha)
+        new = scaled(jnp.where(wanted, x, jnp.nan) if at_once else x)
+        return new[1:], *rules.judge(Trial(x, gap[: 2 * at.c.size], new[1:]), new[0], alpha)
 
-    def advance(search: _Search, evaluate: Callable[[Array, Array], Array]) -> _Search:
-        turn, bent = search.turn, search.turn % _PAIR == 1
-        alpha = alphas[turn // _PAIR]
-        x, gap = point(turn, search.arc)
-        new = evaluate(turn, x)
-        trial = Trial(x, gap[: 2 * at.c.size], new[1:])
-        passes, harmless = rules.judge(trial, new[0], alpha)
-        straight = jnp.where(bent, search.straight, harmless)
-        taken = jnp.where(bent, passes | (harmless & ~search.straight), harmless)
-        end = LineSearchEnd(trial, alpha, aim.reach[1], passes & (turn < _TRIALS))
-        end = jax.tree.map(partial(jnp.where, taken), end, search.end)
-        arc = only_if(turn == 0, partial(_arc, system, aim), search.arc, new[1:])
-        return _Search(turn + 1, arc, end, passes | (bent & search.passed), straight)
+    def others(alphas: Array, arc: _Arc) -> tuple[Array, Array, Array]:
+        arcs = jax.tree.map(lambda leaf: jnp.stack([jnp.zeros_like(leaf), leaf]), arc)
+        pair = jax.vmap(trial, in_axes=(None, 0, None))
+        return jax.vmap(pair, in_axes=(0, None, None))(alphas[1:], arcs, going)
 
-    def unfinished(search: _Search) -> Array:
-        ended = (search.turn % _PAIR == 0) & (search.passed | (search.turn == _PAIR * _TRIALS))
-        return needed & ~ended
-
-    no, zero = jnp.zeros((), bool), jnp.zeros_like(at.f)
-    end = LineSearchEnd(Trial(at.x, at.gap[: 2 * at.c.size], at.c), zero, zero, no)
-    search = _Search(jnp.zeros((), jnp.int32), (jnp.zeros_like(at.x), jnp.zeros_like(at.gap)), end, no, no)
-    if not at_once:
-        return jax.lax.while_loop(unfinished, partial(advance, evaluate=lambda _, x: scaled(x)), search).end
-    for _ in range(_PAIR):
-        search = advance(search, lambda _, x: scaled(jnp.where(needed, x, jnp.nan)))
-    going, arc = unfinished(search), search.arc
-    rest = jax.vmap(lambda turn: jnp.where(going, point(turn, arc)[0], jnp.nan))(jnp.arange(_PAIR, _PAIR * _TRIALS))
-    table = jax.vmap(scaled)(rest)
-    return jax.lax.while_loop(unfinished, partial(advance, evaluate=lambda turn, _: table[turn - _PAIR]), search).end
+    straight = jnp.zeros_like(at.x), jnp.zeros_like(at.gap)
+    first = trial(alphas[0], straight, needed)
+    arc = _arc(system, aim, first[0])
+    first = jax.tree.map(lambda a, b: jnp.stack([a, b])[None], first, trial(alphas[0], arc, needed))
+    going = needed & ~jnp.any(first[1])
+    if at_once:
+        rest = others(alphas, arc)
+    else:
+        shapes = jax.eval_shape(others, alphas, arc)
+        rest = only_if(going, others, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes), alphas, arc)
+    rows, passes, harmless = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, rest)
+    ended = jnp.cumsum(jnp.any(passes, axis=1)) > jnp.any(passes, axis=1)  # by a longer pair
+    taken = jnp.stack([harmless[:, 0], passes[:, 1] | (harmless[:, 1] & ~harmless[:, 0])], axis=1)
+    taken = (taken & needed & ~ended[:, None]).ravel()
+    last = taken.size - 1 - jnp.argmax(taken[::-1])
+    moved, pair, bent = jnp.any(taken), last // _PAIR, last % _PAIR == 1
+    alpha = jnp.where(moved, alphas[pair], 0.0)
+    x, gap = _moved(system, aim, select(bent, arc, straight), alpha)
+    reached = jnp.where(moved, rows.reshape(taken.size, -1)[last], at.c)
+    long = moved & passes.ravel()[last] & (last < _TRIALS)
+    return LineSearchEnd(Trial(x, gap[: 2 * at.c.size], reached), alpha, jnp.where(moved, aim.reach[1], 0.0), long)
 
 
-def _moved(
-    system: NewtonSystem, aim: Aim, arc: tuple[Array, Array], alpha: Array, bent: Bool[Array, ""]
-) -> tuple[Array, Array]:
-    """Variables and gaps at a step length, straight on or along the arc."""
-    dx2, dgap2 = (jnp.where(bent, leaf, 0.0) for leaf in arc)
+def _moved(system: NewtonSystem, aim: Aim, arc: _Arc, alpha: Array) -> tuple[Array, Array]:
+    """Variables and gaps at a step length along an arc."""
     dx, _, dgap, _ = aim.direction
-    return system.at.x + alpha * dx + alpha**2 * dx2, system.at.gap + alpha * dgap + alpha**2 * dgap2
+    return system.at.x + alpha * dx + alpha**2 * arc[0], system.at.gap + alpha * dgap + alpha**2 * arc[1]
 
 
 def _arc(system: NewtonSystem, aim: Aim, reached: Float[Array, " m"]) -> tuple[Array, Array]:

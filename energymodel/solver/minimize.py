@@ -80,7 +80,7 @@ def minimize(
 
 @eqx.filter_custom_jvp
 def _solve(problem: FlatProblem, *, options: SolverOptions) -> FlatSolution:
-    """Search one problem; `vmap` runs chunks of `options.chunk` lanes one after another, each until its lanes end."""
+    """Search one problem; `vmap` runs chunks of lanes one after another, each until its lanes end."""
     dynamic, static = eqx.partition(problem, eqx.is_array)
 
     def solved(dynamic: PyTree) -> FlatSolution:
@@ -102,7 +102,7 @@ def _solve(problem: FlatProblem, *, options: SolverOptions) -> FlatSolution:
         def together(moving: PyTree) -> FlatSolution:
             return jax.vmap(lambda moving: solved(eqx.combine(moving, shared)))(moving)
 
-        solution = _in_chunks(together, moving, lanes, options.chunk)
+        solution = _in_chunks(together, moving, lanes, options.together(problem.x0.size))
         return solution, jax.tree.map(lambda _: True, solution)
 
     return chunked(dynamic)

@@ -13,8 +13,9 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, PyTree
 
-from energymodel.runtime.compilation import CONFIG, Compiled
+from energymodel.runtime.compilation import Compiled
 from energymodel.runtime.host_calls import CutProgram
+from energymodel.runtime.placement import CONFIG, accelerated, for_threads, platform
 from energymodel.solver import interior_point as ip
 from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
 from energymodel.solver.model_outside import ModelOutside, StandIn
@@ -25,7 +26,7 @@ _KINK = 0.1  # residual above which a lane that hardly moves is not on its way t
 _SETTLED = 1e-6  # of the variables: lanes that move by less in a round stand still at any residual
 _STUCK = 1e-4, 1e-3  # the same where the residual is 0.1 to 1, and 10 or more
 _ROUND = 8  # iterations between compactions: the median of a design search
-_ACCELERATED = 8192  # lanes of a chunk that keep an accelerator busy
+_LONG_ROUND = 64  # on an accelerator, where a compaction costs more than some idle lanes
 _SEVERAL, _THOUSANDS = 64, 128  # lanes of a chunk that hide the overhead of its operations on a CPU
 _THOUSAND = 2048  # lanes of which a last chunk that is not full costs little
 
@@ -62,7 +63,7 @@ def minimize_many(
     - `x0`, `args`, `warm`: as in `minimize`, every leaf with a leading axis of lanes.
     - `shared`: further arguments that all lanes share.
     - `chunk`: lanes that one device iterates together, even if there are fewer, so that one program serves any number;
-      by default `options.chunk`, at least 64 (of 2048 lanes or more, 128), on an accelerator at least 8192, and no more
+      by default `options.chunk`, at least 64 (of 2048 lanes or more, 128), on an accelerator up to 65,536, and no more
       than there are.
     - `iterations`: give a lane up after so many, in multiples of 8 (any number with a `ModelOutside`), if
       `options.max_iterations` allows more; the same program serves any number.
@@ -71,7 +72,7 @@ def minimize_many(
       changes, or where no variable moves by 1e-4 in 8 iterations (1e-3 at a residual above 10) while the residual is
       above 0.1, or by 1e-6 at any residual.
     - `dtype`: `np.float64`, or `np.float32`, whose lanes end as `rounded` where rounding stops them.
-    - `devices`: a chunk goes to each, all of `jax.devices()` by default.
+    - `devices`: a chunk goes to each, by default to all of the platform that programs run on.
     - `progress`: called with (finished, all) lanes after every chunk.
 
     **Returns:** `Solution` of NumPy arrays with the leading axis of lanes; `interrupted` marks what Ctrl-C cut off,
@@ -80,8 +81,8 @@ def minimize_many(
     **Raises:** `ValueError` where leaves disagree on the number of lanes, or there are none.
     """
     options = SolverOptions() if options is None else options
-    dtype = np.dtype(dtype)
-    with jax.enable_x64(dtype == np.float64):
+    dtype, default = np.dtype(dtype), CONFIG.jax_default_device if devices is None else devices[0]
+    with jax.enable_x64(dtype == np.float64), jax.default_device(default):
         x0 = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), x0)
         args, warm = jax.tree.map(np.asarray, (args, warm))
         lower, upper = (None, None) if bounds is None else bounds
@@ -101,22 +102,23 @@ def minimize_many(
             lanes = (x0, (np.arange(count, dtype=np.int32),), *lanes[2:])  # a lane is known by its number
         function = objective.stand_in if isinstance(objective, ModelOutside) else objective
         family = _Family(function, inequalities, equalities, options, shared)
-        devices = jax.devices() if devices is None else devices
+        devices = jax.devices(platform()) if devices is None else devices
         mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
-        fewest = _ACCELERATED
-        if devices[0].platform == "cpu":
-            fewest = _THOUSANDS if count >= _THOUSAND * len(devices) else _SEVERAL
-        width = chunk or min(max(options.chunk, fewest), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
+        together = options.together(sum(leaf[0].size for leaf in jax.tree.leaves(x0)))
+        if not accelerated():
+            together = max(together, _THOUSANDS if count >= _THOUSAND * len(devices) else _SEVERAL)
+        width = chunk or min(together, 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
         most = options.max_iterations if iterations is None else iterations
+        iterate, every = partial(_iterate_outside, outside), _ROUND
         if outside is None:
-            iterate, limits = partial(_iterate_inside, mesh), range(_ROUND, most + _ROUND, _ROUND)
-        else:
-            iterate, limits = partial(_iterate_outside, outside), [*range(_ROUND, most, _ROUND), most]
+            iterate, most = partial(_iterate_inside, mesh), -(-most // _ROUND) * _ROUND
+            every = _LONG_ROUND if accelerated() and patient else _ROUND
+        limits = [*range(every, most, every), most]
         return _iterate_all(family, lanes, count, width * len(devices), iterate, limits, patient, progress)
 
 
-Progress = tuple[InteriorPointState, Solution]
-"""States and solutions of lanes, some of them unfinished."""
+Progress = tuple[InteriorPointState | None, Solution]
+"""States and solutions of lanes; no states are kept where all have ended."""
 
 
 class _Family(NamedTuple):
@@ -157,44 +159,50 @@ def _iterate_all(
     patient: bool,
     progress: Callable[[int, int], None] | None,
 ) -> Solution:
-    store: Any = None  # progress of all lanes
+    states: Any = None  # of all lanes
+    solution: Any = None
     left, standing = np.arange(count), np.zeros(count, bool)
 
-    def advance(store: Progress | None, limit: int, index: np.ndarray) -> Progress:
+    def advance(states: InteriorPointState | None, limit: int, index: np.ndarray) -> Progress:
         padded = np.resize(index, width)
         part = _take(lanes, padded)
-        state = _init_all(family, part) if store is None else _take(store[0], padded)
-        state = jax.tree.map(np.asarray, state)
-        padding = np.arange(width) >= index.size
-        state = state._replace(
-            iteration=np.where(padding, family.options.max_iterations, state.iteration), patient=np.full(width, patient)
-        )
+        padding = np.where(np.arange(width) < index.size, -1, family.options.max_iterations).astype(np.int32)
+        if states is None:
+            state = _init_all(family, part, padding, patient)
+        else:
+            state = _take(states, padded)
+            state = state._replace(iteration=np.maximum(state.iteration, padding))
         begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
-        return jax.tree.map(np.asarray, iterate(family, begun, state, np.int32(limit)))
+        state, ends = iterate(family, begun, state, np.int32(limit))
+        ends = jax.tree.map(np.asarray, ends)
+        going = np.any(result_is(ends.result, RESULTS.running)[: index.size])
+        return jax.tree.map(np.asarray, state) if going else None, ends
 
     try:
         for limit in limits:
             if not left.size:
                 break
             chunks = [left[first : first + width] for first in range(0, left.size, width)]
-            for index, result in _as_done(partial(advance, store, limit), chunks):
-                if store is None:
-                    store = _empty(result, lanes[0], count)
-                before = None if patient else _take(store[1].x, index)
-                for into, leaf in zip(jax.tree.leaves(store), jax.tree.leaves(result), strict=True):
-                    into[index] = leaf[: index.size]
+            for index, (state, ends) in _as_done(partial(advance, states, limit), chunks):
+                if solution is None:
+                    solution = eqx.tree_at(lambda s: s.x, _empty(ends, count), jax.tree.map(np.array, lanes[0]))
+                before = None if patient else jax.tree.map(np.copy, _take(solution.x, index))
+                _write(solution, ends, index)
+                if state is not None:
+                    states = _empty(state, count) if states is None else states
+                    _write(states, state, index)
                 if before is not None:
-                    standing[index] = _stand_still(before, _take(store[1], index))
+                    standing[index] = _stand_still(before, _take(solution, index))
                 if progress is not None:
-                    progress(int(np.sum(~result_is(store[1].result, RESULTS.running))), count)
-            left = np.flatnonzero(result_is(store[1].result, RESULTS.running) & ~standing)
+                    progress(int(np.sum(~result_is(solution.result, RESULTS.running))), count)
+            left = np.flatnonzero(result_is(solution.result, RESULTS.running) & ~standing)
             # Lanes that have far to go share chunks, or each chunk would wait for one of them.
-            left = left[np.argsort(-store[1].residual[left], kind="stable")]
+            left = left[np.argsort(-solution.residual[left], kind="stable")]
     except KeyboardInterrupt:
-        if store is None:
+        if solution is None:
             raise
-        return _end_as(RESULTS.interrupted, store[1])
-    return _end_as(RESULTS.out_of_iterations, store[1])
+        return _end_as(RESULTS.interrupted, solution)
+    return _end_as(RESULTS.out_of_iterations, solution)
 
 
 def _stand_still(before: PyTree, now: Solution) -> np.ndarray:
@@ -219,13 +227,7 @@ def _end_as(result: RESULTS, solution: Solution) -> Solution:
 
 def _as_done(function: Callable[[np.ndarray], Any], chunks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, Any]]:
     """Each chunk with its result, as soon as one of the threads has it; ends without the rest when it is closed."""
-    x64 = CONFIG.jax_enable_x64
-
-    def call(index: np.ndarray) -> tuple[np.ndarray, Any]:
-        with jax.enable_x64(x64):  # a thread starts with the default
-            return index, function(index)
-
-    threads = ThreadPoolExecutor(cpu_count())
+    call, threads = for_threads(lambda index: (index, function(index))), ThreadPoolExecutor(cpu_count())
     try:
         for done in as_completed([threads.submit(call, index) for index in chunks]):
             yield done.result()
@@ -233,23 +235,36 @@ def _as_done(function: Callable[[np.ndarray], Any], chunks: list[np.ndarray]) ->
         threads.shutdown(cancel_futures=True)
 
 
-def _empty(like: Progress, x0: PyTree, count: int) -> Progress:
-    """Room for all lanes in the form of a result: nothing known but where they start."""
+def _empty(like: PyTree, count: int) -> Any:
+    """Room for all lanes in the form of some: nothing is known."""
 
     def room(leaf: np.ndarray) -> np.ndarray:
         missing = np.nan if np.issubdtype(leaf.dtype, np.floating) else 0
         return np.full((count, *leaf.shape[1:]), missing, leaf.dtype)
 
-    state, solution = jax.tree.map(room, like)
-    return state, eqx.tree_at(lambda s: s.x, solution, jax.tree.map(np.array, x0))
+    return jax.tree.map(room, like)
 
 
-def _take(lanes: PyTree, index: np.ndarray) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[index], lanes)
+def _rows(index: np.ndarray) -> slice | np.ndarray:
+    """The same rows, in one piece if they are one."""
+    return slice(index[0], index[0] + index.size) if np.all(np.diff(index) == 1) else index
 
 
-def _init(family: _Family, lanes: PyTree) -> InteriorPointState:
-    return jax.vmap(lambda lane: init(family.problem(lane)))(lanes)
+def _take(lanes: PyTree, index: np.ndarray) -> Any:
+    rows = _rows(index)
+    return jax.tree.map(lambda leaf: leaf[rows], lanes)
+
+
+def _write(into: PyTree, lanes: PyTree, index: np.ndarray) -> None:
+    rows = _rows(index)
+    for leaf, part in zip(jax.tree.leaves(into), jax.tree.leaves(lanes), strict=True):
+        leaf[rows] = part[: index.size]
+
+
+def _init(family: _Family, lanes: PyTree, padding: Array, patient: Array) -> InteriorPointState:
+    state = jax.vmap(lambda lane: init(family.problem(lane)))(lanes)
+    patience = jnp.broadcast_to(patient, padding.shape)
+    return state._replace(iteration=jnp.maximum(state.iteration, padding), patient=patience)
 
 
 def _iterate_inside(mesh: Mesh | None, *chunk: Any) -> Progress:

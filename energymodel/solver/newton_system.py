@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from energymodel.runtime.placement import accelerated
 from energymodel.solver.box import Box
 
 _LOWEST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
 _STEEP = 1e8  # scaled curvature of a variable beyond that of any smooth problem
 DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
+_WRITTEN_OUT = 48  # variables up to which a factorization is written out on accelerators
 SADDLE = 3  # dampings, of which the last is a hundredth: where more are needed, some direction bends downwards
 
 
@@ -20,8 +22,10 @@ def only_if(needed: Bool[Array, ""], work: Callable[..., Any], otherwise: Any, *
 
     Under `vmap` a branch computes both sides for all lanes; a loop of at most one turn computes nothing if no lane
     needs it. XLA moves out of a loop what does not change in it, so `inputs` are arrays that all costly work starts
-    from.
+    from. On an accelerator, where some of its many lanes always needs it, to ask the host costs more than the work.
     """
+    if accelerated():
+        return select(needed, work(*inputs), otherwise)
 
     def turn(carry: Any) -> Any:
         going = carry[0]
@@ -107,7 +111,7 @@ class NewtonSystem(NamedTuple):
     def solve(self, force: Float[Array, " n"], shift: Float[Array, " m"]) -> tuple[Array, Array]:
         """Steps of x and y for a force on x and a residual of the rows."""
         J, S = self.at.J, self.S
-        dx = jax.scipy.linalg.cho_solve((self.factor, True), (force - J.T @ (S * shift)) * self.at.free)
+        dx = cholesky_solve(self.factor, (force - J.T @ (S * shift)) * self.at.free)
         return dx, S * (J @ dx + shift)
 
     def direction(self, target: Float[Array, " g"]) -> Direction:
@@ -149,20 +153,62 @@ def factorize(
     dampings = jnp.maximum(damping, jnp.asarray(DAMPINGS, matrix.dtype))
     diagonal, pad, eps = jnp.abs(jnp.diag(matrix)), size * free, jnp.finfo(matrix.dtype).eps
 
-    def attempt(tried: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        count, last, _ = tried
-        extra = pad * dampings[count]
-        factor = jnp.linalg.cholesky(matrix + jnp.diag(extra), symmetrize_input=False)
+    def attempt(damping: Array) -> tuple[Array, Array]:
+        extra = pad * damping
+        factor = cholesky(matrix + jnp.diag(extra))
         # A pivot that is nothing but rounding stands for a direction in which the matrix does not bend at all.
-        good = jnp.all(jnp.diag(factor) ** 2 > eps * (diagonal + extra))
+        return factor, jnp.all(jnp.diag(factor) ** 2 > eps * (diagonal + extra))
+
+    def turn(tried: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        count, last, _ = tried
+        factor, good = attempt(dampings[count])
         return count + 1, jnp.where(good, factor, last), good
 
-    # Hardly any lane needs the second attempt, so that all at once would cost five times as much.
-    none = jnp.diag(jnp.sqrt(jnp.maximum(diagonal, jnp.where(size > 0, size, 1.0))))
-    needed = jnp.asarray(needed)
-    begin = jnp.zeros((), jnp.int32), none, ~needed
-    tries, factor, good = jax.lax.while_loop(lambda tried: ~tried[2] & (tried[0] < len(DAMPINGS)), attempt, begin)
+    needed, many = jnp.asarray(needed), len(DAMPINGS)
+    factor = jnp.diag(jnp.sqrt(jnp.maximum(diagonal, jnp.where(size > 0, size, 1.0))))
+    if accelerated():
+        factors, positive = jax.vmap(attempt)(dampings)
+        for number in reversed(range(many)):
+            factor = jnp.where(needed & positive[number], factors[number], factor)
+        good = jnp.any(positive)
+        tries = jnp.where(needed, jnp.where(good, jnp.argmax(positive) + 1, many), 0)
+    else:  # hardly any lane needs the second attempt, so that all at once would cost five times as much
+        begin = jnp.zeros((), jnp.int32), factor, ~needed
+        tries, factor, good = jax.lax.while_loop(lambda tried: ~tried[2] & (tried[0] < many), turn, begin)
     return factor, dampings[jnp.maximum(tries - 1, 0)], needed & (~good | (tries > SADDLE))
+
+
+def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """Lower factor of a positive definite matrix, not a number from the column where it is not.
+
+    Libraries for GPUs factorize thousands of small matrices by way of tables of pointers. There, columns are written
+    out one after the other, each for all lanes.
+    """
+    n = matrix.shape[0]
+    if not accelerated() or n > _WRITTEN_OUT:
+        return jnp.linalg.cholesky(matrix, symmetrize_input=False)
+    columns, rest = [], matrix
+    for first in range(n):
+        column = rest[:, 0] / jnp.sqrt(rest[0, 0])
+        columns.append(jnp.pad(column, (first, 0)))
+        rest = rest[1:, 1:] - column[1:, None] * column[1:]
+    return jnp.stack(columns, axis=1)
+
+
+def cholesky_solve(factor: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Solution of the equations whose matrix has this lower factor, see `cholesky`."""
+    n = right.size
+    if not accelerated() or n > _WRITTEN_OUT:
+        return jax.scipy.linalg.cho_solve((factor, True), right)
+    rest, half, whole = right, [], []
+    for row in range(n):
+        half.append(rest[0] / factor[row, row])
+        rest = rest[1:] - factor[row + 1 :, row] * half[-1]
+    rest = jnp.stack(half)
+    for row in reversed(range(n)):
+        whole.append(rest[row] / factor[row, row])
+        rest = rest[:row] - factor[row, :row] * whole[-1]
+    return jnp.stack(whole[::-1])
 
 
 def longest_steps(shrink: Array | float, value: Array, change: Array) -> Array:

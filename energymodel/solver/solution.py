@@ -7,6 +7,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from energymodel.runtime.placement import accelerated
+
+_BUSY = 1 << 16  # lanes that keep an accelerator busy
+_MATRIX_NUMBERS = 1 << 24  # numbers in the Hessians of all lanes that fit into its memory with what comes with them
+
 
 class SolverOptions(eqx.Module):
     """Options of the interior point. The defaults suit problems whose quantities are of order one (logarithms, ratios).
@@ -15,13 +20,20 @@ class SolverOptions(eqx.Module):
     - `max_iterations`: Newton steps before giving up [1].
     - `hessian`: `"exact"`, for functions of up to 4,000 operations, or `"differences"` of the forward-mode Jacobian: a
       large model then compiles many times faster, at a few more iterations and the same accuracy of the solution.
-    - `chunk`: lanes of a `vmap` that iterate together [1]; 8 to 128 stay in a CPU's cache, a GPU likes 1e4.
+    - `chunk`: lanes of a `vmap` that iterate together [1]; 8 to 128 stay in a CPU's cache. On an accelerator many more
+      do, as many as its memory takes.
     """
 
     tolerance: float = eqx.field(default=1e-8, static=True)
     max_iterations: int = eqx.field(default=500, static=True)
     hessian: Literal["exact", "differences"] = eqx.field(default="exact", static=True)
     chunk: int = eqx.field(default=32, static=True)
+
+    def together(self, variables: int) -> int:
+        """Lanes of so many variables that iterate together; on accelerators a power of two."""
+        if not accelerated():
+            return self.chunk
+        return max(self.chunk, 1 << min(_MATRIX_NUMBERS // variables**2, _BUSY).bit_length() - 1)
 
 
 def reachable_tolerance(tolerance: float, dtype: np.dtype) -> float:
