@@ -13,7 +13,7 @@ import pytest
 from cli.shell import SMALL
 from energymodel.runtime import cache_folder, progress, run_times
 from energymodel.runtime.progress import Progress
-from energymodel.runtime.run_times import ASSUMED, Estimate, RunTimes, estimate, record, stage_of
+from energymodel.runtime.run_times import ASSUMED, Estimate, estimate, record
 from energymodel.runtime.work_in_progress import counted, making
 
 WORK = """
@@ -90,16 +90,11 @@ def test_a_terminal_shows_stages_counts_and_the_time(home):
 
 def test_the_second_time_the_bar_has_a_share(home):
     (home / "compiled" / "energymodel-evaluate-1").write_text("")  # a program, so that nothing is compiled
-    first = on_a_terminal("sweep", "one")
-    assert " %" not in plain(first)  # nothing tells how much of the work is done
-    [recorded] = recorded_runs(home)  # of which half went into a program
-    assert recorded["command"] == "sweep"
-    assert recorded["programs"]["evaluate"] == pytest.approx(0.4, abs=0.3)
+    assert " %" not in plain(on_a_terminal("sweep", "one"))  # nothing tells how much of the work is done
     (home / "compiled" / "energymodel-evaluate-1").unlink()
     text = plain(on_a_terminal("sweep", "one"))
     shares = [int(share) for share in re.findall(r"(\d+) % \d", text)]
     assert "(as the last time)" in text
-    assert re.search(r"compiling \d+ %; loading", text)
     assert shares == sorted(shares)
     assert shares[-1] >= 45
 
@@ -125,19 +120,14 @@ def test_a_run_that_fails_is_not_recorded(home):
     assert not (home / run_times.FILE).exists()
 
 
-def times(total, compiled=0.0):
-    return RunTimes(total, {"loading": 0.25 * total, "searching # layouts": 0.75 * total}, {"evaluate": compiled})
-
-
 def test_an_estimate_names_what_it_rests_on(home, monkeypatch):
     assert estimate() == Estimate(ASSUMED, "assumed: no such run is recorded here")
-    record(times(60.0, 40.0))
-    assert estimate().basis == "as the last time"  # no program is stored: the first time again
-    assert estimate().seconds == 60.0
+    record(60.0, 40.0)
+    assert estimate() == Estimate(60.0, "as the last time", alike=True)  # no program is stored: the first time again
     (home / "compiled" / "energymodel-evaluate-1").write_text("")
-    assert estimate()[:2] == (10.0, "after the first run")
-    record(times(8.0))
-    assert estimate() == Estimate(8.0, "as the last time", times(8.0).stages, {"evaluate": 0.0})
+    assert estimate() == Estimate(10.0, "after the first run")
+    record(8.0, 0.0)
+    assert estimate() == Estimate(8.0, "as the last time", alike=True)
     monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", "--json", SMALL, "--output", "y.json"])
     assert estimate().basis == "as the last time"  # where the answer goes makes no work
     monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", "llama-3.1-405b-h100"])
@@ -149,31 +139,32 @@ def test_an_estimate_names_what_it_rests_on(home, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{", '{"version": 1, "runs": [{"total": NaN, "stages": {}, "programs": {}}]}', "[" * 100_000]
+    "content",
+    ["", "[]", "{", '{"version": 1, "runs": [1]}', '{"version": 1, "runs": {"optimize first": NaN}}', "[" * 100_000],
 )
 def test_a_record_that_cannot_be_read_is_no_record(home, content):
     (home / run_times.FILE).write_text(content, encoding="utf-8")
     assert estimate().seconds == ASSUMED
-    record(times(8.0))
-    assert len(recorded_runs(home)) == 1
+    record(8.0, 0.0)
+    assert len(recorded_runs(home)) == 2  # under the line's digest and the command's name
 
 
 def test_the_record_stays_small_and_private(home, monkeypatch):
     monkeypatch.setattr(run_times, "RECORDED", 5)
-    for number in range(8):
+    for number in range(16):
         monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", f"secret-{number}"])
-        record(times(8.0))
-    assert len(recorded_runs(home)) == 5
+        record(8.0, 0.0)
+    assert len(recorded_runs(home)) == 10
     assert "secret" not in (home / run_times.FILE).read_text(encoding="utf-8")
     assert home.stat().st_mode & 0o077 == 0
 
 
 def test_nothing_is_recorded_outside_of_a_command_or_in_a_folder_of_others(home, monkeypatch):
     home.chmod(0o777)
-    record(times(8.0))
+    record(8.0, 0.0)
     home.chmod(0o700)
     monkeypatch.setattr(cache_folder, "_CHOSEN", [])
-    record(times(8.0))
+    record(8.0, 0.0)
     assert not (home / run_times.FILE).exists()
 
 
@@ -181,52 +172,40 @@ def test_a_full_disk_leaves_the_record_as_it_was(home, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    record(times(8.0))
+    record(8.0, 0.0)
     before = (home / run_times.FILE).read_bytes()
     monkeypatch.setattr(os, "replace", full)
-    record(times(9.0))
+    record(9.0, 0.0)
     assert (home / run_times.FILE).read_bytes() == before
     assert sorted(path.name for path in home.iterdir()) == ["compiled", run_times.FILE]
 
 
-def test_the_share_is_that_of_the_last_run_and_never_runs_ahead(monkeypatch):
+def test_the_share_is_that_of_the_last_run_and_never_whole(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     work = Progress()
     assert work.share() is None
-    work.expected = Estimate(100.0, "as the last time", times(100.0).stages)
-    work.begin("loading")
+    work.expected = Estimate(10.0, "after the first run")
+    assert work.share() is None
+    work.expected = Estimate(100.0, "as the last time", alike=True)
     now[0] += 10.0
     assert work.share() == pytest.approx(0.10)
     now[0] += 1000.0
-    assert work.share() == pytest.approx(0.25)  # of the stage no more than it took
-    assert work.clock() == "1010 s, longer than the 100 s expected"
-    work.begin("searching 10,517 layouts")
-    assert work.share() == pytest.approx(0.25)
-    now[0] += 75.0
     assert work.share() == 0.99  # it is not over
-    work.begin("45 % of 1e+08 points, 88 million points/s, 12 s left")
+    assert work.clock() == "1010 s, longer than the 100 s expected"
+    work("45 % of 1e+08 points, 88 million points/s, 12 s left")
     assert work.share() == 0.45  # as the sweep itself says
-    assert work.times().stages["searching # layouts"] == 75.0
 
 
-def test_compiling_is_a_share_of_all_programs(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+def test_programs_that_are_compiled_are_named():
     work = Progress()
-    work.expected = Estimate(60.0, "as the last time", {}, {"evaluate": 10.0, "solver": 30.0})
-    work.begin("compiling and evaluating the model ...")
-    work.started("evaluate")
-    now[0] = 4.0
-    assert work.words() == "compiling and evaluating the model (10 %)"
-    work.finished("evaluate", 4.0)
-    work.begin("searching 10,517 layouts")
-    assert work.words() == "searching 10,517 layouts"
+    work("searching 10,517 layouts ...")
     work.started("solver")
-    now[0] = 16.0
-    assert work.words() == "compiling 40 %; searching 10,517 layouts"
-    work.started("new")
-    assert work.words() == "compiling new, solver; searching 10,517 layouts"
+    work.started("evaluate")
+    assert work.words() == "compiling evaluate, solver; searching 10,517 layouts"
+    work.finished("evaluate", 4.0)
+    work.finished("solver", 4.0)
+    assert work.words() == "searching 10,517 layouts"
 
 
 def test_whoever_listens_hears_all_threads_and_whoever_left_does_not(capsys):
@@ -237,8 +216,3 @@ def test_whoever_listens_hears_all_threads_and_whoever_left_does_not(capsys):
             raise ZeroDivisionError
     counted(1, 2)
     assert work.words() == "searching: 128 of 10,517 candidates"
-    assert set(work.times().programs) == {"evaluate"}
-
-
-def test_numbers_do_not_make_a_stage():
-    assert stage_of("searching 10,517 layouts") == stage_of("searching 9 layouts") == "searching # layouts"
