@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, suggest
-from energymodel.readers.frameworks import deepspeed, maxtext, megatron, megatron_bridge, nemo, primus, torchtitan
+from energymodel.readers.frameworks import deepspeed, maxtext, megatron, nemo, primus, torchtitan
 from energymodel.readers.text_file import read_json, read_text, read_toml, read_yaml
 from energymodel.readers.training.commands import read_arguments, read_overrides
 from energymodel.readers.training.config import TrainingConfig, settle
@@ -23,7 +23,7 @@ HOOKS: Mapping[str, Hook] = {
     "gpt-neox": deepspeed.HOOK,
     "maxtext": maxtext.HOOK,
     "megatron-lm": megatron.HOOK,
-    "megatron-bridge": megatron_bridge.HOOK,
+    "megatron-bridge": megatron.BRIDGE_HOOK,
     "nemo": nemo.HOOK,
     "primus": primus.HOOK,
     "torchtitan": torchtitan.HOOK,
