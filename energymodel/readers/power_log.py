@@ -3,6 +3,7 @@
 Read line by line: files of any length, and files that still grow, are read alike.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from energymodel.errors import InputError, suggest
-from energymodel.readers.lines import UNREAD, Lines, Skipped, clean
+from energymodel.readers.lines import NO_VALUE, UNREAD, Lines, Skipped, clean
 from energymodel.readers.log_records import PowerReading
 from energymodel.readers.power.codecarbon import is_codecarbon, read_codecarbon
 from energymodel.readers.power.dcgm import is_dcgm, read_dcgm
@@ -26,10 +27,10 @@ HEAD = 60  # lines from which the kind of a file is recognized
 
 
 class PowerKind(NamedTuple):
-    """How a kind is recognized from its first lines, and read."""
+    """How a kind is recognized from its first lines, and read: its readings, and why a line or a sample is left out."""
 
     fits: Callable[[list[str]], bool]
-    read: Callable[..., Iterator[PowerReading]]
+    read: Callable[..., Iterator[PowerReading | str]]
 
 
 READERS = {
@@ -98,12 +99,16 @@ def _readings(
 ) -> Iterator[PowerReading]:
     read, empty = READERS[kind].read, True
     read = partial(read, interval=interval) if kind == "dcgm" else read
-    for reading in read(clean(lines, skipped), name, skipped):
-        if len(reading.device) > LONGEST_NAME or not reading.device.isprintable():
+    for reading in read(clean(lines, skipped), name):
+        if isinstance(reading, str):
+            skipped[reading] += 1
+        elif math.isnan(reading.power) and math.isnan(reading.energy):
+            skipped[NO_VALUE] += 1
+        elif len(reading.device) > LONGEST_NAME or not reading.device.isprintable():
             skipped[UNREAD] += 1
-            continue
-        empty = False
-        yield reading
+        else:
+            empty = False
+            yield reading
     if empty:
         passed = "; ".join(f"{count} times {reason}" for reason, count in skipped.items())
         raise InputError(f"{name}: no reading of kind {kind}{f' ({passed})' if passed else ''}. Is it the right file?")

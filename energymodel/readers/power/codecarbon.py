@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from energymodel.errors import InputError
 from energymodel.readers.cells import MOST_SITE_POWER, between, number, reading_of, time_of
-from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
+from energymodel.readers.lines import UNREAD, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 from energymodel.readers.power.table import NAMES
 
@@ -42,7 +42,7 @@ def _columns(line: str) -> dict[str, int]:
     return names if complete else {}
 
 
-def read_codecarbon(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
+def read_codecarbon(lines: Iterable[str], name: str) -> Iterator[PowerReading | str]:
     """Readings "gpu", "cpu", "ram" and "node" (their sum): the start of each run, and each of its rows.
 
     **Raises:** `InputError` without a header.
@@ -58,14 +58,11 @@ def read_codecarbon(lines: Iterable[str], name: str, skipped: Skipped) -> Iterat
         texts = {key: row[index] for key, index in columns.items() if index < len(row)} if is_whole else {}
         time, duration = time_of(texts.get("timestamp", "")), between(number(texts.get("duration", "")), 0.0, 1e10)
         if not time > 0 or not duration > 0:
-            skipped[UNREAD] += 1
+            yield UNREAD
             continue
         run = _run_of(runs, texts.get("run_id", ""), time, duration)
         run.stop = time
-        readings = list(_readings(texts, run, time, duration))
-        if not readings or None in readings:
-            skipped[NO_VALUE] += readings.count(None) or 1
-        yield from filter(None, readings)
+        yield from list(_readings(texts, run, time, duration)) or [PowerReading(time, "")]
     if not columns:
         raise InputError(f"{name}: no header with timestamp, duration and energy_consumed. Give emissions.csv whole.")
 
@@ -81,8 +78,8 @@ def _run_of(runs: list[Run], name: str, time: float, duration: float) -> Run:
     return runs[-1]
 
 
-def _readings(texts: dict[str, str], run: Run, time: float, duration: float) -> Iterator[PowerReading | None]:
-    """Readings of a row; None for a part whose energy fell."""
+def _readings(texts: dict[str, str], run: Run, time: float, duration: float) -> Iterator[PowerReading]:
+    """Readings of a row; without a number for a part whose energy fell."""
     for part, names in NAMES["codecarbon"].items():
         energy, power, busy = (number(texts.get(name, "")) for name in names)
         energy = between(energy * KWH, 0.0, MOST_SITE_POWER * duration)
@@ -92,7 +89,7 @@ def _readings(texts: dict[str, str], run: Run, time: float, duration: float) -> 
         if part not in run.sums:
             yield PowerReading(time=run.start, device=device, energy=0.0, fresh=True)
         elif energy < run.sums[part]:
-            yield None
+            yield PowerReading(time, device)
             continue
         run.sums[part] = energy
         power, busy = power or NOT_SAID, busy * 0.01 or NOT_SAID

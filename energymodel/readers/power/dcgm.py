@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from energymodel.readers.cells import number, reading_of, throttled_by_mask, time_of, time_within
-from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped
+from energymodel.readers.lines import UNREAD
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 from energymodel.readers.power.table import NAMES
 
@@ -36,12 +36,10 @@ def _columns_of(line: str) -> list[str]:
     return columns if any(columns) else []
 
 
-def read_dcgm(
-    lines: Iterable[str], name: str, skipped: Skipped, interval: float | int | None = None
-) -> Iterator[PowerReading]:
+def read_dcgm(lines: Iterable[str], name: str, interval: float | int | None = None) -> Iterator[PowerReading | str]:
     """Readings of scrapes of the exporter, or of the rows of `dcgmi dmon`."""
     columns: list[str] = []
-    scrape = Scrape(interval, skipped)
+    scrape = Scrape(interval)
     samples: Counter[str] = Counter()
     for line in lines:
         if HEADER.search(line):
@@ -53,7 +51,7 @@ def read_dcgm(
                 )
                 samples[row[3]] += 1
                 texts = {key: text for key, text in zip(columns, row[4].split(), strict=False) if key}
-                yield from _readings({row[3]: texts}, time, skipped)
+                yield from _readings({row[3]: texts}, time)
         elif line.startswith("# HELP"):
             # A metric that is explained again begins the next scrape.
             if line.split(maxsplit=3)[2:3] and line.split(maxsplit=3)[2] in scrape.seen:
@@ -64,7 +62,7 @@ def read_dcgm(
         elif not line.startswith("# TYPE"):
             time = time_within(line)
             if math.isnan(time):
-                skipped[UNREAD] += 1
+                yield UNREAD
             else:
                 yield from scrape.close()
                 scrape.stated = time
@@ -74,8 +72,8 @@ def read_dcgm(
 class Scrape:
     """What was read since the last scrape ended."""
 
-    def __init__(self, interval: float | int | None, skipped: Skipped) -> None:
-        self.interval, self.skipped = interval, skipped
+    def __init__(self, interval: float | int | None) -> None:
+        self.interval = interval
         self.count = 0
         self.host: str | None = None  # host whose devices have no host in their names
         self._begin()
@@ -87,7 +85,7 @@ class Scrape:
         self.stated = self.time = NOT_SAID
         self.texts: dict[tuple[str, str], dict[str, str]] = {}
 
-    def add(self, metric: str, labels: str, text: str, stamp: str | None) -> Iterator[PowerReading]:
+    def add(self, metric: str, labels: str, text: str, stamp: str | None) -> Iterator[PowerReading | str]:
         """Take a line; a scrape has the lines of a metric once, and together, so that others begin the next one."""
         if (metric in self.seen and metric != self.last) or (metric, labels) in self.lines:
             yield from self.close()
@@ -104,7 +102,7 @@ class Scrape:
             if not of_slice and (key not in texts or number(texts[key]) == 0):  # slices repeat the power of their GPU
                 texts[key] = text
 
-    def close(self) -> Iterator[PowerReading]:
+    def close(self) -> Iterator[PowerReading | str]:
         """Readings of a scrape that has ended."""
         if self.texts:
             time = self.stated if math.isnan(self.time) else self.time
@@ -114,21 +112,21 @@ class Scrape:
             if self.host is None:
                 self.host = min(hosts) if len(hosts) == 1 else ""
             named = {f"{host}:{gpu}" if host and host != self.host else gpu: v for (host, gpu), v in self.texts.items()}
-            yield from _readings(named, time, self.skipped)
+            yield from _readings(named, time)
             self.count += 1
         self._begin()
 
 
-def _readings(devices: Mapping[str, Mapping[str, str]], time: float, skipped: Skipped) -> Iterator[PowerReading]:
+def _readings(devices: Mapping[str, Mapping[str, str]], time: float) -> Iterator[PowerReading | str]:
     """What a sample states of devices that it says power or energy of; zeros of these are not reported."""
     if math.isnan(time):
-        skipped[NO_TIMES] += 1
+        yield NO_TIMES
     for device, texts in devices.items():
         values = {key: value for key, text in texts.items() if (value := number(text)) < BLANK}
         for key, other in (("power", "instant"), ("utilization", "active"), ("power_limit", "limit")):
             if key not in values or (values[key] == 0 and key != "utilization"):
                 values[key] = values.get(other, NOT_SAID) * (100.0 if key == "utilization" else 1.0)
-        reading = reading_of(
+        yield reading_of(
             device,
             time,
             power=values["power"] or NOT_SAID,
@@ -139,7 +137,3 @@ def _readings(devices: Mapping[str, Mapping[str, str]], time: float, skipped: Sk
             power_limit=values["power_limit"],
             throttled=throttled_by_mask(texts["throttled"]) if "throttled" in texts else NOT_SAID,
         )
-        if math.isnan(reading.power) and math.isnan(reading.energy):
-            skipped[NO_VALUE] += 1
-        else:
-            yield reading

@@ -6,7 +6,7 @@ the order of the index; the number of devices is the number of rows between two 
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -15,7 +15,7 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.readers.cells import measure, reading_of, throttled_by_mask, time_of
 from energymodel.readers.columns import unit_factor
-from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
+from energymodel.readers.lines import UNREAD, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 from energymodel.readers.power.table import NAMES
 
@@ -54,7 +54,7 @@ def columns_of(line: str) -> Columns:
     return columns if not columns.keys().isdisjoint((*COLUMNS["power"], *COLUMNS["energy"])) else {}
 
 
-def read_nvidia_smi(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
+def read_nvidia_smi(lines: Iterable[str], name: str) -> Iterator[PowerReading | str]:
     """Readings of the rows of a table, device by device.
 
     **Raises:** `InputError` without a header, without a column of times, and where the devices cannot be told apart.
@@ -68,15 +68,15 @@ def read_nvidia_smi(lines: Iterable[str], name: str, skipped: Skipped) -> Iterat
         raise InputError(f"{name}: the table of nvidia-smi has no header. Leave out noheader: {QUERY}")
     if "timestamp" not in columns:
         raise InputError(f"{name}: the table of nvidia-smi has no column timestamp. Ask for it: {QUERY}")
-    readings = _readings(rows, columns, skipped)
-    yield from readings if _names_devices(columns) else with_places(readings, name, skipped)
+    readings = _readings(rows, columns)
+    yield from readings if _names_devices(columns) else with_places(readings, name)
 
 
 def _names_devices(columns: Columns) -> bool:
     return not columns.keys().isdisjoint(COLUMNS["device"])
 
 
-def _readings(lines: Iterable[str], columns: Columns, skipped: Skipped) -> Iterator[PowerReading]:
+def _readings(lines: Iterable[str], columns: Columns) -> Iterator[PowerReading | str]:
     """One reading a row; rows of no known device are those of device ""."""
     named = _names_devices(columns)
     for line in lines:
@@ -88,15 +88,10 @@ def _readings(lines: Iterable[str], columns: Columns, skipped: Skipped) -> Itera
         index, _ = columns.get("timestamp", (len(row), NOT_SAID))
         time = time_of(row[index]) if index < len(row) else NOT_SAID
         if math.isnan(time):
-            skipped[UNREAD] += 1
+            yield UNREAD
             continue
         complete = len(row) >= sum(1 for column in columns if column)
-        reading = _reading(row, columns, time) if complete else PowerReading(time=time, device="")
-        if math.isnan(reading.power) and math.isnan(reading.energy):
-            skipped[NO_VALUE] += 1
-            if named:
-                continue  # without a name its row still counts
-        yield reading
+        yield _reading(row, columns, time) if complete else PowerReading(time=time, device="")
 
 
 def _reading(row: list[str], columns: Columns, time: float) -> PowerReading:
@@ -118,7 +113,7 @@ def _reading(row: list[str], columns: Columns, time: float) -> PowerReading:
     return reading_of(device, time, **values)
 
 
-def with_places(rows: Iterable[PowerReading], name: str, skipped: Skipped) -> Iterator[PowerReading]:
+def with_places(rows: Iterator[PowerReading | str], name: str) -> Iterator[PowerReading | str]:
     """Readings named "0", "1" ... by their place in their sample.
 
     A sample that is cut at the start of the file holds its last devices, one cut at the end its first; in between it is
@@ -126,25 +121,24 @@ def with_places(rows: Iterable[PowerReading], name: str, skipped: Skipped) -> It
 
     **Raises:** `InputError` if no number of devices explains the pauses between rows.
     """
-    rows = iter(rows)
-    ahead: list[PowerReading] = []
+    ahead: list[PowerReading | str] = []
+    times: list[float] = []
     pattern = None
     for row in rows:
         ahead.append(row)
-        if len(ahead) in (24, 48, 96) and (pattern := _pattern([row.time for row in ahead], settled=True)):
+        if not isinstance(row, str):
+            times.append(row.time)
+        if len(times) in (24, 48, 96) and (pattern := _pattern(times, settled=True)):
             break
-        if len(ahead) == MOST_ROWS:
+        if len(times) == MOST_ROWS:
             break
-    if not ahead:
+    if not times:
+        yield from ahead
         return
-    pattern = pattern or _pattern([row.time for row in ahead], settled=False)
+    pattern = pattern or _pattern(times, settled=False)
     if pattern is None:
         raise InputError(f"{name}: cannot tell which row is of which device. Add index to the query of nvidia-smi.")
-    devices, pause = pattern
-    for sample in _samples(chain(ahead, rows), devices, pause, skipped):
-        for index, row in sample:
-            if row.power == row.power or row.energy == row.energy:
-                yield replace(row, device=str(index))
+    yield from _samples(chain(ahead, rows), *pattern)
 
 
 def _pattern(times: list[float], settled: bool) -> tuple[int, float] | None:
@@ -186,43 +180,40 @@ def _usual(ends: np.ndarray, rows: int) -> tuple[int, float]:
     return size, float(np.sum(inner[inner % size == 0])) / float(np.sum(inner)) if size > 1 else 0.0
 
 
-def _samples(
-    rows: Iterable[PowerReading], devices: int, pause: float, skipped: Skipped
-) -> Iterator[list[tuple[int, PowerReading]]]:
-    """Rows of one sample after the other, with their places."""
+def _samples(rows: Iterable[PowerReading | str], devices: int, pause: float) -> Iterator[PowerReading | str]:
+    """Rows of one sample after the other, named by their places."""
     held: list[PowerReading] = []  # what a pause ended before it was whole
-    rows_now: list[PowerReading] = []
+    sample: list[PowerReading] = []
     first = True
     last = math.nan
     for row in rows:
-        if rows_now and abs(row.time - last) > pause:
-            if held and len(held) + len(rows_now) == devices:  # nvidia-smi was held up within a sample
-                yield list(enumerate(held + rows_now))
+        if isinstance(row, str):
+            yield row
+            continue
+        if sample and abs(row.time - last) > pause:
+            if held and len(held) + len(sample) == devices:  # nvidia-smi was held up within a sample
+                yield from _placed(held + sample)
                 held, first = [], False
             else:
-                yield from _left(held, devices, first, skipped)
+                yield from _left(held, devices, first)
                 first = first and not held
-                held = rows_now
-            rows_now = []
-        rows_now.append(row)
+                held = sample
+            sample = []
+        sample.append(row)
         last = row.time
-        if len(rows_now) == devices:
-            yield from _left(held, devices, first, skipped)
-            yield list(enumerate(rows_now))
-            held, rows_now, first = [], [], False
-    if len(held) + len(rows_now) <= devices and held and rows_now:
-        yield list(enumerate(held + rows_now))
-        return
-    yield from _left(held, devices, first and bool(rows_now), skipped)
-    if rows_now:
-        yield list(enumerate(rows_now))
+        if len(sample) == devices:
+            yield from (*_left(held, devices, first), *_placed(sample))
+            held, sample, first = [], [], False
+    if held and sample and len(held) + len(sample) <= devices:
+        yield from _placed(held + sample)
+    else:
+        yield from (*_left(held, devices, first and bool(sample)), *_placed(sample))
 
 
-def _left(
-    rows: list[PowerReading], devices: int, first: bool, skipped: Skipped
-) -> Iterator[list[tuple[int, PowerReading]]]:
+def _placed(rows: list[PowerReading], start: int = 0) -> list[PowerReading]:
+    return [replace(row, device=str(index)) for index, row in enumerate(rows, start)]
+
+
+def _left(rows: list[PowerReading], devices: int, first: bool) -> Sequence[PowerReading | str]:
     """What is left of a sample: of the first one of a file its end; of another one an unknown part."""
-    if rows and first:
-        yield list(enumerate(rows, start=devices - len(rows)))
-    elif rows:
-        skipped[CUT] += len(rows)
+    return _placed(rows, devices - len(rows)) if first else [CUT] * len(rows)

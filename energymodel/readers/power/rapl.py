@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from energymodel.errors import InputError
 from energymodel.readers.cells import between, number, time_of, time_within
-from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
+from energymodel.readers.lines import UNREAD, cells
 from energymodel.readers.log_records import PowerReading
 from energymodel.readers.power.table import split_line, time_column
 
@@ -57,7 +57,7 @@ def _header(line: str) -> Header | None:
     return Header(time, zones, of_row, next((index for index, name in enumerate(names) if RANGE in name), None))
 
 
-def read_rapl(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
+def read_rapl(lines: Iterable[str], name: str) -> Iterator[PowerReading | str]:
     """Readings of each zone; counters that wrap around are carried on.
 
     **Raises:** `InputError` if perf gives no times.
@@ -70,21 +70,18 @@ def read_rapl(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Pow
             time = time_within(line)
             start = start if math.isnan(time) or sums else time
         elif EVENT.search(line):
-            if readings := _of_perf(line, name, start, sums):
-                yield from readings
-            else:
-                skipped[NO_VALUE] += 1
+            yield from _of_perf(line, name, start, sums)
         elif again := _header(line):
             header = again
         else:
             row = split_line(line)
             row = line.split() if header is None and len(row) == 1 else row
-            yield from _samples(row, header or BARE, counters, skipped)
+            yield from _samples(row, header or BARE, counters)
 
 
 def _samples(
-    row: list[str], header: Header, counters: dict[str, tuple[float, float, float]], skipped: Skipped
-) -> Iterator[PowerReading]:
+    row: list[str], header: Header, counters: dict[str, tuple[float, float, float]]
+) -> Iterator[PowerReading | str]:
     """Counters of one line of a table; `counters` are time, reading and sum of the line before."""
 
     def cell(index: int | None) -> str:
@@ -92,14 +89,14 @@ def _samples(
 
     time = time_of(cell(header.time))
     if math.isnan(time):
-        skipped[UNREAD] += 1
+        yield UNREAD
         return
     wraps, prefix = number(cell(header.range)) * 1e-6, cell(header.zone)
     for index, zone in header.zones.items():
         device = (prefix if len(header.zones) == 1 else f"{prefix}:{zone}") if prefix else zone
         energy = between(number(cell(index)) * 1e-6, 0.0, 1e12)
         if math.isnan(energy):
-            skipped[NO_VALUE] += 1
+            yield PowerReading(time, device)
             continue
         before, last, total = counters.get(device, (time, 0.0, 0.0))
         total += _rise(last, energy, time - before, RANGES if math.isnan(wraps) else (wraps,))
@@ -117,7 +114,7 @@ def _rise(last: float, energy: float, seconds: float, ranges: tuple[float, ...])
 
 
 def _of_perf(line: str, name: str, start: float, sums: dict[str, tuple[float, float]]) -> list[PowerReading]:
-    """The interval of a line of perf, with a reading at its start where it is the first; nothing for one not counted.
+    """The interval of a line of perf, with a reading at its start where it is the first.
 
     `sums` are time and energy so far.
 
@@ -132,13 +129,13 @@ def _of_perf(line: str, name: str, start: float, sums: dict[str, tuple[float, fl
         raise InputError(f"{name}: perf gives no times. Let it print intervals: perf stat -I 1000 -x,")
     match = EVENT.search(line)
     if not joules or not match:
-        return []
+        return [PowerReading(start, "")]
     time, energy = number(row[0]), number(row[joules - 1].replace(",", ""))
     socket = [row[1]] if re.match(r"S\d|CPU\d|N\d", row[1]) else []
     device = ":".join([*socket, NAMES.get(match[1], match[1])])
     last, total = sums.get(device, (0.0, 0.0))
     if not time > last or not 0 <= energy <= MOST_ZONE_POWER * 64 * (time - last):
-        return []
+        return [PowerReading(start + time, device)]
     sums[device] = (time, total + energy)
     begin = [PowerReading(time=start, device=device, energy=0.0, fresh=True)] if not last else []
     power = energy / (time - last)

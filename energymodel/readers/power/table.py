@@ -17,7 +17,7 @@ from typing import Any
 from energymodel.errors import InputError
 from energymodel.readers.cells import MOST_SITE_POWER, measure, reading_of, time_of
 from energymodel.readers.columns import OF_CELSIUS, unit_factor
-from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells, decimal_point, separator_of
+from energymodel.readers.lines import UNREAD, cells, decimal_point, separator_of
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 
 NAMES: dict[str, Any] = tomllib.loads((Path(__file__).parent / "columns.toml").read_text("utf-8"))
@@ -163,7 +163,7 @@ def _device(word: str) -> str:
     return next((part for part in ("node", "cpu", "dram", "ram", "gpu") if part in word.split("_")), "node")
 
 
-def read_table(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
+def read_table(lines: Iterable[str], name: str) -> Iterator[PowerReading | str]:
     """Readings of the rows of a table.
 
     **Raises:** `InputError` if no line names a time, and a power with its unit.
@@ -182,7 +182,7 @@ def read_table(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Po
                     continue
                 row = header
         if columns is not None:
-            yield from _row(row if separator == "," else list(map(decimal_point, row)), columns, skipped)
+            yield from _row(row if separator == "," else list(map(decimal_point, row)), columns)
             continue
         seen.append(line)
         if len(seen) > 100:
@@ -192,11 +192,11 @@ def read_table(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Po
         raise InputError(f'{name}: no columns of time and power are known in "{start}". Name them: {UNDERSTOOD}.')
 
 
-def _row(row: list[str], columns: Columns, skipped: Skipped) -> Iterator[PowerReading]:
+def _row(row: list[str], columns: Columns) -> Iterator[PowerReading | str]:
     is_whole = len(row) >= columns.width and max(columns.times) < len(row)
     time = time_of(" ".join(row[index] for index in columns.times), columns.time_factor) if is_whole else NOT_SAID
     if math.isnan(time):
-        skipped[UNREAD] += 1
+        yield UNREAD
         return
     group, named = (
         mark.join(row[index] for index in indices if index < len(row))
@@ -209,7 +209,4 @@ def _row(row: list[str], columns: Columns, skipped: Skipped) -> Iterator[PowerRe
         part = f"{named}:{device}" if named and len(columns.powers) > 1 else named or device
         power = measure(row[index], factor) if index < len(row) else NOT_SAID
         reading = reading_of(f"{group}:{part}" if group else part, time, MOST_SITE_POWER, power=power, **others)
-        if math.isnan(reading.power):
-            skipped[NO_VALUE] += 1
-        else:
-            yield replace(reading, group=group)
+        yield replace(reading, group=group)

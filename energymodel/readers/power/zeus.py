@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from energymodel.errors import InputError
 from energymodel.readers.cells import MOST_POWER, between, number, time_of
-from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
+from energymodel.readers.lines import UNREAD, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 
 ENERGY = re.compile(r"(gpu|cpu|dram)(\d+)_energy", re.ASCII)
@@ -50,7 +50,7 @@ def _printed(line: str) -> dict[str, str]:
     return dict(PRINTED.findall(line.partition("{")[2]))
 
 
-def read_zeus(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
+def read_zeus(lines: Iterable[str], name: str) -> Iterator[PowerReading | str]:
     """Readings of one of these files.
 
     **Raises:** `InputError` for a log of windows without the energy of a device.
@@ -61,7 +61,7 @@ def read_zeus(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Pow
     for line in rows:
         row = cells(line)
         if line.lower().startswith(WINDOW):
-            yield from _windows(row, rows, name, skipped)
+            yield from _windows(row, rows, name)
             return
         if header := _powers_of(line):
             powers = header
@@ -80,17 +80,13 @@ def read_zeus(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Pow
             texts = {device: row[index] for index, device in names.items() if index < len(row)}
             time, unit = time_of(row[0]), factor
         if math.isnan(time) or not texts:
-            skipped[UNREAD] += 1
+            yield UNREAD
             continue
         for device, text in texts.items():
-            power = between(number(text) * unit, 0.0, MOST_POWER)
-            if math.isnan(power):
-                skipped[NO_VALUE] += 1
-            else:
-                yield PowerReading(time=time, device=device, power=power)
+            yield PowerReading(time=time, device=device, power=between(number(text) * unit, 0.0, MOST_POWER))
 
 
-def _windows(header: list[str], lines: Iterator[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
+def _windows(header: list[str], lines: Iterator[str], name: str) -> Iterator[PowerReading | str]:
     """Two readings a window and device, its start and its end; of windows that overlap the first to end counts."""
     devices = {
         index: match[2] if match[1] == "gpu" else match[1] + match[2]
@@ -109,17 +105,17 @@ def _windows(header: list[str], lines: Iterator[str], name: str, skipped: Skippe
         row[1 : 2 + extra] = [",".join(row[1 : 2 + extra])]  # the name of a window may have commas
         start, elapsed = (number(row[0]), number(row[2])) if len(row) > 2 else (NOT_SAID, NOT_SAID)
         if math.isnan(start) or not 0 < elapsed < 1e9:
-            skipped[UNREAD] += 1
+            yield UNREAD
             continue
         if start < until - 1e-3 * elapsed:
-            skipped[OVERLAPS] += 1
+            yield OVERLAPS
             continue
         apart = start > until + max(1e-3, 0.01 * elapsed)
         until = start + elapsed
         for index, device in devices.items():
             energy = between(number(row[index]), 0.0, MOST_POWER * elapsed) if index < len(row) else NOT_SAID
             if math.isnan(energy):
-                skipped[NO_VALUE] += 1
+                yield PowerReading(start, device)
                 continue
             power = energy / elapsed
             yield PowerReading(time=start, device=device, power=power, energy=sums[device], fresh=apart)
