@@ -31,7 +31,7 @@ from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors, unfitted
 from energymodel.errors import InputError, suggest
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
-from energymodel.readers.table import Measurements
+from energymodel.readers.table import Measurements, Rows
 from energymodel.rendered import Rendered
 from energymodel.scenarios.clusters import UNFITTED
 from energymodel.scenarios.files import names
@@ -96,7 +96,7 @@ class Calibration(Rendered):
 
 def calibrate(
     kind: str,
-    path: Path | str,
+    path: Path | str | Rows,
     *,
     prior: str | Path | None = None,
     where: Mapping[str, str] | None = None,
@@ -106,12 +106,12 @@ def calibrate(
     source: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Calibration:
-    """Fit the constants of a kind to the measurements in a CSV file, in float64.
+    """Fit the constants of a kind to the measurements in a CSV file or in rows, in float64.
 
     **Arguments:**
 
     - `kind`: one of `kinds.KINDS`, such as "power".
-    - `path`: of the file; its columns are those of the kind.
+    - `path`: of the file, or rows as mappings by column; its columns are those of the kind.
     - `prior`: scenario, scenario file (also one that was written before), accelerator or cluster whose numbers are
       the medians of the priors and which the new numbers are laid over. Without it, tables of training steps may name
       it: the cluster of their rows, or their accelerator and framework.
@@ -129,7 +129,9 @@ def calibrate(
     if max_slowdown is not None and not 0.0 <= max_slowdown < np.inf:
         share = f"{100 * max_slowdown:g} %"
         raise InputError(f"max-slowdown: {share} cannot be; write the time that may be lost, such as 10 %.")
-    case, base = _case_of(kind, Path(path), prior, choices._replace(where={**choices.where, **(where or {})}), form)
+    path = Path(path) if isinstance(path, str) else path
+    source = source or (str(path) if isinstance(path, Path) else choices.name)
+    case, base = _case_of(kind, path, prior, choices._replace(where={**choices.where, **(where or {})}), form)
     problem, notes = _with_earlier(kind, case, base)
     labels, parts = case.groups.labels, case.resampled or case.groups
     used = np.ones(len(labels), bool) if problem.weights is None else np.asarray(problem.weights) > 0
@@ -156,7 +158,7 @@ def calibrate(
     slowdown = np.inf if max_slowdown is None else 1.0 + max_slowdown
     return Calibration(
         kind=kind,
-        source=source or str(path),
+        source=source,
         base=base.name,
         rows=rows,
         group_word=case.groups.word,
@@ -169,7 +171,7 @@ def calibrate(
         next_gain=better.gain,
         predictions=case.predictions(fitted) if case.predictions is not None else (),
         best=case.best(fitted, usual, slowdown) if case.best is not None else Recommendation(),
-        tables=scenario_tables(kind, source or str(path), base, case, fitted, constants),
+        tables=scenario_tables(kind, source, base, case, fitted, constants),
         residuals={name: fitted.errors[used] @ np.array(weights) for name, weights in case.outputs.items()},
         along=(case.along[0], np.asarray(case.along[1])[used]),
         groups=labels[used],
@@ -182,7 +184,7 @@ def calibrate(
 
 
 def _case_of(
-    kind: str, path: Path, prior: str | Path | None, choices: TableChoices, form: str | None
+    kind: str, path: Path | Rows, prior: str | Path | None, choices: TableChoices, form: str | None
 ) -> tuple[CalibrationCase, PriorScenario]:
     """The case of a file, and the scenario whose numbers are the priors."""
     if kind not in KINDS:

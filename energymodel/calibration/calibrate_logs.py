@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import io
 import math
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from energymodel.calibration.calibrate import Calibration, calibrate
 from energymodel.calibration.calibration_case import COLUMNS
 from energymodel.calibration.layout_table import LAYOUT, SHAPE
 from energymodel.errors import InputError
+from energymodel.readers.columns import AS_WRITTEN
 from energymodel.readers.measured_log import MeasuredLogs, measure_logs
 from energymodel.readers.step_log import log_kind
 from energymodel.readers.text_file import is_file
@@ -22,6 +22,7 @@ from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.scenario import Scenario
 
 COLUMN_OF: Mapping[str, str] = COLUMNS["of_logs"]  # column of each number of a measurement
+NO_ROWS = "No training step was measured, so there is no table. Give a training log."
 TIME = "time_s"  # time of the same work at each setting, for `calibrate power`: that of a step
 PARTS = (("accelerator", "accelerator", "hardware"), ("framework", "software", "software"))
 """Words of a row that name presets, the parts of a system that they describe, and the categories of the presets."""
@@ -80,7 +81,7 @@ def measured_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     **Raises:** `InputError` if there is none.
     """
     if not rows:
-        raise InputError("No training step was measured, so there is no table. Give a training log.")
+        raise InputError(NO_ROWS)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
     writer.writeheader()
@@ -142,11 +143,8 @@ def calibrate_logs(
         own = {} if scenario is None else {"chips": float(scenario.system.node.chips)}
         rows = [{**own, **{name: row[key] for key, name in NODE_COLUMNS.items() if key in row}} for row in rows]
     sources = ", ".join(Path(path).name for path in paths)
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / f"{Path(paths[0]).stem}.csv"
-        table.write_text(measured_csv(rows), encoding="utf-8")
-        try:
-            fitted = calibrate(kind, table, source=sources, progress=progress, **options)
-        except InputError as error:
-            raise InputError(str(error).replace(str(table), sources)) from None
+    if not rows:
+        raise InputError(NO_ROWS)
+    choices = options.pop("choices", AS_WRITTEN)._replace(name=sources)
+    fitted = calibrate(kind, rows, source=sources, choices=choices, progress=progress, **options)
     return dataclasses.replace(fitted, notes=(*measured.notes, *fitted.notes))

@@ -9,7 +9,7 @@ import numpy as np
 from energymodel.calibration.best_setting import Recommendation
 from energymodel.calibration.least_squares import FitProblem, FitResult
 from energymodel.readers.columns import AS_WRITTEN, Column, TableChoices, declared_columns
-from energymodel.readers.table import FEWEST_ROWS, Measurements, read_table
+from energymodel.readers.table import FEWEST_ROWS, Measurements, Rows, read_table
 from energymodel.scenarios.scenario import Scenario
 
 COLUMNS = declared_columns(Path(__file__).parent / "columns" / "measurements.toml")
@@ -142,17 +142,17 @@ class MeasurementKind(NamedTuple):
     columns: tuple[Column, ...]
     case: Callable[..., CalibrationCase]
     forms: tuple[str, ...] = ()
-    reader: Callable[[Path, TableChoices], Measurements] | None = None
+    reader: Callable[[Path | Rows, TableChoices], Measurements] | None = None
     fewest_rows: int = FEWEST_ROWS
 
-    def table(self, path: Path, choices: TableChoices = AS_WRITTEN) -> Measurements:
-        """Read a file of this kind.
+    def table(self, source: Path | Rows, choices: TableChoices = AS_WRITTEN) -> Measurements:
+        """Read a file of this kind, or rows.
 
         **Raises:** `InputError` that names file, line and column.
         """
         if self.reader is not None:
-            return self.reader(path, choices)
-        return read_table(path, self.columns, choices, fewest=self.fewest_rows)
+            return self.reader(source, choices)
+        return read_table(source, self.columns, choices, fewest=self.fewest_rows)
 
     def read(self, table: Measurements, prior: Scenario | None, form: str | None = None) -> CalibrationCase:
         """The case of a table; a form that is not given is chosen by what was measured."""

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.constant_priors import ConstantPrior
 from energymodel.calibration.layout_table import INPUTS, LAYOUT, OF_CLUSTER, SHAPE, Columns, Layouts
-from energymodel.calibration.step_table import StepTable, read_step_table, step_table
+from energymodel.calibration.step_table import StepTable, read_step_table
 from energymodel.errors import InputError
 from energymodel.numerics import Scalar
 from energymodel.performance.memory_footprint import out_of_memory_probability
@@ -224,7 +224,7 @@ def predict(
 
     **Arguments:**
 
-    - `table`: path of a CSV file, rows as mappings, or `Layouts`; `step_table` says which columns are read.
+    - `table`: path of a CSV file, rows as mappings, or `Layouts`; `step_table.py` says which columns are read.
     - `systems`: clusters by name; by default the presets and files that the column `cluster` names.
     - `cluster`: preset or file of the cluster of all rows.
     - `changes`: of the clusters, such as `["system.network.link.efficiency=0.5"]`.
@@ -238,8 +238,7 @@ def predict(
         choices = choices._replace(
             cluster=choices.cluster if cluster is None else str(cluster), clusters=tuple(systems or ())
         )
-        read = read_step_table(Path(table), choices) if isinstance(table, Path | str) else step_table(table, choices)
-        table = read.layouts
+        table = read_step_table(Path(table) if isinstance(table, str) else table, choices).layouts
     predicted: Any = None
     spread = np.full(len(table), np.nan)
     with jax.enable_x64(True):

@@ -32,7 +32,7 @@ from energymodel.calibration.layout_table import (
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer, attention_flops_per_token
 from energymodel.readers.columns import AS_WRITTEN, TableChoices, plain_name
-from energymodel.readers.table import CsvTable, left_out, read_csv, rows_as_csv
+from energymodel.readers.table import CsvTable, Rows, left_out, read_csv
 from energymodel.scenarios.components import refuse_state_space
 from energymodel.scenarios.files import names
 from energymodel.scenarios.layers import SCHEDULE_WORDS
@@ -67,8 +67,8 @@ class StepTable(NamedTuple):
         return np.asarray(self.csv.lines, int)[self.rows]
 
 
-def read_step_table(path: Path, choices: TableChoices = AS_WRITTEN, *, default_cluster: str = "") -> StepTable:
-    """Read a CSV file of layouts, measured or not.
+def read_step_table(source: Path | Rows, choices: TableChoices = AS_WRITTEN, *, default_cluster: str = "") -> StepTable:
+    """Read a CSV file of layouts, measured or not, or rows of them.
 
     **Arguments:**
 
@@ -76,15 +76,8 @@ def read_step_table(path: Path, choices: TableChoices = AS_WRITTEN, *, default_c
 
     **Raises:** `InputError` that names the file, and all unknown columns or all bad rows by line.
     """
-    return _step_table(read_csv(path, choices.where), choices, path.parent, default_cluster)
-
-
-def step_table(rows: Sequence[Mapping[str, Any]], choices: TableChoices = AS_WRITTEN) -> StepTable:
-    """The same of rows as mappings from column to number or text."""
-    return _step_table(rows_as_csv(rows, choices.where), choices, Path())
-
-
-def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_cluster: str = "") -> StepTable:
+    csv = read_csv(source, choices.where, name=choices.name)
+    folder = source.parent if isinstance(source, Path) else Path()
     filled = {name for at, name in enumerate(csv.header) if any(row[at].lower() not in NOTHING for row in csv.rows)}
     refuse_state_space(sorted(filled - set(choices.ignore)), csv.path)
     targets, constants, unused = SCHEMA.matched(csv.path, csv.header, choices)

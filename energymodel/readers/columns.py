@@ -91,6 +91,7 @@ class TableChoices(NamedTuple):
     - `skip_bad_rows`: leave out rows that cannot be read instead of refusing the table.
     - `cluster`: preset or file of the cluster of all rows.
     - `clusters`: names of clusters beside the presets.
+    - `name`: what messages call rows that are in no file.
     """
 
     rename: Mapping[str, str] = {}
@@ -100,6 +101,7 @@ class TableChoices(NamedTuple):
     skip_bad_rows: bool = False
     cluster: str = ""
     clusters: Sequence[str] = ()
+    name: str = "table"
 
 
 AS_WRITTEN = TableChoices()  # nothing renamed, ignored or left out

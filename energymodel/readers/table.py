@@ -67,17 +67,28 @@ class Measurements(NamedTuple):
         return InputError(f"{self.path}, line {self.lines[row]}{cell}: {words}")
 
 
-def read_csv(path: Path, where: Mapping[str, str] | None = None, most_rows: int = MOST_ROWS) -> CsvTable:
-    """Read a CSV file with a header, separated by commas, semicolons or tabs (then decimal commas are read).
+Rows = Sequence[Mapping[str, Any]]  # mappings from column to number or text, in place of a file
+
+
+def read_csv(
+    source: Path | Rows, where: Mapping[str, str] | None = None, most_rows: int = MOST_ROWS, name: str = "table"
+) -> CsvTable:
+    """Read a CSV file with a header, separated by commas, semicolons or tabs (then decimal commas are read), or rows.
 
     Empty lines are passed over, and so are copies of the header further down.
 
     **Arguments:**
 
     - `where`: words that a row must have in some columns to be taken.
+    - `name`: what messages call rows.
 
     **Raises:** `InputError` if there is no such file, it is not text, its header cannot be, or no row is chosen.
     """
+    if not isinstance(source, Path):
+        header = tuple(dict.fromkeys(name for row in source for name in row))
+        texts = [tuple("" if row.get(name) is None else str(row[name]).strip() for name in header) for row in source]
+        return _csv_table(name, enumerate((header, *texts), start=1), ",", where or {}, len(source))
+    path = source
     if not is_file(path):
         raise InputError(f"{path}: no such file. Give a CSV file with a header; `--columns` lists its columns.")
     raw = path.read_bytes()
@@ -99,13 +110,6 @@ def read_csv(path: Path, where: Mapping[str, str] | None = None, most_rows: int 
         return _csv_table(str(path), cells(), separator, where or {}, most_rows)
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}: not a CSV file: {error}.") from None
-
-
-def rows_as_csv(rows: Sequence[Mapping[str, Any]], where: Mapping[str, str] | None = None) -> CsvTable:
-    """Rows as mappings from column to number or text, as if they were read from a file."""
-    header = tuple(dict.fromkeys(name for row in rows for name in row))
-    cells = [tuple("" if row.get(name) is None else str(row[name]).strip() for name in header) for row in rows]
-    return _csv_table("table", enumerate((header, *cells), start=1), ",", where or {}, len(rows))
 
 
 def _csv_table(
@@ -147,13 +151,13 @@ def _csv_table(
 
 
 def read_table(
-    source: Path | CsvTable,
+    source: Path | Rows | CsvTable,
     schema: Sequence[Column] | Schema,
     choices: TableChoices = AS_WRITTEN,
     *,
     fewest: int = FEWEST_ROWS,
 ) -> Measurements:
-    """Read numbers and words of a CSV file, or of what `read_csv` read of one.
+    """Read numbers and words of a CSV file, of rows, or of what `read_csv` read of them.
 
     **Arguments:**
 
@@ -163,7 +167,7 @@ def read_table(
     **Raises:** `InputError` that names file, line and column of every row that cannot be read.
     """
     schema = schema if isinstance(schema, Schema) else Schema(schema)
-    table = source if isinstance(source, CsvTable) else read_csv(source, choices.where)
+    table = source if isinstance(source, CsvTable) else read_csv(source, choices.where, name=choices.name)
     targets, constants, unused = schema.matched(table.path, table.header, choices)
     problems = list(table.problems)
     columns: dict[str, list[Any]] = {}

@@ -7,7 +7,7 @@ from energymodel.calibration.calibrate import named_prior
 from energymodel.calibration.calibrated_scenario import prior_scenario
 from energymodel.calibration.calibration_case import BASE
 from energymodel.calibration.kinds import KINDS
-from energymodel.calibration.step_table import read_step_table, step_table
+from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
 from energymodel.readers.columns import TableChoices
 
@@ -190,9 +190,9 @@ def test_all_bad_rows_are_listed_and_good_ones_can_be_kept(tmp_path):
 
 def test_rows_in_python_are_refused_as_those_of_files_are():
     row: dict[str, str] = dict(zip(HEADER.split(","), ROW.split(","), strict=True))
-    assert step_table([row]).layouts.cluster[0] == "h100-sxm + megatron"
+    assert read_step_table([row]).layouts.cluster[0] == "h100-sxm + megatron"
     with pytest.raises(InputError, match='unknown column "pipelin"'):
-        step_table([{**row, "pipelin": 2}])
+        read_step_table([{**row, "pipelin": 2}])
 
 
 def test_what_is_not_modelled_is_refused_by_name(tmp_path):

@@ -158,7 +158,7 @@ def test_files_without_rows_and_files_that_are_none(tmp_path, monkeypatch):
     (tmp_path / "b.csv").write_bytes(b"a\xff\xfe\x00")
     with pytest.raises(InputError, match="not a text file"):
         read_table(tmp_path / "b.csv", kinds.POWER_COLUMNS)
-    monkeypatch.setattr(table, "read_csv", lambda path, where: READ_CSV(path, where, 2))
+    monkeypatch.setattr(table, "read_csv", lambda path, where, **_: READ_CSV(path, where, 2))
     assert_refused(tmp_path, "line 4: more than 2 rows", HEADER, *ROWS)
 
 

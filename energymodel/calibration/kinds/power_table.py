@@ -13,7 +13,7 @@ from energymodel.calibration.device_power import profiles
 from energymodel.calibration.power_population import architecture_of
 from energymodel.errors import InputError
 from energymodel.readers.columns import Schema, TableChoices
-from energymodel.readers.table import Measurements, read_csv, read_table
+from energymodel.readers.table import Measurements, Rows, read_csv, read_table
 from energymodel.scenarios.scenario import Scenario
 
 PARTS = ("workload", "dataset", "network", "optimizer", "suite", "benchmark", "kernel", "arg")
@@ -26,12 +26,12 @@ POWER_COLUMNS = COLUMNS["power"]
 TIME, POWER = (next(column for column in POWER_COLUMNS if column.name == name) for name in ("time_s", "power_w"))
 
 
-def power_table(path: Path, choices: TableChoices) -> Measurements:
+def power_table(source: Path | Rows, choices: TableChoices) -> Measurements:
     """Read a file; a log with time stamps and without times becomes a row for each setting in a row.
 
     **Raises:** `InputError` that names file, line and column.
     """
-    csv = read_csv(path, choices.where)
+    csv = read_csv(source, choices.where, name=choices.name)
     if "name" in csv.header and any(name.startswith("power.draw") for name in csv.header):  # of nvidia-smi
         choices = choices._replace(rename={"name": "gpu", **choices.rename})
     optional = Schema([column._replace(needed=False) for column in POWER_COLUMNS])

@@ -50,17 +50,17 @@ def step_time_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows
     return jnp.log(predicted / steps.measured)[:, None]
 
 
-def measured_steps(path: Path, choices: TableChoices) -> Measurements:
+def measured_steps(source: Path | Rows, choices: TableChoices) -> Measurements:
     """Rows with a step time, in the columns of `layout_table`; runs that failed are counted in the notes.
 
     **Raises:** `InputError` as `read_step_table`, and if no row was measured.
     """
-    read = read_step_table(path, choices, default_cluster=THIS_CLUSTER)
+    read = read_step_table(source, choices, default_cluster=THIS_CLUSTER)
     time = read.layouts.columns["step_time_s"]
     timed = np.isfinite(time)
     if not np.any(timed):
         raise InputError(
-            f'{path}: no row has a measured step time. Give a column "step_time_s" (or tokens_per_s, or '
+            f'{read.csv.path}: no row has a measured step time. Give a column "step_time_s" (or tokens_per_s, or '
             "model_tflops_per_gpu), or say which it is with --rename THEIRS=step_time_s."
         )
     notes = list(read.notes)
@@ -73,7 +73,7 @@ def measured_steps(path: Path, choices: TableChoices) -> Measurements:
     if np.any(clusters != THIS_CLUSTER):
         columns["cluster"] = clusters
     columns |= {name: words[timed] for name, words in read.texts.items()}
-    return Measurements(str(path), {**columns, "step_time_s": time[timed]}, read.lines[timed], tuple(notes))
+    return Measurements(read.csv.path, {**columns, "step_time_s": time[timed]}, read.lines[timed], tuple(notes))
 
 
 def step_time_case(measured: Measurements, prior: Scenario | None) -> CalibrationCase:
