@@ -1,8 +1,5 @@
 """Steps of training, and those that warm up, evaluate, write a checkpoint or follow a restart."""
 
-import os
-import re
-import statistics
 from collections import Counter
 from pathlib import Path
 
@@ -64,27 +61,6 @@ def test_a_batch_that_grows_is_two_groups(tmp_path):
 def test_a_log_without_steps_is_refused():
     with pytest.raises(InputError, match="no training step is in it"):
         logged_run([])
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    "ENERGYMODEL_USER_FILES" not in os.environ, reason="set ENERGYMODEL_USER_FILES to the folder of users' files"
-)
-def test_medians_of_real_logs_are_those_of_a_count_by_hand():
-    folder = Path(os.environ["ENERGYMODEL_USER_FILES"]) / "logs"
-    texts = {name: (folder / name).read_text() for name in ("megatron_energy.log", "megatron_mixtral_16xh100.log")}
-    for name, text in texts.items():
-        counted = statistics.median(float(number) for number in re.findall(r"iteration \(ms\): ([\d.]+)", text))
-        assert np.median(logged_run(read_steps(folder / name)).column("step_time")) == pytest.approx(1e-3 * counted)
-    maxtext = re.findall(r"seconds: ([\d.]+)", (folder / "maxtext.log").read_text())
-    usual = [float(number) for number in maxtext[2:]]
-    assert np.median(logged_run(read_steps(folder / "maxtext.log")).column("step_time")) == statistics.median(usual)
-    titan = logged_run(read_steps(folder / "torchtitan_b200_ranks.log"))
-    assert list(titan.columns["step"]) == [4.0, 5.0]
-    assert np.median(titan.column("step_time")) == pytest.approx(1.637)
-    blocks = logged_run(read_steps(folder / "mlperf_lora_mi355x.txt"))
-    rates = re.findall(r'"throughput": ([\d.]+)', (folder / "mlperf_lora_mi355x.txt").read_text())
-    assert np.median(blocks.column("step_time")) == pytest.approx(8.0 / statistics.median(map(float, rates)), rel=2e-3)
 
 
 def test_stamps_of_whole_seconds_leave_no_gaps():

@@ -61,33 +61,10 @@ def test_variables_that_hold_arguments_are_no_values(tmp_path: Path) -> None:
     assert (run.sharding, run.recomputation, run.precision) == (3, "full", "fp16")
 
 
-LINEAR = {"in_features": 8, "out_features": 8, "bias": False}
-LAYER = {
-    "attention": {"n_heads": 4, "n_kv_heads": 2, "qkv_linear": {"head_dim": 16, "wqkv": LINEAR}, "wo": LINEAR},
-    "feed_forward": {"w1": {"in_features": 64, "out_features": 96}, "w2": LINEAR, "w3": LINEAR},
-    "attention_norm": {},
-    "ffn_norm": {},
-}
-MIXTURE = {
-    "num_experts": 8,
-    "routed_experts": {"inner_experts": {"hidden_dim": 24}},
-    "router": {"top_k": 2},
-    "shared_experts": {"w1": {"in_features": 64, "out_features": 48}},
-    "load_balance_coeff": 0.001,
-}
-SAVED: dict[str, Any] = {
-    "model_spec": {"name": "own", "flavor": "small", "model": {"dim": 64, "vocab_size": 100, "layers": [LAYER] * 3}},
-    "training": {
-        "local_batch_size": 2,
-        "global_batch_size": -1,
-        "seq_len": 128,
-        "steps": 5,
-        "disable_cuda_graphs": False,
-    },
-    "parallelism": {"data_parallel_shard_degree": 4},
-    "optimizer": {"param_groups": [{"optimizer_name": "Muon"}], "implementation": "fused"},
-    "activation_checkpoint": {"preserve_rng_state": True, "determinism_check": "default"},
-}
+LAUNCHED = yaml.safe_load(Path(__file__).with_name("launched.yaml").read_text())
+LINEAR, LAYER, MIXTURE, SAVED, AUTOMATIC = (
+    LAUNCHED[name] for name in ("linear", "layer", "mixture", "saved", "automatic")
+)
 
 
 def test_a_run_that_torchtitan_saves_says_the_model_layer_by_layer(tmp_path: Path) -> None:
@@ -120,16 +97,6 @@ def test_a_run_that_torchtitan_saves_says_the_model_layer_by_layer(tmp_path: Pat
 )
 def test_a_policy_of_recomputation_may_be_saved_without_its_name(tmp_path: Path, section: Any, kind: str) -> None:
     assert read(tmp_path, "saved.json", SAVED | {"activation_checkpoint": section}).recomputation == kind
-
-
-AUTOMATIC = {
-    "train_batch_size": "auto",
-    "train_micro_batch_size_per_gpu": "auto",
-    "gradient_accumulation_steps": "auto",
-    "bf16": {"enabled": "auto"},
-    "fp16": {"enabled": "auto"},
-    "zero_optimization": {"stage": 2},
-}
 
 
 def test_what_a_trainer_fills_in_is_asked_for_by_name(tmp_path: Path) -> None:

@@ -54,20 +54,7 @@ def test_an_example_gives_its_run(expected: dict[str, Any]) -> None:
 
 
 def test_arguments_may_lie_in_yaml_of_a_functional_test_or_in_plain_yaml(tmp_path: Path) -> None:
-    plain = {
-        "tensor_model_parallel_size": 2,
-        "num_layers": 14,
-        "hidden_size": 512,
-        "num_attention_heads": 8,
-        "num_experts": 8,
-        "moe_router_topk": 2,
-        "moe_ffn_hidden_size": 128,
-        "moe_layer_freq": "([0]*3+[1]*11)",
-        "micro_batch_size": 1,
-        "seq_length": 128,
-        "step_batch_size_schedule": "0:384 200B:768",
-        "train_samples": 1000,
-    }
+    plain = yaml.safe_load(Path(__file__).with_name("launched.yaml").read_text())["plain"]
     run = read_training_config(written(tmp_path, "a.yaml", plain))
     flags = {f"--{key.replace('_', '-')}": value for key, value in plain.items()}
     assert run == read_training_config(written(tmp_path, "b.yaml", {"ENV_VARS": {"A": 1}, "MODEL_ARGS": flags}))
