@@ -227,7 +227,7 @@ def replan(
         shell.check_output(rest, (".toml",))
     scenario = source.read()
     progress(f"loading the design search for {scenario.name} ...")
-    from energymodel.readers.so_far import read_so_far
+    from energymodel.readers.text_file import read_so_far
     from energymodel.report.answers.scenario import replan_answer, rest_toml
     from energymodel.search.replan import MeasuredRun, replan
     from energymodel.sweeps.first_order import saving_at_risk

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import POWER_OR_HEAT, reading_of
+from energymodel.readers.lines import POWER_OR_HEAT, reading_of
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 
 

@@ -11,7 +11,7 @@ import pytest
 import energymodel as em
 from cli.shell import SMALL, numbers, run, run_json
 from energymodel.errors import InputError
-from energymodel.readers.so_far import read_so_far
+from energymodel.readers.text_file import read_so_far
 from energymodel.scenarios.question import parse_limits, parse_question
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.compare import cache_sizes, chip_question

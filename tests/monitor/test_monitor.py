@@ -16,7 +16,7 @@ from energymodel.monitor.forecast import loss_course
 from energymodel.monitor.loss_forecast import LossCourse, course_prior, fit_course
 from energymodel.monitor.run_state import RunState, mean_spread
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
-from energymodel.readers.so_far import read_so_far
+from energymodel.readers.text_file import read_so_far
 from energymodel.scenarios.scenario import load_scenario
 from monitor.recorded_run import START, STEPS, changed, expected, in_order, plan, readings_until, steps_until
 

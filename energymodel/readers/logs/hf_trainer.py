@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import stamp
+from energymodel.readers.lines import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.line_kinds import NUMBER, figure, made, number, plain, whole
 from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from energymodel.readers.cells import stamp
+from energymodel.readers.lines import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")

@@ -16,8 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import time_of
-from energymodel.readers.lines import Lines, cells
+from energymodel.readers.lines import Lines, cells, time_of
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.line_kinds import made, number, whole
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import MOST_SITE_POWER, between, number, reading_of, time_of
-from energymodel.readers.lines import UNREAD, cells
+from energymodel.readers.lines import MOST_SITE_POWER, UNREAD, between, cells, number, reading_of, time_of
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 from energymodel.readers.power.table import NAMES
 

@@ -9,8 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from energymodel.readers.cells import number, reading_of, throttled_by_mask, time_of, time_within
-from energymodel.readers.lines import UNREAD
+from energymodel.readers.lines import UNREAD, number, reading_of, throttled_by_mask, time_of, time_within
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 from energymodel.readers.power.table import NAMES
 

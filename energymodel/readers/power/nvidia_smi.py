@@ -13,9 +13,8 @@ from itertools import chain
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import measure, reading_of, throttled_by_mask, time_of
 from energymodel.readers.columns import unit_factor
-from energymodel.readers.lines import UNREAD, cells
+from energymodel.readers.lines import UNREAD, cells, measure, reading_of, throttled_by_mask, time_of
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 from energymodel.readers.power.table import NAMES
 

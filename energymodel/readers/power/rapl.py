@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import between, number, time_of, time_within
-from energymodel.readers.lines import UNREAD, cells
+from energymodel.readers.lines import UNREAD, between, cells, number, time_of, time_within
 from energymodel.readers.log_records import PowerReading
 from energymodel.readers.power.table import split_line, time_column
 

@@ -15,9 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import MOST_SITE_POWER, measure, reading_of, time_of
 from energymodel.readers.columns import OF_CELSIUS, unit_factor
-from energymodel.readers.lines import UNREAD, cells, decimal_point, separator_of
+from energymodel.readers.lines import (
+    MOST_SITE_POWER,
+    UNREAD,
+    cells,
+    decimal_point,
+    measure,
+    reading_of,
+    separator_of,
+    time_of,
+)
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 
 NAMES: dict[str, Any] = tomllib.loads((Path(__file__).parent / "columns.toml").read_text("utf-8"))

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from energymodel.errors import InputError
-from energymodel.readers.cells import MOST_POWER, between, number, time_of
-from energymodel.readers.lines import UNREAD, cells
+from energymodel.readers.lines import MOST_POWER, UNREAD, between, cells, number, time_of
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 
 ENERGY = re.compile(r"(gpu|cpu|dram)(\d+)_energy", re.ASCII)
