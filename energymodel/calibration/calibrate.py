@@ -31,7 +31,7 @@ from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors, unfitted
 from energymodel.errors import InputError, suggest
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
-from energymodel.readers.table import Measurements, Rows
+from energymodel.readers.table import Measurements, Records
 from energymodel.rendered import Rendered
 from energymodel.scenarios.clusters import UNFITTED
 from energymodel.scenarios.files import names
@@ -96,7 +96,7 @@ class Calibration(Rendered):
 
 def calibrate(
     kind: str,
-    path: Path | str | Rows,
+    path: Path | str | Records,
     *,
     prior: str | Path | None = None,
     where: Mapping[str, str] | None = None,
@@ -184,7 +184,7 @@ def calibrate(
 
 
 def _case_of(
-    kind: str, path: Path | Rows, prior: str | Path | None, choices: TableChoices, form: str | None
+    kind: str, path: Path | Records, prior: str | Path | None, choices: TableChoices, form: str | None
 ) -> tuple[CalibrationCase, PriorScenario]:
     """The case of a file, and the scenario whose numbers are the priors."""
     if kind not in KINDS:

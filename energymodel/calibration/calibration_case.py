@@ -9,7 +9,7 @@ import numpy as np
 from energymodel.calibration.best_setting import Recommendation
 from energymodel.calibration.least_squares import FitProblem, FitResult
 from energymodel.readers.columns import AS_WRITTEN, Column, TableChoices, declared_columns
-from energymodel.readers.table import FEWEST_ROWS, Measurements, Rows, read_table
+from energymodel.readers.table import FEWEST_ROWS, Measurements, Records, read_table
 from energymodel.scenarios.scenario import Scenario
 
 COLUMNS = declared_columns(Path(__file__).parent / "columns" / "measurements.toml")
@@ -142,10 +142,10 @@ class MeasurementKind(NamedTuple):
     columns: tuple[Column, ...]
     case: Callable[..., CalibrationCase]
     forms: tuple[str, ...] = ()
-    reader: Callable[[Path | Rows, TableChoices], Measurements] | None = None
+    reader: Callable[[Path | Records, TableChoices], Measurements] | None = None
     fewest_rows: int = FEWEST_ROWS
 
-    def table(self, source: Path | Rows, choices: TableChoices = AS_WRITTEN) -> Measurements:
+    def table(self, source: Path | Records, choices: TableChoices = AS_WRITTEN) -> Measurements:
         """Read a file of this kind, or rows.
 
         **Raises:** `InputError` that names file, line and column.

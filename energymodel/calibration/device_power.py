@@ -113,7 +113,9 @@ def power_constants(
         mixed = min(max((1.0 - floor**2) / (1.0 - knee**2), 0.05), 0.95)
         constants["cubic_share"] = constants["cubic_share"]._replace(median=mixed)
     others = ("cubic_share",) if form == "voltage-floor" else ("voltage_floor", "voltage_knee")
-    labels = dict.fromkeys(OF_WORKLOADS, tuple(workloads)) if not devices else dict.fromkeys(constants, tuple(devices))
+    labels: dict[str, tuple[str, ...]] = (
+        dict.fromkeys(OF_WORKLOADS, tuple(workloads)) if not devices else dict.fromkeys(constants, tuple(devices))
+    )
     return {
         name: prior._replace(labels=labels.get(name, ())) for name, prior in constants.items() if name not in others
     }

@@ -32,7 +32,7 @@ from energymodel.calibration.layout_table import (
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer, attention_flops_per_token
 from energymodel.readers.columns import AS_WRITTEN, TableChoices, plain_name
-from energymodel.readers.table import CsvTable, Rows, left_out, read_csv
+from energymodel.readers.table import CsvTable, Records, left_out, read_csv
 from energymodel.scenarios.components import refuse_state_space
 from energymodel.scenarios.files import names
 from energymodel.scenarios.layers import SCHEDULE_WORDS
@@ -67,7 +67,9 @@ class StepTable(NamedTuple):
         return np.asarray(self.csv.lines, int)[self.rows]
 
 
-def read_step_table(source: Path | Rows, choices: TableChoices = AS_WRITTEN, *, default_cluster: str = "") -> StepTable:
+def read_step_table(
+    source: Path | Records, choices: TableChoices = AS_WRITTEN, *, default_cluster: str = ""
+) -> StepTable:
     """Read a CSV file of layouts, measured or not, or rows of them.
 
     **Arguments:**

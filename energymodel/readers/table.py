@@ -67,11 +67,11 @@ class Measurements(NamedTuple):
         return InputError(f"{self.path}, line {self.lines[row]}{cell}: {words}")
 
 
-Rows = Sequence[Mapping[str, Any]]  # mappings from column to number or text, in place of a file
+Records = Sequence[Mapping[str, Any]]  # mappings from column to number or text, in place of a file
 
 
 def read_csv(
-    source: Path | Rows, where: Mapping[str, str] | None = None, most_rows: int = MOST_ROWS, name: str = "table"
+    source: Path | Records, where: Mapping[str, str] | None = None, most_rows: int = MOST_ROWS, name: str = "table"
 ) -> CsvTable:
     """Read a CSV file with a header, separated by commas, semicolons or tabs (then decimal commas are read), or rows.
 
@@ -151,7 +151,7 @@ def _csv_table(
 
 
 def read_table(
-    source: Path | Rows | CsvTable,
+    source: Path | Records | CsvTable,
     schema: Sequence[Column] | Schema,
     choices: TableChoices = AS_WRITTEN,
     *,

@@ -13,7 +13,7 @@ from energymodel.calibration.device_power import profiles
 from energymodel.calibration.power_population import architecture_of
 from energymodel.errors import InputError
 from energymodel.readers.columns import Schema, TableChoices
-from energymodel.readers.table import Measurements, Rows, read_csv, read_table
+from energymodel.readers.table import Measurements, Records, read_csv, read_table
 from energymodel.scenarios.scenario import Scenario
 
 PARTS = ("workload", "dataset", "network", "optimizer", "suite", "benchmark", "kernel", "arg")
@@ -26,7 +26,7 @@ POWER_COLUMNS = COLUMNS["power"]
 TIME, POWER = (next(column for column in POWER_COLUMNS if column.name == name) for name in ("time_s", "power_w"))
 
 
-def power_table(source: Path | Rows, choices: TableChoices) -> Measurements:
+def power_table(source: Path | Records, choices: TableChoices) -> Measurements:
     """Read a file; a log with time stamps and without times becomes a row for each setting in a row.
 
     **Raises:** `InputError` that names file, line and column.

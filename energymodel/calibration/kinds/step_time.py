@@ -21,7 +21,7 @@ from energymodel.calibration.step_prediction import predict_row, prior_of, with_
 from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
 from energymodel.readers.columns import TableChoices
-from energymodel.readers.table import Measurements
+from energymodel.readers.table import Measurements, Records
 from energymodel.scenarios.clusters import labels_of
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
@@ -50,7 +50,7 @@ def step_time_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows
     return jnp.log(predicted / steps.measured)[:, None]
 
 
-def measured_steps(source: Path | Rows, choices: TableChoices) -> Measurements:
+def measured_steps(source: Path | Records, choices: TableChoices) -> Measurements:
     """Rows with a step time, in the columns of `layout_table`; runs that failed are counted in the notes.
 
     **Raises:** `InputError` as `read_step_table`, and if no row was measured.
