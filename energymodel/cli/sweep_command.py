@@ -1,7 +1,7 @@
 """`energymodel sweep`: the best points of a whole grid of plans and systems, or random samples."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from energymodel.cli import shell
 from energymodel.cli.delivery import Delivery, command
@@ -9,10 +9,6 @@ from energymodel.cli.options import flag, option
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 from energymodel.runtime.progress import Progress
-
-if TYPE_CHECKING:
-    from energymodel.sweeps.program_choice import Kernel, Offer
-    from energymodel.sweeps.tile_program import TileProgram
 
 
 @command(lines=True, width=160)
@@ -31,13 +27,6 @@ def sweep(
     limit: list[str] | None = option("Limit any output; repeatable.", "NAME=VALUE"),
     resume: Path | None = option("Keep finished tiles in a folder, and continue where it stopped.", "FOLDER"),
     engine: str | None = option("process, devices, distributed or dask://address.", "WHERE"),
-    kernel: bool | None = option(
-        "Evaluate best or top by an accelerator kernel, or all by XLA; default: the faster one of a timed tile.",
-        None,
-        None,
-        "--kernel/--no-kernel",
-        show_default=False,
-    ),
     polish: bool = flag("Also search between the points of the grid."),
     dry_run: bool = flag("Only print the number of points, the time and the memory."),
     precision: int = option("Bits of the scan: 32 or 64.", "BITS", 32),
@@ -61,7 +50,7 @@ def sweep(
     limits = parse_limits(limit)
     if samples is not None:
         of_grids = {"--axis": axis, "--polish": polish, "--keep": keep != "best", "--minimize": minimize != "energy"}
-        for name, is_set in {**of_grids, "--kernel": kernel is not None}.items():
+        for name, is_set in of_grids.items():
             if is_set:
                 raise InputError(f"{name} needs a grid: leave it out, or leave out --samples.")
     elif of:
@@ -100,23 +89,10 @@ def sweep(
     if in_full:
         check_rows(keep, prepared.program.grid.points)
     with shell.keeping(resume):
-        swept = prepared.run(progress, polished=polish, resume=resume, engine=engine, kernel=_offer(kernel))
+        swept = prepared.run(progress, polished=polish, resume=resume, engine=engine)
     spread = outcome_spread(scenario) if swept.winners and swept.complete else None
     most = MOST_ROWS if in_full else ROWS
     return sweep_answer(scenario, swept, minimize, spread, words, most=most, details=show.details)
-
-
-def _offer(wanted: bool | None) -> "Offer":
-    """The kernel for a sweep: compared with XLA unless it is wanted or refused."""
-
-    def offer(program: "TileProgram") -> "Kernel | str":
-        if wanted is False:
-            return "--no-kernel was given"
-        from energymodel_kernels.sweep_kernel import sweep_kernel
-
-        return sweep_kernel(program, forced=wanted is True)
-
-    return offer
 
 
 def parse_axis_option(text: str) -> tuple[str, str]:

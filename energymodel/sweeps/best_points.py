@@ -16,6 +16,7 @@ from energymodel.sweeps.reductions import AbstractPointReduction, Chunk, PointIn
 
 MAX_KEPT = 10**7
 """Most points that `BestAlong` may keep: the state of every tile holds them."""
+ROW = 512
 
 
 class Points(NamedTuple):
@@ -45,6 +46,17 @@ def lowest(first: Points, second: Points, count: int, xp: Any) -> Points:
     return Points(*(part[order] for part in both))
 
 
+def lowest_of(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """The lowest `count` of many values, in order, and their positions; of equal ones the first.
+
+    They lie in as many rows, those of lowest minima, so that only these are sorted.
+    """
+    rows = jnp.concatenate([values, jnp.full(-values.size % ROW, jnp.inf, values.dtype)]).reshape(-1, ROW)
+    chosen = jnp.sort(jax.lax.top_k(-jnp.min(rows, axis=1), min(count, len(rows)))[1])
+    negative, order = jax.lax.top_k(-rows[chosen].reshape(-1), count)
+    return -negative, (chosen[order // ROW] * ROW + order % ROW).astype(jnp.int32)
+
+
 @dataclasses.dataclass(frozen=True)
 class Top(AbstractPointReduction):
     """The `count` points of lowest `value` within `limits`, ties in the order of the grid.
@@ -57,6 +69,7 @@ class Top(AbstractPointReduction):
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
     spare: int = 31
     takes_padding: ClassVar[bool] = True
+    has_numbers: ClassVar[bool] = True
 
     def pick(self, outputs: Any) -> jax.Array:
         """The value, infinite where a limit is broken."""
@@ -76,9 +89,9 @@ class Top(AbstractPointReduction):
                 position = jnp.argmin(flat).astype(jnp.int32)
                 number = jnp.asarray(chunk.number, jnp.int32)
                 return Points(flat[position][None], number[None], chunk.positions(position)[None])
-            negative, positions = jax.lax.top_k(-flat, min(count, flat.size))
+            values, positions = lowest_of(flat, min(count, flat.size))
             numbers = jnp.full(positions.shape, chunk.number, jnp.int32)
-            return lowest(state, Points(-negative, numbers, chunk.positions(positions.astype(jnp.int32))), count, jnp)
+            return lowest(state, Points(values, numbers, chunk.positions(positions)), count, jnp)
 
         # Padding repeats points, so it has no lower value.
         return jax.lax.cond(jnp.min(picked) < state.value[-1], better, lambda _: state, picked)
@@ -106,18 +119,18 @@ class BestAlong(AbstractPointReduction):
     value: Output
     axes: Sequence[str]
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    has_numbers: ClassVar[bool] = True
 
     def other_axes(self, grid: Grid) -> list[int]:
         """Numbers of the axes that stay.
 
         **Raises:** `InputError` for an axis that the grid lacks, or too many kept points.
         """
-        names = [axis.name for axis in grid.axes]
         for name in self.axes:
-            if name not in names:
-                raise InputError(f'keep: "{name}" is not an axis. Choose from {", ".join(names)}.')
-        others = [number for number, name in enumerate(names) if name not in self.axes]
-        count = math.prod(len(grid.axes[number]) for number in others)
+            if name not in grid.names:
+                raise InputError(f'keep: "{name}" is not an axis. Choose from {", ".join(grid.names)}.')
+        others = [number for number, name in enumerate(grid.names) if name not in self.axes]
+        count = math.prod(grid.sizes[number] for number in others)
         if count > MAX_KEPT:
             raise InputError(
                 f"keep: along:{','.join(self.axes)} would keep {count:,} points, more than {MAX_KEPT:,}. "
@@ -131,7 +144,7 @@ class BestAlong(AbstractPointReduction):
 
     def init(self, grid: Grid) -> Points:
         """No points; the axis that is cut is filled up to whole blocks."""
-        lengths = [len(axis) for axis in grid.axes]
+        lengths = list(grid.sizes)
         lengths[grid.cut] = grid.blocks * grid.block
         return Points.empty(*(lengths[number] for number in self.other_axes(grid)))
 
@@ -144,7 +157,7 @@ class BestAlong(AbstractPointReduction):
         values = values.reshape((*values.shape[: len(inside)], -1))
         numbers = jnp.arange(picked.size, dtype=jnp.int32).reshape(picked.shape)
         numbers = jnp.transpose(numbers, order).reshape(values.shape)
-        firsts = [*chunk.leading, chunk.start, *(np.int32(0) for _ in chunk.grid.axes[cut + 1 :])]
+        firsts = [*chunk.leading, chunk.start, *(np.int32(0) for _ in chunk.grid.sizes[cut + 1 :])]
         starts = [firsts[number] for number in others]
         sizes = (1,) * (len(others) - len(inside)) + values.shape[:-1]
         old = Points(*(jax.lax.dynamic_slice(part, starts, sizes) for part in state))
@@ -172,7 +185,7 @@ class BestAlong(AbstractPointReduction):
 
     def result(self, state: Points, grid: Grid) -> np.ndarray:
         """Lowest values over the other axes."""
-        inside = tuple(slice(len(grid.axes[number])) for number in self.other_axes(grid))
+        inside = tuple(slice(grid.sizes[number]) for number in self.other_axes(grid))
         return np.asarray(np.asarray(state.value)[inside])
 
     def kept_points(self, state: Points, grid: Grid) -> PointIndices:

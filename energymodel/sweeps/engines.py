@@ -15,9 +15,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from energymodel.errors import InputError
-from energymodel.sweeps.tile_program import TileProgram
+from energymodel.runtime.compilation import compiler_options
+from energymodel.runtime.program_cache import cached
+from energymodel.sweeps.tile_program import TileProgram, TileTrace
 
 Engine = Callable[[TileProgram, Sequence[int]], Iterator[tuple[int, Any]]]
 RETRIES = 5
@@ -28,6 +31,7 @@ MOST_TOGETHER = 16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 REUSED = 2**25
 """Bytes of the largest array that is reused, glibc's own maximum."""
+EACH, SAME = PartitionSpec("tile"), PartitionSpec()
 TIMEOUT = "20s"
 """How long a scheduler may take to answer."""
 
@@ -63,26 +67,17 @@ def on_devices(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[i
     Every process runs the same tiles and gets the states of all.
     """
     from jax.experimental import multihost_utils
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     mesh = Mesh(np.array(jax.devices()), ("tile",))
-    width, each, same = mesh.size, PartitionSpec("tile"), PartitionSpec()
-
-    def tile(arrays: Any, values: Any, hint: Any, first: Any, count: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf[None], program.trace(arrays, values, hint, first[0], count[0]))
-
-    with program.precision():
-        specs = (same, same, same, each, each)
-        mapped = jax.shard_map(tile, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)
-        compiled = jax.jit(mapped, compiler_options=program.options())
+    width, compiled = mesh.size, _on_mesh(program.trace, mesh)
 
     def run(hint: Any, chunks: Sequence[tuple[int, int]]) -> Any:
         filled = np.zeros((2, width), np.int32)  # a device without a tile runs no chunk
         filled[:, : len(chunks)] = np.transpose(chunks)
         with program.precision():
-            inputs = multihost_utils.host_local_array_to_global_array((*program.arguments, hint), mesh, same)
+            inputs = multihost_utils.host_local_array_to_global_array((*program.arguments, hint), mesh, SAME)
             first, count = (
-                jax.make_array_from_callback((width,), NamedSharding(mesh, each), lambda index, row=row: row[index])
+                jax.make_array_from_callback((width,), NamedSharding(mesh, EACH), lambda index, row=row: row[index])
                 for row in filled
             )
             states = multihost_utils.process_allgather(compiled(*inputs, first, count), tiled=True)
@@ -94,6 +89,18 @@ def on_devices(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[i
         states = run(hint, [program.grid.tile(number) for number in group])
         for row, number in enumerate(group):
             yield number, jax.tree.map(lambda leaf, row=row: leaf[row], states)
+
+
+@cached
+def _on_mesh(trace: TileTrace, mesh: Mesh) -> Callable[..., Any]:
+    """The program of a tile on each device of a mesh."""
+
+    def tile(arrays: Any, numbers: Any, values: Any, hint: Any, first: Any, count: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf[None], trace.run(arrays, numbers, values, hint, first[0], count[0]))
+
+    specs = (*(SAME,) * 4, EACH, EACH)
+    mapped = jax.shard_map(tile, mesh=mesh, in_specs=specs, out_specs=EACH, check_vma=False)
+    return jax.jit(mapped, compiler_options=compiler_options(once=trace.quick, tile=True))
 
 
 def from_first_process(tree: Any) -> Any:

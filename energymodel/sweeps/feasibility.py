@@ -24,10 +24,10 @@ def output_of(outputs: Any, output: Output) -> Any:
 
 
 def within(value: Any, limits: Range) -> Any:
-    """Whether `low <= value <= high`; infinite ends are not compared."""
+    """Whether `low <= value <= high`; infinite ends, which are never traced, are not compared."""
     low, high = limits
-    above = value >= low if low > -math.inf else True
-    return above & (value <= high) if high < math.inf else above
+    above = True if isinstance(low, float) and low == -math.inf else value >= low
+    return above if isinstance(high, float) and high == math.inf else above & (value <= high)
 
 
 def feasible(outputs: Any, limits: Mapping[str, Range]) -> Any:

@@ -156,10 +156,10 @@ def rough_log2(x: Float32) -> Float32:
 
 
 def inverse_rough_log2(value: Any) -> Any:
-    """The number whose rough logarithm has this value, in float64."""
-    n = np.floor(value)
-    root = np.sqrt(1.3465**2 - 4.0 * 0.3465 * (value - n))
-    return np.exp2(n) * (1.0 + (1.3465 - root) / (2.0 * 0.3465))
+    """The number whose rough logarithm has this value."""
+    n = jnp.floor(value)
+    root = jnp.sqrt(1.3465**2 - 4.0 * 0.3465 * (value - n))
+    return jnp.exp2(n) * (1.0 + (1.3465 - root) / (2.0 * 0.3465))
 
 
 def in_order(bits: Any) -> Any:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.feasibility import output_of
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.reductions import AbstractReduction, Chunk, float_dtype
@@ -73,20 +74,19 @@ def _assembled(name: str, tiles: Sequence[TileArrays], grid: Grid) -> np.ndarray
     for tile in tiles:
         count = min(grid.tile_chunks, grid.chunks - int(tile.first))
         array[int(tile.first) :][:count] = tile.outputs[name][:count]
-    leading = tuple(len(axis) for axis in grid.axes[: grid.cut])
-    array = array.reshape((*leading, grid.blocks * grid.block, *grid.shape[1:]))
-    return array[(slice(None),) * grid.cut + (slice(len(grid.axes[grid.cut])),)]
+    array = array.reshape((*grid.sizes[: grid.cut], grid.blocks * grid.block, *grid.shape[1:]))
+    return array[(slice(None),) * grid.cut + (slice(grid.sizes[grid.cut]),)]
 
 
-def dataset(arrays: Mapping[str, np.ndarray], grid: Grid, units: Mapping[str, str]) -> Any:
+def dataset(arrays: Mapping[str, np.ndarray], axes: Sequence[Axis], units: Mapping[str, str]) -> Any:
     """Arrays over a grid as an `xarray.Dataset` with units and coordinates; labels are the coordinates of choices.
 
     **Raises:** `InputError` where xarray is not installed.
     """
-    names = tuple(axis.name for axis in grid.axes)
+    names = tuple(axis.name for axis in axes)
     return _required("xarray").Dataset(
         {name: (names, array, {"units": units.get(name, "1")}) for name, array in arrays.items()},
-        {axis.name: (axis.name, np.array(axis.labels_or_values()), {"units": axis.unit}) for axis in grid.axes},
+        {axis.name: (axis.name, np.array(axis.labels_or_values()), {"units": axis.unit}) for axis in axes},
     )
 
 
@@ -98,7 +98,7 @@ def open_store(path: Path) -> Any:
     return _required("xarray").open_zarr(path, consolidated=False)
 
 
-def write_store(folder: Path, grid: Grid, tiles: Iterable[Any], units: Mapping[str, str]) -> Path:
+def write_store(folder: Path, axes: Sequence[Axis], grid: Grid, tiles: Iterable[Any], units: Mapping[str, str]) -> Path:
     """Write the tiles of a full array into one Zarr store, chunk by chunk; a complete store is left as it is.
 
     **Raises:** `InputError` where Zarr is not installed or the disk is full.
@@ -110,10 +110,10 @@ def write_store(folder: Path, grid: Grid, tiles: Iterable[Any], units: Mapping[s
         raise InputError(f"{path} is not a store of arrays. Remove it, or give another folder.")
     zarr = _required("zarr")
     shutil.rmtree(building, ignore_errors=True)
-    names, shape, cut = [axis.name for axis in grid.axes], tuple(len(axis) for axis in grid.axes), grid.cut
+    shape, cut = grid.sizes, grid.cut
     try:
         root = zarr.open_group(str(building), mode="w")
-        for axis in grid.axes:
+        for axis in axes:
             labels = np.array(axis.labels_or_values())
             array = root.create_array(axis.name, shape=labels.shape, dtype=labels.dtype, dimension_names=[axis.name])
             array.attrs["units"] = axis.unit
@@ -123,7 +123,7 @@ def write_store(folder: Path, grid: Grid, tiles: Iterable[Any], units: Mapping[s
             for name, parts in tile.outputs.items():
                 if name not in arrays:
                     layout = {"shape": shape, "chunks": (*(1 for _ in range(cut)), *grid.shape), "dtype": parts.dtype}
-                    arrays[name] = root.create_array(name, dimension_names=names, **layout)
+                    arrays[name] = root.create_array(name, dimension_names=grid.names, **layout)
                     arrays[name].attrs["units"] = units.get(name, "1")
                 for number, part in enumerate(parts[: grid.chunks - int(tile.first)], int(tile.first)):
                     *leading, start = grid.index(number, 0)[: cut + 1]

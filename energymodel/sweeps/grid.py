@@ -23,11 +23,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis, cast
 
-CHUNK = 2**18
-"""Most points of a chunk: a few arrays of them fit into cache, and each operation is long against its start."""
 MOST_CHUNKS = 2**31 - 1
-TILE = 2**24
-"""Most points of a tile: what is lost when a machine dies."""
 WEIGHTS = {"div": 4.0, "sqrt": 5.0, "rsqrt": 5.0, "exp": 10.0, "exp2": 10.0, "log": 10.0, "pow": 20.0, "lgamma": 50.0}
 WEIGHTS |= dict.fromkeys(("log1p", "expm1", "tanh", "logistic", "sin", "cos", "erf"), 15.0)
 """Cost of an operation in multiplications, roughly that of vector code; others cost one."""
@@ -41,12 +37,14 @@ Costs = dict[frozenset[int], float]
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A product of axes, outermost first, cut into chunks and tiles.
+    """Names and lengths of axes, outermost first, and how their product is cut into chunks and tiles.
 
-    Axes before `cut` have one value in a chunk, axes after it all of theirs, and the axis at `cut` a block.
+    Axes before `cut` have one value in a chunk, axes after it all of theirs, and the axis at `cut` a block. A program
+    is compiled for a grid; the values of its axes are arguments.
     """
 
-    axes: tuple[Axis, ...]
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
     cut: int
     block: int
     tile_chunks: int
@@ -54,24 +52,24 @@ class Grid:
     @property
     def points(self) -> int:
         """Number of points."""
-        return math.prod(len(axis) for axis in self.axes)
+        return math.prod(self.sizes)
 
     @property
     def blocks(self) -> int:
         """Blocks of the axis that is cut."""
-        return -(-len(self.axes[self.cut]) // self.block)
+        return -(-self.sizes[self.cut] // self.block)
 
     def points_of_tile(self, number: int) -> int:
         """Points of a tile without padding."""
         first, count = self.tile(number)
-        padding = self.blocks * self.block - len(self.axes[self.cut])
+        padding = self.blocks * self.block - self.sizes[self.cut]
         last_blocks = (first + count) // self.blocks - first // self.blocks
         return count * self.volume - last_blocks * padding * (self.volume // self.block)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of a chunk: its block, then the axes after it."""
-        return (self.block, *(len(axis) for axis in self.axes[self.cut + 1 :]))
+        return (self.block, *self.sizes[self.cut + 1 :])
 
     @property
     def volume(self) -> int:
@@ -81,7 +79,7 @@ class Grid:
     @property
     def chunks(self) -> int:
         """Number of chunks."""
-        return math.prod(len(axis) for axis in self.axes[: self.cut]) * self.blocks
+        return math.prod(self.sizes[: self.cut]) * self.blocks
 
     @property
     def tiles(self) -> int:
@@ -95,26 +93,26 @@ class Grid:
 
     def index(self, chunk: int, position: int) -> tuple[int, ...]:
         """Indices along the axes of a point of a chunk."""
-        *leading, block = np.unravel_index(chunk, (*(len(axis) for axis in self.axes[: self.cut]), self.blocks))
+        *leading, block = np.unravel_index(chunk, (*self.sizes[: self.cut], self.blocks))
         first, *rest = np.unravel_index(position, self.shape)
         return tuple(map(int, (*leading, block * self.block + first, *rest)))
 
-    def values(self, dtype: Any) -> tuple[Any, ...]:
+    def values(self, axes: Sequence[Axis], dtype: Any) -> tuple[Any, ...]:
         """Values of all axes in a precision, the one that is cut padded to whole blocks."""
-        values = [jax.tree.map(np.asarray, cast(axis.values, dtype)) for axis in self.axes]
-        padding = self.blocks * self.block - len(self.axes[self.cut])
+        values = [jax.tree.map(np.asarray, cast(axis.values, dtype)) for axis in axes]
+        padding = self.blocks * self.block - self.sizes[self.cut]
         values[self.cut] = jax.tree.map(
             lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], padding, axis=0)]), values[self.cut]
         )
         return tuple(values)
 
     def chunk_values(self, values: Sequence[Any], chunk: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
-        """What a chunk needs of each axis, the indices of its leading axes, and the place of its block."""
+        """What a chunk needs of each axis, the indices of its leading axes, and the first index of its block."""
         leading: tuple[Any, ...] = ()
         rest, start = chunk // self.blocks, chunk % self.blocks * self.block
-        for axis in reversed(self.axes[: self.cut]):
-            leading = (rest % len(axis), *leading)
-            rest = rest // len(axis)
+        for size in reversed(self.sizes[: self.cut]):
+            leading = (rest % size, *leading)
+            rest = rest // size
         single = [
             jax.tree.map(lambda leaf, index=index: leaf[index], tree)
             for tree, index in zip(values[: self.cut], leading, strict=True)
@@ -124,9 +122,9 @@ class Grid:
 
     def valid(self, start: Any) -> Any:
         """Which points of a chunk are not padding, in a shape that broadcasts; `None` if all are."""
-        if self.blocks * self.block == len(self.axes[self.cut]):
+        if self.blocks * self.block == self.sizes[self.cut]:
             return None
-        inside = start + jnp.arange(self.block) < len(self.axes[self.cut])
+        inside = start + jnp.arange(self.block) < self.sizes[self.cut]
         return inside.reshape((self.block,) + (1,) * (len(self.shape) - 1))
 
 
@@ -142,7 +140,7 @@ def check_size(grid: Grid) -> None:
         )
 
 
-def divide(axes: Sequence[Axis], chunk: int = CHUNK, tile: int = TILE) -> Grid:
+def divide(axes: Sequence[Axis], chunk: int, tile: int) -> Grid:
     """Cut a grid, its axes outermost first, into chunks and tiles of at most so many points."""
     sizes = [len(axis) for axis in axes]
     cut = len(sizes) - 1
@@ -151,22 +149,7 @@ def divide(axes: Sequence[Axis], chunk: int = CHUNK, tile: int = TILE) -> Grid:
     inner = math.prod(sizes[cut + 1 :])
     blocks = -(-sizes[cut] // max(1, chunk // inner))
     block = -(-sizes[cut] // blocks)
-    return Grid(tuple(axes), cut, block, max(1, tile // (block * inner)))
-
-
-def best_order(
-    function: Callable[..., Any], axes: Sequence[Axis], pick: Callable[[Any], Any], chunk: int
-) -> tuple[int, ...]:
-    """Order of the axes in which what a reduction picks of a model is cheapest, outermost first."""
-    names = [axis.name for axis in axes]
-    scalars = [jax.tree.map(lambda leaf: np.asarray(leaf)[0], cast(axis.values, np.float32)) for axis in axes]
-    narrow = cast(function, np.float32)
-
-    def point(*own: Any) -> Any:
-        return pick(narrow(**dict(zip(names, own, strict=True))))
-
-    with jax.enable_x64(False):
-        return cheapest_order(costs_by_axes(point, scalars), [len(axis) for axis in axes], chunk)
+    return Grid(tuple(axis.name for axis in axes), tuple(sizes), cut, block, max(1, tile // (block * inner)))
 
 
 def costs_by_axes(function: Callable[..., Any], arguments: Sequence[Any]) -> Costs:

@@ -68,11 +68,11 @@ def bin_numbers(values: Any, low: Any, high: Any, bins: int) -> Any:
 
     Bins are equal in the value, or in its logarithm where `low` is positive. NaN has no bin: mask it.
     """
-    logarithmic = np.asarray(low) > 0.0
-    low, high = (np.where(logarithmic, np.log(np.where(logarithmic, end, 1.0)), end) for end in (low, high))
-    positive = values > 0.0
+    low, high = jnp.asarray(low, values.dtype), jnp.asarray(high, values.dtype)
+    logarithmic, positive = low > 0.0, values > 0.0
+    low, high = (jnp.where(logarithmic, jnp.log(jnp.where(logarithmic, end, 1.0)), end) for end in (low, high))
     scaled = jnp.where(logarithmic, jnp.log(jnp.where(positive, values, 1.0)), values)
-    number = jnp.floor((scaled - jnp.asarray(low, values.dtype)) * jnp.asarray(bins / (high - low), values.dtype))
+    number = jnp.floor((scaled - low) * (bins / (high - low)))
     number = jnp.where(logarithmic & ~positive, -1.0, number)  # no logarithm: it lies below
     return jnp.clip(number, -1.0, float(bins)).astype(jnp.int32) + 1
 

@@ -1,8 +1,7 @@
 """Files of a sweep that survive the death of its process: finished tiles, and the fingerprint of the sweep.
 
-`run.json` holds the fingerprint, and `program` the name of the program that evaluates the tiles; each tile is one file,
-written atomically, that starts with a digest of both, its number and its content. A lock keeps a second process out,
-and dies with the first.
+`run.json` holds the fingerprint; each tile is one file, written atomically, that starts with a digest of the sweep, its
+number and its content. A lock keeps a second process out, and dies with the first.
 """
 
 import contextlib
@@ -31,11 +30,10 @@ from energymodel.errors import InputError
 from energymodel.runtime.compilation import PACKAGE, package_of, source_digest
 from energymodel.sweeps.tile_program import TileProgram
 
-RUN, LOCK, TILES, PROGRAM = "run.json", "lock", "tiles", "program"
+RUN, LOCK, TILES = "run.json", "lock", "tiles"
 DIGEST_SIZE = 32
-LONGEST_NAME = 100
-FORMAT = 3
-"""Version of the files: 3 since the digest of a tile covers the program that evaluated it."""
+FORMAT = 4
+"""Version of the files: 4 since the fingerprint names the program that evaluates the tiles."""
 MAX_DEPTH = 12  # of functions within functions that are described
 
 
@@ -55,12 +53,11 @@ class Ledger:
         leaves, self._structure = jax.tree.flatten(state_shapes)
         self._shapes = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves]
         self._lock: int | None = None
-        self.program: str | None = None
 
     def __enter__(self) -> "Ledger":
         try:
             (self.folder / TILES).mkdir(parents=True, exist_ok=True)
-            for name in (LOCK, RUN, PROGRAM):
+            for name in (LOCK, RUN):
                 if _is_other(self.folder / name):
                     raise InputError(f"{self.folder / name} is not a file. Remove it, or give another folder.")
             self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -106,24 +103,13 @@ class Ledger:
                 f"{self.folder} holds another sweep: {difference(self._fingerprint, theirs) or 'its checksum'}. "
                 "Give another folder, or the same scenario, axes, options and version."
             )
-        with contextlib.suppress(OSError):
-            self.program = (self.folder / PROGRAM).read_bytes()[:LONGEST_NAME].decode(errors="replace").strip()
-
-    def keep_program(self, name: str) -> None:
-        """Keep the name of the program that evaluates all tiles, before the first one is written.
-
-        **Raises:** as `write`.
-        """
-        if self.program != name:
-            self._write(self.folder / PROGRAM, f"{name}\n".encode())
-            self.program = name
 
     def path(self, number: int) -> Path:
         """File of a tile."""
         return self.folder / TILES / f"{number:08d}.tile"
 
     def _digest(self, number: int, content: bytes) -> bytes:
-        before = f"{self._fingerprint['checksum']} {self.program} {number} "
+        before = f"{self._fingerprint['checksum']} {number} "
         return hashlib.sha256(before.encode() + content).digest()
 
     def read(self, number: int) -> Any | None:
@@ -195,11 +181,12 @@ def fingerprint(program: TileProgram, scenario: Mapping[str, Any] | None = None)
         "model": describe(program.function),
         "numbers": digest(program.function),
         "keep": describe(program.reduction),
+        "program": program.name,
         "precision": program.bits,
         "quick": program.quick,
         "axes": [
             {"name": axis.name, "unit": axis.unit, "values": axis.labels_or_values(), "digest": digest(axis.values)}
-            for axis in grid.axes
+            for axis in program.axes
         ],
         "tiles": {"cut": grid.cut, "block": grid.block, "tile_chunks": grid.tile_chunks, "count": grid.tiles},
     }

@@ -246,19 +246,20 @@ def prepare_monte_carlo(
     sample = GridSample(sampled, axes)
     check_names((*outputs, *ranges), sample.outputs)
 
-    def prepared(function: Any, grid: Grid, reduction: AbstractReduction) -> PreparedSweep:
+    def prepared(function: Any, axes: Sequence[Axis], each: int, reduction: AbstractReduction) -> PreparedSweep:
+        grid = divide_samples(axes, each)
         quick = isinstance(what, Scenario) and grid.points < LONG_RUN
-        program = TileProgram(function, grid, reduction, precision, quick)
-        return PreparedSweep(program, grid.axes, ranges, None, units, tables)
+        program = TileProgram(function, axes, grid, reduction, precision, quick)
+        return PreparedSweep(program, program.axes, ranges, None, units, tables)
 
     statistics = SampleStatistics.scaled(outputs, ranges, sample)
-    first, second = prepared(sampled, divide_samples(axes, 1), statistics), None
+    first, second = prepared(sampled, axes, 1, statistics), None
     if indices is not False:
         count = math.ceil(samples / (factors + 2)) if indices is True else indices
         from_b = np.concatenate([np.zeros((1, factors)), np.ones((1, factors)), np.eye(factors)])
         axes = (*sample_axes(max(MIN_INDEX_SAMPLES, count), 2 * factors, seed), Axis("from_b", from_b))
         sobol = SobolIndices(of, sampler.factors, *sample.moments(of))
-        second = prepared(ResampledModel(model, sampler, seed), divide_samples(axes, factors + 2), sobol)
+        second = prepared(ResampledModel(model, sampler, seed), axes, factors + 2, sobol)
     return PreparedMonteCarlo(of, sampler.factors, first, second)
 
 
@@ -288,9 +289,10 @@ def sample_axes(samples: int, dimensions: int, seed: int) -> tuple[Axis, Axis]:
 
 def divide_samples(axes: Sequence[Axis], each: int) -> Grid:
     """A grid cut so that a chunk holds points of one replicate only, a power of two; a sample has `each` points."""
-    block = min(len(axes[1]), 2 ** max(0, (CHUNK // each).bit_length() - 1))
-    chunks = len(axes[0]) * (len(axes[1]) // block)
-    return Grid(tuple(axes), 1, block, max(1, TILE // (block * each), chunks // TILES))
+    names, sizes = tuple(axis.name for axis in axes), tuple(map(len, axes))
+    block = min(sizes[1], 2 ** max(0, (CHUNK // each).bit_length() - 1))
+    chunks = sizes[0] * (sizes[1] // block)
+    return Grid(names, sizes, 1, block, max(1, TILE // (block * each), chunks // TILES))
 
 
 def check_names(names: Sequence[str], outputs: Sequence[str] | Mapping[str, Any]) -> None:

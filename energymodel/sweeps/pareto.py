@@ -61,6 +61,7 @@ class Pareto(AbstractPointReduction):
     capacity: int = CAPACITY
     span: Range | None = None
     takes_padding: ClassVar[bool] = True
+    has_numbers: ClassVar[bool] = True
     sentries: ClassVar[int] = SENTRIES
 
     def scaled_to(self, sample: GridSample) -> "Pareto":
@@ -93,8 +94,8 @@ class Pareto(AbstractPointReduction):
         Equal steps of the bits of a positive number are about equal ratios.
         """
         assert self.span is not None
-        low, high = (float(in_order(np.float32(end).view(np.int32))) for end in self.span)
-        step = (ordered_bits(x).astype(jnp.float32) - np.float32(low)) * np.float32(STEPS / max(high - low, 1.0))
+        low, high, x = (ordered_bits(number).astype(jnp.float32) for number in (*self.span, x))
+        step = (x - low) * (STEPS / jnp.maximum(high - low, 1.0))
         return jnp.clip(step, 0.0, STEPS - 1.0).astype(jnp.int32)
 
     def below_steps(self, points: Any, columns: Sequence[Any], own: bool = False) -> Any:
@@ -234,7 +235,7 @@ class ParetoBins(Pareto):
     def _scale(self) -> tuple[Any, Any]:
         """Rough logarithm of the lowest value, and bins per unit of it."""
         assert self.span is not None
-        low, high = map(rough_log2, map(np.float32, self.span))
+        low, high = (rough_log2(jnp.asarray(end, jnp.float32)) for end in self.span)
         return low, self.capacity / (high - low)
 
     def bin_of(self, x: Any) -> Any:
@@ -245,11 +246,10 @@ class ParetoBins(Pareto):
 
     def starts(self, x: Any) -> Any:
         """Values of the first objective from which on no point lies in a lower bin than x, whatever the rounding."""
-        with jax.ensure_compile_time_eval():
-            low, rate = map(np.float64, self._scale())
-        edges = inverse_rough_log2(low + np.arange(self.capacity) / rate + ROUNDING)
-        edges = np.concatenate([[-np.inf], edges[1:]]).astype(float_dtype())
-        return jnp.where(x < jnp.inf, jnp.asarray(edges)[self.step_of(x)], jnp.inf)
+        low, rate = self._scale()
+        edges = inverse_rough_log2(low + jnp.arange(self.capacity, dtype=jnp.float32) / rate + ROUNDING)
+        edges = jnp.where(jnp.arange(self.capacity) > 0, edges.astype(float_dtype()), -jnp.inf)
+        return jnp.where(x < jnp.inf, edges[self.step_of(x)], jnp.inf)
 
     def hint(self, state: FrontState) -> np.ndarray:
         """Points of the front one level worse: a point of the same bin and level may be the first of the grid."""

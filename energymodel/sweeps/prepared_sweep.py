@@ -15,10 +15,9 @@ from energymodel.sweeps.feasibility import Output, Range
 from energymodel.sweeps.full_array import FullArray, write_store
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.ledger import Ledger, fingerprint
-from energymodel.sweeps.program_choice import Choice, Offer, choose
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
-from energymodel.sweeps.sweep_result import SweepCost, SweepResult, Winner, polish, rank_points
-from energymodel.sweeps.tile_program import TileProgram, small_grid
+from energymodel.sweeps.sweep_result import Choice, SweepCost, SweepResult, Winner, polish, rank_points
+from energymodel.sweeps.tile_program import TileProgram
 from energymodel.units import format_point_rate
 
 PROGRESS_INTERVAL = 1.0  # seconds between two messages
@@ -40,12 +39,11 @@ class PreparedSweep:
     tables: Mapping[str, Any] | None = None
 
     def cost(self) -> SweepCost:
-        """Time a chunk of the program that would run, and estimate what all of them would take."""
-        program, grid = small_grid(self.program) or self.program, self.program.grid
+        """Time a chunk, and estimate what all of them would take."""
+        program, grid = self.program, self.program.grid
         workers = min(threads(), grid.tiles)
         seconds = program.seconds_per_chunk() * grid.chunks / workers
-        names = tuple(axis.name for axis in grid.axes)
-        return SweepCost(grid.points, grid.volume, grid.tiles, program.memory() * workers, seconds, names)
+        return SweepCost(grid.points, grid.volume, grid.tiles, program.memory() * workers, seconds, grid.names)
 
     def run(
         self,
@@ -54,25 +52,22 @@ class PreparedSweep:
         polished: bool = False,
         resume: str | os.PathLike[str] | None = None,
         engine: str | Engine | None = None,
-        kernel: Offer | None = None,
     ) -> SweepResult:
         """Run all tiles that are not finished, and evaluate in float64 what was kept; arguments as in `sweep`."""
         progress = progress or (lambda message: None)
         chosen = engine_of(engine)
         if resume is None or jax.process_index() > 0:  # the first process keeps the tiles of all
-            return self._run(progress, polished, chosen, None, kernel)
+            return self._run(progress, polished, chosen, None)
         with Ledger(resume, fingerprint(self.program, self.tables), self.program.state_shapes()) as ledger:
-            return self._run(progress, polished, chosen, ledger, kernel)
+            return self._run(progress, polished, chosen, ledger)
 
-    def _run(
-        self, progress: Progress, polished: bool, engine: Engine, ledger: Ledger | None, kernel: Offer | None
-    ) -> SweepResult:
+    def _run(self, progress: Progress, polished: bool, engine: Engine, ledger: Ledger | None) -> SweepResult:
         program, grid, keep = self.program, self.program.grid, self.program.reduction
         start, report = time.perf_counter(), ProgressReport(grid, progress)
-        state, complete, choice = self._run_tiles(report, engine, ledger, kernel)
+        state, complete = self._run_tiles(report, engine, ledger)
         store, winners, near = None, (), None
         if isinstance(keep, FullArray) and ledger is not None and complete:
-            store = write_store(ledger.folder, grid, map(ledger.read, range(grid.tiles)), self.units)
+            store = write_store(ledger.folder, program.axes, grid, map(ledger.read, range(grid.tiles)), self.units)
         seconds = time.perf_counter() - start
         messages = [] if complete else [f"interrupted after {report.points:,} of {grid.points:,} points."]
         if isinstance(keep, AbstractPointReduction) and state is not None:
@@ -100,13 +95,11 @@ class PreparedSweep:
             message=" ".join(filter(None, messages)),
             units=self.units,
             store=store,
-            choice=choice,
+            choice=Choice(program.name, program.reason),
         )
 
-    def _run_tiles(
-        self, report: "ProgressReport", engine: Engine, ledger: Ledger | None, kernel: Offer | None
-    ) -> tuple[Any, bool, Choice]:
-        """The merged state of all tiles, whether they are complete, and which program evaluated them.
+    def _run_tiles(self, report: "ProgressReport", engine: Engine, ledger: Ledger | None) -> tuple[Any, bool]:
+        """The merged state of all tiles, and whether they are complete.
 
         There is no state where the files are the result.
         """
@@ -115,14 +108,10 @@ class PreparedSweep:
         stored = from_first_process(stored)
         finished, missing = np.flatnonzero(stored).tolist(), np.flatnonzero(~stored).tolist()
         report.resume(finished)
-        earlier = ledger.program if ledger is not None and finished else None
-        chosen, choice = choose(program, kernel, len(missing), earlier)
-        if ledger is not None:
-            ledger.keep_program(choice.program)
         merged, files_suffice = OrderedMerge(keep), isinstance(keep, FullArray) and ledger is not None
         awaited = set(missing)
         try:
-            for number, state in engine(chosen, missing):
+            for number, state in engine(program, missing):
                 if ledger is not None:
                     ledger.write(number, state)
                 if not files_suffice:
@@ -137,16 +126,15 @@ class PreparedSweep:
                 f"engine: it ended without {len(awaited)} of {grid.tiles} tiles, such as {min(awaited)}."
             )
         if files_suffice:
-            return None, complete, choice
+            return None, complete
         empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), program.state_shapes())
         for number in finished:
             merged.add(number, from_first_process(ledger.read(number) if ledger is not None else empty))
-        return merged.finish(), complete, choice
+        return merged.finish(), complete
 
     def _ranked(self, indices: Sequence[tuple[int, ...]], keep: AbstractPointReduction) -> tuple[Winner, ...]:
         """Points by their indices along the axes of the grid, evaluated in float64."""
-        names = [axis.name for axis in self.program.grid.axes]
-        order = [names.index(axis.name) for axis in self.axes]
+        order = [self.program.grid.names.index(axis.name) for axis in self.axes]
         own = [tuple(index[number] for number in order) for index in indices]
         return rank_points(self.program.function, self.axes, own, self.minimize, self.limits, keep)
 

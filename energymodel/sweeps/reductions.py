@@ -53,10 +53,12 @@ class AbstractReduction(ABC):
 
     `pick` and `update` are traced; `merge` and `result` run on the host, on NumPy arrays. A reduction that masks its
     picks and finds points by `Chunk.positions` says so in `takes_padding`; the last axis of its picks may then be
-    padded to whole vector registers.
+    padded to whole vector registers. One whose finite floats may be traced, so that one program serves all limits and
+    ranges, is a frozen dataclass and says so in `has_numbers`.
     """
 
     takes_padding: ClassVar[bool] = False
+    has_numbers: ClassVar[bool] = False
 
     @abstractmethod
     def pick(self, outputs: Any) -> Any:
@@ -95,6 +97,7 @@ class AbstractSum(AbstractReduction):
     """A reduction whose states add up; in 64 bits, which the counts and sums of a whole grid need."""
 
     takes_padding: ClassVar[bool] = True
+    has_numbers: ClassVar[bool] = True
 
     def merge(self, first: Any, second: Any) -> Any:
         """Sums of the leaves."""

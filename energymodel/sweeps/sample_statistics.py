@@ -106,7 +106,7 @@ class SampleStatistics(AbstractSum):
     def pick(self, outputs: Any) -> Any:
         """The outputs and whether each limit holds, as two vectors."""
         values = jnp.stack([jnp.asarray(output_of(outputs, name), float_dtype()) for name in self.outputs])
-        holds = [jnp.asarray(within(output_of(outputs, name), ends)) for name, ends in self.limits.items()]
+        holds = [jnp.asarray(within(output_of(outputs, name), self.limits[name])) for name in sorted(self.limits)]
         held = jnp.stack([*holds, jnp.all(jnp.stack(holds))]) if holds else jnp.ones(1, bool)
         return {"values": values, "held": held}
 
@@ -125,11 +125,11 @@ class SampleStatistics(AbstractSum):
         values = picked["values"].reshape(-1, len(self.outputs))
         held = picked["held"].reshape(len(values), -1)
         finite = jnp.isfinite(values)
-        low, high = np.transpose(self.spans)
+        low, high = (jnp.stack([jnp.asarray(span[end], values.dtype) for span in self.spans]) for end in (0, 1))
         offsets = np.arange(len(self.outputs), dtype=np.int32) * (BINS + 2)
         numbers = jnp.where(finite, bin_numbers(values, low, high, BINS) + offsets, len(state["counts"]))
-        centered = (values - np.array(self.centers)) / np.array(self.scales)
-        centered = jnp.where(finite, centered.astype(values.dtype), 0.0)
+        centers, scales = (jnp.asarray(numbers, values.dtype) for numbers in (self.centers, self.scales))
+        centered = jnp.where(finite, (values - centers) / scales, 0.0)
         sums = jnp.stack([finite.astype(values.dtype).sum(0), centered.sum(0), jnp.square(centered).sum(0)], axis=-1)
         return {
             "counts": state["counts"].at[numbers.reshape(-1)].add(1, mode="drop"),
@@ -149,7 +149,7 @@ class SampleStatistics(AbstractSum):
             name: _spread(BinCounts.of(row, span), own, center, scale, total)
             for name, row, span, own, center, scale in columns
         }
-        held = zip((*self.limits, ALL), state["held"], strict=True)
+        held = zip((*sorted(self.limits), ALL), state["held"], strict=True)
         chances = {name: chance(int(count), total) for name, count in held} if self.limits else {}
         return SampleSummary(total, spreads, chances)
 
@@ -204,7 +204,8 @@ class SobolIndices(AbstractSum):
     def pick(self, outputs: Any) -> Any:
         """The outputs as a vector, centered and scaled."""
         values = jnp.stack([jnp.asarray(output_of(outputs, name), float_dtype()) for name in self.outputs])
-        return (values - np.array(self.centers, values.dtype)) / np.array(self.scales, values.dtype)
+        centers, scales = (jnp.asarray(numbers, values.dtype) for numbers in (self.centers, self.scales))
+        return (values - centers) / scales
 
     def init(self, grid: Grid) -> Any:
         """Nothing yet."""

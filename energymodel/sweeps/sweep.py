@@ -16,22 +16,26 @@ from energymodel.sweeps.best_points import BestAlong, Top
 from energymodel.sweeps.engines import Engine
 from energymodel.sweeps.feasibility import Output, Range
 from energymodel.sweeps.full_array import FullArray
-from energymodel.sweeps.grid import CHUNK, best_order, check_size, divide
+from energymodel.sweeps.grid import check_size, divide
 from energymodel.sweeps.grid_sample import GridSample
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
 from energymodel.sweeps.pareto import Pareto, ParetoBins
 from energymodel.sweeps.prepared_sweep import PreparedSweep
-from energymodel.sweeps.program_choice import Offer
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.scenario_axes import UNITS, model_and_limits, scenario_axis
 from energymodel.sweeps.sweep_result import SweepResult
-from energymodel.sweeps.tile_program import TileProgram, is_small
+from energymodel.sweeps.tile_program import SmallGrid, TileProgram, best_order, is_small
 from energymodel.system.outputs import Objective, parse_objective
 from energymodel.units import whole_number
 
+CHUNK = 2**18
+"""Most points of a chunk on a CPU: a few arrays of them fit into cache, and operations are long against their start."""
+LARGE_CHUNK = 2**23
+"""The same on an accelerator: starting the operations of a chunk takes less time than they do."""
 TILES = 4096
-"""Tiles of a large grid, about; each is a file of a ledger."""
-MIN_TILE = 2**22
+"""Tiles of a large grid, about; each is a file of a ledger, and a call of an accelerator."""
+TILE_CHUNKS = 16
+"""Chunks of a tile, at least."""
 MOST_POINTS = 10**6
 """Points that `top` keeps: each is evaluated once more, and the state of every chunk holds them all."""
 WORDS = ("best", "top", "along", "pareto", "bins", "count", "histogram", "quantiles", "full")
@@ -49,12 +53,11 @@ def sweep(
     limits: Mapping[str, Any] | None = None,
     order: Sequence[str] | None = None,
     precision: int = 32,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
     tile: int | None = None,
     polished: bool = False,
     resume: str | os.PathLike[str] | None = None,
     engine: str | Engine | None = None,
-    kernel: Offer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> SweepResult:
     """Evaluate a model on every point of a product of axes, and keep what a reduction asks for.
@@ -78,13 +81,11 @@ def sweep(
       largest value, or `(lowest, highest)`. Limits of the scenario's hardware and building always hold.
     - `order`: names of the axes, outermost first; by default the order in which the model is cheapest.
     - `precision`: 32 or 64 bits of the scan.
-    - `chunk`, `tile`: most points of a step and of a tile.
+    - `chunk`, `tile`: most points of a step and of a tile; on an accelerator both are larger by default.
     - `polished`: also search between the points of the grid, from the best one.
     - `resume`: folder that keeps finished tiles, made if it is missing; the same call continues where it stopped.
     - `engine`: `"process"` (threads), `"devices"` or `"distributed"` (a mesh of all JAX devices, also those of other
       processes), `"dask://address"`; the result is the same to the bit.
-    - `kernel`: offers an accelerator kernel for the tiles, such as `energymodel_kernels.sweep_kernel.sweep_kernel`. If
-      XLA would take a minute or more, both are timed on the first tile, and the faster one evaluates the sweep.
     - `progress`: called with a message about once a second.
 
     **Raises:** `InputError` for an axis, limit or objective that does not exist.
@@ -92,7 +93,7 @@ def sweep(
     prepared = prepare_sweep(
         what, axes, keep, minimize, limits, order=order, precision=precision, chunk=chunk, tile=tile
     )
-    return prepared.run(progress, polished=polished, resume=resume, engine=engine, kernel=kernel)
+    return prepared.run(progress, polished=polished, resume=resume, engine=engine)
 
 
 def prepare_sweep(
@@ -104,7 +105,7 @@ def prepare_sweep(
     *,
     order: Sequence[str] | None = None,
     precision: int = 32,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
     tile: int | None = None,
 ) -> PreparedSweep:
     """Parse the arguments of `sweep`, choose the order of the axes, and divide the grid into tiles.
@@ -124,17 +125,18 @@ def prepare_sweep(
     reduction = parse_keep(keep, minimize, ranges).scaled_to(GridSample(function, parsed))
     names = [axis.name for axis in parsed]
     points = math.prod(map(len, parsed))
-    if order is None and is_small(function, points):
+    chunk = chunk or (CHUNK if jax.default_backend() == "cpu" else LARGE_CHUNK)
+    small = is_small(function, points)
+    if order is None and small:
         order = names
     elif order is None:
-        order = [names[number] for number in best_order(function, parsed, reduction.pick, chunk)]
+        order = [names[number] for number in best_order(function, parsed, reduction, chunk)]
     elif sorted(order) != sorted(names):
         raise InputError(f"order: {', '.join(order)} are not the axes. Give each of {', '.join(names)} once.")
     ordered = [parsed[names.index(name)] for name in order]
-    tile = max(MIN_TILE, points // TILES) if tile is None else tile
-    grid = divide(ordered, chunk, tile)
+    grid = divide(ordered, chunk, max(TILE_CHUNKS * chunk, points // TILES) if tile is None else tile)
     check_size(grid)
-    program = TileProgram(function, grid, reduction, precision)
+    program = (SmallGrid if small else TileProgram)(function, ordered, grid, reduction, precision, small)
     return PreparedSweep(program, parsed, ranges, minimize, units, tables)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ from energymodel.sweeps.feasibility import Output, Range, feasible, output_of
 from energymodel.sweeps.full_array import FullArray, dataset, open_store
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.grid_sample import evaluate_points, named_outputs
-from energymodel.sweeps.program_choice import Choice
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
 
 
@@ -46,11 +45,22 @@ class Polished:
     message: str
 
 
+class Choice(NamedTuple):
+    """Name of the program that evaluated a sweep, and why."""
+
+    program: str
+    reason: str
+
+    def sentence(self) -> str:
+        """The choice in words."""
+        return f"Evaluated by {self.program}: {self.reason}."
+
+
 @dataclasses.dataclass(frozen=True)
 class SweepResult:
     """Result of a sweep.
 
-    - `axes`: in the order of the caller; those of `grid` are in the order of the evaluation.
+    - `axes`: in the order of the caller; `grid` names them in the order of the evaluation, as `grid_axes` are.
     - `result`: what the reduction makes of its state.
     - `winners`: points that the reduction kept, best first, in float64; `polished` is the best point near the first.
     - `points`: number of points evaluated, in `seconds`; `complete` unless the sweep was interrupted.
@@ -74,6 +84,11 @@ class SweepResult:
     choice: Choice
 
     @property
+    def grid_axes(self) -> list[Axis]:
+        """The axes in the order of the evaluation."""
+        return sorted(self.axes, key=lambda axis: self.grid.names.index(axis.name))
+
+    @property
     def best(self) -> Winner:
         """The best point.
 
@@ -94,7 +109,7 @@ class SweepResult:
             return open_store(self.store)
         if self.result is None:
             raise InputError(f"to_xarray: {self.message} Resume it first.")
-        return dataset(self.result, self.grid, self.units)
+        return dataset(self.result, self.grid_axes, self.units)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """The compiled program of a tile, which evaluates and reduces its points without storing them.
 
-A small grid of a scenario has none of its own: its points are evaluated by one that is kept for all its grids.
+A program depends on the structure of a sweep alone (`TileTrace`): values of axes, numbers of the model, limits and
+ranges are arguments, so that another sweep of the same structure traces and compiles nothing. A small grid of a
+scenario has no program of its model: its points are evaluated by one that is kept for all its grids.
 """
 
 import dataclasses
@@ -11,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,14 +21,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.runtime.compilation import compiler_options
-from energymodel.runtime.substitution import Dialect, portable
+from energymodel.runtime.compilation import CONFIG, compiler_options
+from energymodel.runtime.program_cache import Split, cached, split
+from energymodel.runtime.substitution import portable
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.float32_functions import substitutes
-from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.grid import Costs, Grid, cheapest_order, costs_by_axes
 from energymodel.sweeps.grid_sample import evaluate_points
 from energymodel.sweeps.reductions import AbstractReduction, Chunk
 from energymodel.sweeps.scenario_axes import ScenarioModel
+from energymodel.units import counted
 
 LANES = 8
 """Float32 numbers in a vector register of AVX2; a row of points is padded to whole ones."""
@@ -38,24 +42,159 @@ SMALL = 2**18
 TIMED_POINTS = 1024
 
 
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, float) and np.isfinite(leaf)
+
+
+class PointModel(NamedTuple):
+    """What a reduction picks of the outputs of one point, as a function of arrays, numbers and values of axes."""
+
+    function: Split
+    kind: type | None
+    reduction: Any
+    names: tuple[str, ...]
+    bits: int
+
+    @classmethod
+    def of(
+        cls, function: Callable[..., Any], reduction: AbstractReduction, names: Sequence[str], bits: int
+    ) -> tuple["PointModel", list[Any], np.ndarray]:
+        """The model, the arrays of the function, and the numbers of the reduction."""
+        dtype = np.float32 if bits == 32 else np.float64
+        arrays, static = split(cast(function, dtype), eqx.is_array)
+        kind, rest, numbers = None, reduction, []
+        if reduction.has_numbers and dataclasses.is_dataclass(reduction):
+            fields = {field.name: getattr(reduction, field.name) for field in dataclasses.fields(reduction)}
+            kind, (numbers, rest) = type(reduction), split(fields, _is_number)
+        return cls(static, kind, rest, tuple(names), bits), arrays, np.array(numbers, dtype)
+
+    def reduction_of(self, numbers: Any) -> AbstractReduction:
+        """The reduction, with traced numbers."""
+        return self.reduction if self.kind is None else self.kind(**self.reduction.joined(list(numbers)))
+
+    def picked(self, arrays: Any, numbers: Any, *values: Any) -> Any:
+        """What is picked at one point."""
+        outputs = self.function.joined(arrays)(**dict(zip(self.names, values, strict=True)))
+        return self.reduction_of(numbers).pick(outputs)
+
+
+class TileTrace(NamedTuple):
+    """All that the program of a tile depends on.
+
+    - `row`: length of the last axis as it is evaluated.
+    - `own_functions`: whether exponentials and logarithms are those of `float32_functions`.
+    - `quick`: whether it is compiled for less time.
+    """
+
+    model: PointModel
+    grid: Grid
+    row: int
+    own_functions: bool
+    quick: bool
+
+    def run(self, arrays: Any, numbers: Any, values: Sequence[Any], hint: Any, first: Any, count: Any) -> Any:
+        """State after `count` chunks from the first one; what is compiled."""
+        grid, model = self.grid, self.model
+        reduction = model.reduction_of(numbers)
+
+        def point(*own: Any) -> Any:
+            return model.picked(arrays, numbers, *own)
+
+        if self.own_functions:
+            point = portable(point, substitutes())
+        for axis in reversed(range(grid.cut, len(grid.names))):
+            # Each operation is evaluated only over the axes that it depends on; the last axis is the innermost.
+            point = jax.vmap(point, in_axes=tuple(0 if own == axis else None for own in range(len(grid.names))))
+
+        def step(position: Any, state: Any) -> Any:
+            number = first + position
+            own, leading, start = grid.chunk_values(values, number)
+            if self.row > grid.shape[-1]:
+                own = (*own[:-1], jax.tree.map(lambda leaf: _padded(leaf, self.row), own[-1]))
+            picked = point(*own)
+            if jax.default_backend() != "cpu":  # else what the reduction reads twice is evaluated twice
+                picked = jax.lax.optimization_barrier(picked)
+            valid = _valid(grid, start, self.row)
+            return reduction.update(state, picked, Chunk(grid, number, position, leading, start, valid, self.row, hint))
+
+        return jax.lax.fori_loop(0, count, step, reduction.init(grid))
+
+
+def _padded(leaf: Any, row: int) -> Any:
+    """An array of values along the last axis, its last value repeated."""
+    return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], row - leaf.shape[0], axis=0)])
+
+
+def _valid(grid: Grid, start: Any, row: int) -> Any:
+    """Which points of a chunk are no padding, of the axis that is cut or of rows; `None` if all are."""
+    inside, length = grid.valid(start), grid.shape[-1]
+    if row == length:
+        return inside
+    columns = jnp.arange(row) < length
+    return columns if inside is None else inside & columns
+
+
+def shapes_of(tree: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Structure, shapes and types of a tree of arrays; what `_shaped` restores."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((np.shape(leaf), np.dtype(jnp.result_type(leaf))) for leaf in leaves)
+
+
+def where() -> str:
+    """The device for which a program is compiled."""
+    return f"{jax.default_backend()} {CONFIG.jax_default_device}"
+
+
+def _shaped(structure: Any, shapes: Sequence[Any]) -> Any:
+    return jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
+
+
+@cached
+def _compiled(trace: TileTrace, platform: str, structure: Any, shapes: tuple[Any, ...]) -> jax.stages.Compiled:
+    options = compiler_options(once=trace.quick, tile=True)
+    return jax.jit(trace.run, compiler_options=options).lower(*_shaped(structure, shapes)).compile()
+
+
+@cached
+def _costs(model: PointModel, structure: Any, shapes: tuple[Any, ...]) -> Costs:
+    arrays, numbers, *scalars = _shaped(structure, shapes)
+    by_argument = costs_by_axes(model.picked, [arrays, numbers, *scalars])
+    costs: Costs = {}
+    for axes, cost in by_argument.items():
+        own = frozenset(axis - 2 for axis in axes if axis >= 2)
+        costs[own] = costs.get(own, 0.0) + cost
+    return costs
+
+
+def best_order(
+    function: Callable[..., Any], axes: Sequence[Axis], reduction: AbstractReduction, chunk: int
+) -> tuple[int, ...]:
+    """Order of the axes in which what a reduction picks of a model is cheapest, outermost first."""
+    model, *arguments = PointModel.of(function, reduction, [axis.name for axis in axes], 32)
+    scalars = [jax.tree.map(lambda leaf: np.asarray(leaf)[0], cast(axis.values, np.float32)) for axis in axes]
+    with jax.enable_x64(False):
+        costs = _costs(model, *shapes_of((*arguments, *scalars)))
+    return cheapest_order(costs, [len(axis) for axis in axes], chunk)
+
+
 class TileProgram:
-    """A model over a grid with a reduction, compiled for one tile at a time.
+    """A model over a grid with a reduction, evaluated one tile at a time.
 
     - `function`: takes the axes by keyword and returns the outputs of one point: a mapping, a named tuple or a module.
       Its arrays are arguments of the program if it is a pytree.
+    - `axes`: in the order of the grid.
     - `bits`: precision, 32 or 64.
     - `quick`: whether to compile for less time, which pays for a short run.
-
-    `name` is that of who evaluates a chunk; a kernel is a subclass with another `trace`.
 
     **Raises:** `InputError` for another precision.
     """
 
-    name = "XLA"
+    name, reason = "XLA", "compiled for this grid"
 
     def __init__(
         self,
         function: Callable[..., Any],
+        axes: Sequence[Axis],
         grid: Grid,
         reduction: AbstractReduction,
         bits: int = 32,
@@ -63,49 +202,45 @@ class TileProgram:
     ) -> None:
         if bits not in (32, 64):
             raise InputError(f"precision: {bits} is neither 32 nor 64 bits.")
-        self.function, self.grid, self.reduction, self.bits, self.quick = function, grid, reduction, bits, quick
-        self.dtype = np.float32 if bits == 32 else np.float64
-        self._arrays, self._static = eqx.partition(cast(function, self.dtype), eqx.is_array)
-        self._own_functions = bits == 32 and not quick and jax.default_backend() == "cpu"
-        self._lock, self._hint_lock = Lock(), Lock()
-        self._program: Any = None
+        self.function, self.axes, self.grid, self.reduction = function, tuple(axes), grid, reduction
+        self.bits, self.quick = bits, quick
+        self._lock = Lock()
         self._hint: Any = None
 
+    def scanned(self) -> tuple[Callable[..., Any], Sequence[Axis]]:
+        """The function that is evaluated at each point, and its axes."""
+        return self.function, self.axes
+
     @cached_property
-    def arguments(self) -> tuple[Any, Sequence[Any]]:
-        """Arrays of the model, and the values of the axes: the first arguments of the program."""
-        return self._arrays, self.grid.values(self.dtype)
+    def _parts(self) -> tuple[TileTrace, tuple[Any, ...]]:
+        function, axes = self.scanned()
+        model, arrays, numbers = PointModel.of(function, self.reduction, self.grid.names, self.bits)
+        own_functions = self.bits == 32 and not self.quick and jax.default_backend() == "cpu"
+        row = self.grid.shape[-1]
+        if own_functions and self.reduction.takes_padding and row >= LANES and not wide_vectors():
+            row += -row % LANES
+        values = self.grid.values(axes, np.float32 if self.bits == 32 else np.float64)
+        return TileTrace(model, self.grid, row, own_functions, self.quick), (arrays, numbers, values)
 
-    def point(self, arrays: Any) -> Callable[..., Any]:
-        """The model of one point, from its arrays."""
-        return eqx.combine(arrays, self._static)
+    @property
+    def trace(self) -> TileTrace:
+        """What the program depends on."""
+        return self._parts[0]
 
-    def _row(self) -> int:
-        """Length of the last axis as it is evaluated: filled up to whole vector registers where the reduction can."""
-        length = self.grid.shape[-1]
-        if not self._own_functions or not self.reduction.takes_padding or length < LANES or wide_vectors():
-            return length
-        return length + -length % LANES
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Arrays of the model, numbers of the reduction and values of the axes: the first arguments of the program."""
+        return self._parts[1]
 
     def precision(self) -> Any:
         """Context in which the program is traced and called."""
         return jax.enable_x64(self.bits == 64)
 
-    def options(self) -> dict[str, Any]:
-        """Options for `jax.jit` of `trace`."""
-        return compiler_options(once=self.quick, tile=True)
-
-    def compile(self) -> Any:
-        """Compile the program; later calls do nothing."""
-        with self._lock:
-            if self._program is None:
-                with self.precision():
-                    number = jax.ShapeDtypeStruct((), jnp.int32)
-                    jitted = jax.jit(self.trace, compiler_options=self.options())
-                    arrays = jax.tree.map(np.asarray, (*self.arguments, self.no_hint()))
-                    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), arrays)
-                    self._program = jitted.lower(*shapes, number, number).compile()
-            return self._program
+    def compile(self) -> jax.stages.Compiled:
+        """The compiled program; one for all sweeps of the same structure."""
+        with self._lock, self.precision():
+            arguments = (*self.arguments, self.no_hint(), np.int32(0), np.int32(0))
+            return _compiled(self.trace, where(), *shapes_of(arguments))
 
     def portable(self) -> bytes:
         """What makes the same program in another process."""
@@ -114,7 +249,7 @@ class TileProgram:
         return cloudpickle.dumps(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.function, self.grid, self.reduction, self.bits, self.quick)
+        return type(self), (self.function, self.axes, self.grid, self.reduction, self.bits, self.quick)
 
     def state_shapes(self) -> Any:
         """Shapes and types of the state of a tile."""
@@ -140,71 +275,36 @@ class TileProgram:
 
     def hint(self) -> Any:
         """What every tile knows of a sample of the grid."""
-        with self._hint_lock:
-            if self._hint is None:
-                self._hint = self.sampled_hint(lambda hint, chunk: self._run(hint, chunk, 1))
-            return self._hint
+        if self._hint is None:
+            program = self.compile()
+            with self._lock:
+                if self._hint is None:
+                    self._hint = self.sampled_hint(lambda hint, chunk: self._run(program, hint, chunk, 1))
+        return self._hint
 
     def run(self, number: int) -> Any:
         """State of a tile, as NumPy arrays."""
-        return self._run(self.hint(), *self.grid.tile(number))
+        return self._run(self.compile(), self.hint(), *self.grid.tile(number))
 
-    def _run(self, hint: Any, first: int, count: int) -> Any:
-        program = self.compile()
+    def _run(self, program: jax.stages.Compiled, hint: Any, first: int, count: int) -> Any:
         with self.precision():
             state = program(*self.arguments, hint, np.int32(first), np.int32(count))
             return jax.tree.map(np.asarray, jax.device_get(state))
 
-    def trace(self, arrays: Any, values: Sequence[Any], hint: Any, first: Any, count: Any) -> Any:
-        """State after `count` chunks from the first one; what is compiled."""
-        function = self.point(arrays)
-        grid, reduction = self.grid, self.reduction
-        names = [axis.name for axis in grid.axes]
-
-        def point(*own: Any) -> Any:
-            return reduction.pick(function(**dict(zip(names, own, strict=True))))
-
-        if self._own_functions:
-            point = portable(point, Dialect(substitutes(), lambda lanes: lanes))
-        mapped = over_chunk(point, grid)
-        row = self._row()
-
-        def step(position: Any, state: Any) -> Any:
-            number = first + position
-            own, leading, start = grid.chunk_values(values, number)
-            if row > grid.shape[-1]:
-                own = (*own[:-1], jax.tree.map(lambda leaf: _padded(leaf, row), own[-1]))
-            valid = _valid(grid, start, row)
-            return reduction.update(
-                state, mapped(*own), Chunk(grid, number, position, leading, start, valid, row, hint)
-            )
-
-        return jax.lax.fori_loop(0, count, step, reduction.init(grid))
-
     def seconds_per_chunk(self) -> float:
         """Time of one chunk, by that of a few."""
-        program, hint, count = self.compile(), self.hint(), np.int32(min(TIMED_CHUNKS, self.grid.tile(0)[1]))
+        program, hint, count = self.compile(), self.hint(), min(TIMED_CHUNKS, self.grid.tile(0)[1])
         seconds = 0.0
-        with self.precision():
-            for _ in range(2):  # the first one warms up
-                start = time.perf_counter()
-                jax.block_until_ready(program(*self.arguments, hint, np.int32(0), count))
-                seconds = time.perf_counter() - start
-        return seconds / int(count)
+        for _ in range(2):  # the first one warms up
+            start = time.perf_counter()
+            self._run(program, hint, 0, count)
+            seconds = time.perf_counter() - start
+        return seconds / count
 
     def memory(self) -> int:
         """Memory that the program allocates besides its arguments, as the compiler states it [B]."""
         analysis = self.compile().memory_analysis()
         return int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes) if analysis is not None else 0
-
-
-def over_chunk(point: Callable[..., Any], grid: Grid) -> Callable[..., Any]:
-    """Map a function of scalars over the axes of a chunk, each operation only over those that it depends on."""
-    count = len(grid.axes)
-    for axis in reversed(range(grid.cut, count)):
-        # Later maps are the outer ones, so that the last axis is the innermost.
-        point = jax.vmap(point, in_axes=tuple(0 if own == axis else None for own in range(count)))
-    return point
 
 
 def wide_vectors() -> bool:
@@ -216,53 +316,45 @@ def wide_vectors() -> bool:
     return information.is_file() and " avx512f " in information.read_text(encoding="utf-8", errors="replace")
 
 
-def _padded(leaf: Any, row: int) -> Any:
-    """An array of values along the last axis, its last value repeated."""
-    return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], row - leaf.shape[0], axis=0)])
-
-
-def _valid(grid: Grid, start: Any, row: int) -> Any:
-    """Which points of a chunk are no padding, of the axis that is cut or of rows; `None` if all are."""
-    inside, length = grid.valid(start), grid.shape[-1]
-    if row == length:
-        return inside
-    columns = jnp.arange(row) < length
-    return columns if inside is None else inside & columns
-
-
 def is_small(function: Callable[..., Any], points: int) -> bool:
     """Whether a grid of so many points is evaluated by the program that is kept for all grids of a scenario."""
     return points <= SMALL and isinstance(function, ScenarioModel)
 
 
-def small_grid(program: TileProgram) -> "SmallGrid | None":
-    """The same tiles without a program of their own, if their grid is small."""
-    if not is_small(program.function, program.grid.points):
-        return None
-    return SmallGrid(program.function, program.grid, program.reduction, program.bits, quick=True)
+class Lookup(eqx.Module):
+    """Outputs at all points of a grid as a function of the indices along its axes."""
+
+    columns: dict[str, Any]
+
+    def __call__(self, **indices: Any) -> dict[str, Any]:
+        """The outputs at one point."""
+        return {name: jnp.asarray(column)[tuple(indices.values())] for name, column in self.columns.items()}
 
 
 class SmallGrid(TileProgram):
     """Looks up what `ScenarioModel.many` returned at all points of a small grid; a tile evaluates none."""
 
     name = "the model in float64"
+    outputs: Lookup | None = None
 
-    @cached_property
-    def arguments(self) -> tuple[Any, Sequence[Any]]:
+    @property
+    def reason(self) -> str:
+        """Why it has no program of its own."""
+        return f"a grid of {counted(self.grid.points, 'point')} needs no program of its own"
+
+    def scanned(self) -> tuple[Callable[..., Any], Sequence[Axis]]:
         """The outputs at all points, and the indices along the axes."""
-        sizes = [len(axis) for axis in self.grid.axes]
-        outputs = self._outputs(self.grid.points)
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as where XLA evaluates it
-            columns = {name: np.reshape(column, sizes).astype(self.dtype) for name, column in outputs.items()}
-        indices = tuple(Axis(axis.name, np.arange(size)) for axis, size in zip(self.grid.axes, sizes, strict=True))
-        return columns, dataclasses.replace(self.grid, axes=indices).values(self.dtype)
+        sizes = self.grid.sizes
+        if self.outputs is None:
+            dtype = np.float32 if self.bits == 32 else np.float64
+            columns = self._outputs(self.grid.points)
+            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as where XLA evaluates it
+                self.outputs = Lookup({name: np.reshape(part, sizes).astype(dtype) for name, part in columns.items()})
+        return self.outputs, [Axis(name, np.arange(size)) for name, size in zip(self.grid.names, sizes, strict=True)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return *super().__reduce__(), {"arguments": self.arguments}  # evaluated once, not by each worker
-
-    def point(self, arrays: Any) -> Callable[..., Any]:
-        """The outputs at one point, from its indices along the axes."""
-        return lambda **indices: {name: column[tuple(indices.values())] for name, column in arrays.items()}
+        self.scanned()
+        return *super().__reduce__(), {"outputs": self.outputs}  # evaluated once, not by each worker
 
     def seconds_per_chunk(self) -> float:
         """Time of one chunk, by that of a few points."""
@@ -275,11 +367,9 @@ class SmallGrid(TileProgram):
 
     def memory(self) -> int:
         """Memory of all outputs, as they are evaluated and as they are looked up [B]."""
-        each = np.dtype(np.float64).itemsize + np.dtype(self.dtype).itemsize
-        return len(self._outputs(1)) * self.grid.points * each
+        return len(self._outputs(1)) * self.grid.points * (8 + self.bits // 8)
 
     def _outputs(self, count: int) -> dict[str, np.ndarray]:
         """All outputs at the first points."""
-        axes = self.grid.axes
-        indices = np.unravel_index(np.arange(count), [len(axis) for axis in axes])
-        return evaluate_points(self.function, axes, np.stack(indices, axis=1).tolist())
+        indices = np.unravel_index(np.arange(count), self.grid.sizes)
+        return evaluate_points(self.function, self.axes, np.stack(indices, axis=1).tolist())

@@ -1,44 +1,41 @@
 """Programs that run a kernel, and what each of them asks of it.
 
 A kernel works on lanes: arrays with one element per point, problem or plan, all of one shape, that stay in registers.
-Each backend says which shape that is, where parameters and results live, and which functions it lacks.
+Each backend says which shape that is, where parameters and results live, and what stands for primitives that it lacks.
+All that depends on Pallas' Triton stands here.
 """
 
 from collections.abc import Callable, Sequence
+from math import factorial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import mosaic_gpu, tpu, triton
+from jax.experimental.pallas import tpu, triton
 from jaxtyping import Array
 
-from energymodel.runtime.substitution import Dialect
-from energymodel_kernels.portable import (
-    SUBSTITUTES,
-    exp_by_units,
-    log_by_units,
-    pow_by_units,
-    reshape,
-    select_of_constants,
-)
+from energymodel.runtime.substitution import Substitutes
 
-IMPLEMENTATIONS = ("xla", "pallas_triton", "pallas_mosaic_gpu", "pallas_tpu", "interpret")
+IMPLEMENTATIONS = ("xla", "pallas_triton", "pallas_tpu", "interpret")
 """`xla` is the reference in plain JAX; `interpret` runs the kernel's program on any machine, slowly, for tests."""
 
-DEFAULTS = {"cpu": "xla", "gpu": "xla", "tpu": "xla"}
-"""What `auto` stands for, by platform: a kernel takes the place of plain XLA where it was measured to be faster."""
-
 TPU_ROW = 128  # lanes of a vector register of a TPU
+NEAR_ZERO = 0.3
+LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453
 
 
-def resolve(implementation: str) -> str:
+def resolve(implementation: str, gpu: str = "xla") -> str:
     """The implementation that a name stands for on the present platform.
+
+    **Arguments:**
+
+    - `gpu`: what "auto" stands for on a GPU, where it was measured to be the faster one; elsewhere it is `xla`.
 
     **Raises:** `ValueError` for a name that is none of `IMPLEMENTATIONS` or `"auto"`.
     """
     if implementation == "auto":
-        return DEFAULTS.get(jax.default_backend(), "xla")
+        return gpu if jax.default_backend() == "gpu" else "xla"
     if implementation not in IMPLEMENTATIONS:
         choices = ", ".join(("auto", *IMPLEMENTATIONS))
         raise ValueError(f'implementation = "{implementation}": choose one of {choices}')
@@ -56,15 +53,10 @@ class Backend:
         self.approximate = approximate
 
     @property
-    def substitutes(self) -> dict[str, Callable[..., Any]]:
-        """What stands for primitives that the compiler lacks, see `Dialect`."""
+    def substitutes(self) -> Substitutes:
+        """What stands for primitives that the compiler lacks."""
         special = {"exp": exp_by_units, "log": log_by_units, "pow": pow_by_units} if self.approximate else {}
         return {"select_n": select_of_constants, **special}
-
-    @property
-    def dialect(self) -> Dialect:
-        """What the compiler asks of formulas."""
-        return Dialect(self.substitutes, self.pin)
 
     def shape(self, block: int) -> tuple[int, ...]:
         """Shape of the lanes of one program."""
@@ -73,10 +65,6 @@ class Backend:
     def numbers(self, block: int) -> Array:
         """0, 1, 2, ... over the lanes, int32."""
         return jax.lax.broadcasted_iota(jnp.int32, (block,), 0)
-
-    def pin(self, lanes: Array) -> Array:
-        """Lanes in the layout that loops and branches carry."""
-        return lanes
 
     def vector_spec(self, length: int) -> pl.BlockSpec:
         """Numbers that every program reads one by one."""
@@ -98,11 +86,11 @@ class Backend:
         """Rows of lanes `[rows, lanes]` in the shape that `lanes_spec` cuts up."""
         return rows
 
-    def row(self, reference: Any, row: Any, program: Array, block: int) -> Array:
+    def row(self, reference: Any, row: Any) -> Array:
         """One row of this program's lanes."""
         return reference[row, :]
 
-    def write_row(self, reference: Any, row: Any, program: Array, block: int, lanes: Array) -> None:
+    def write_row(self, reference: Any, row: Any, lanes: Array) -> None:
         """Write one row of this program's lanes."""
         reference[row, :] = lanes
 
@@ -121,53 +109,9 @@ class Interpreted(Backend):
     interpret = True
 
     @property
-    def substitutes(self) -> dict[str, Callable[..., Any]]:
+    def substitutes(self) -> Substitutes:
         """See `Backend.substitutes`."""
         return {}
-
-
-class MosaicGPU(Backend):
-    """Pallas with Mosaic GPU, for Hopper and later: lanes strided over one warpgroup of 128 threads."""
-
-    @property
-    def substitutes(self) -> dict[str, Callable[..., Any]]:
-        """See `Backend.substitutes`."""
-        return SUBSTITUTES
-
-    def _layout(self, block: int) -> Any:
-        return mosaic_gpu.Layout.WG_STRIDED((block,), vec_size=block // 128)
-
-    def numbers(self, block: int) -> Array:
-        """See `Backend.numbers`."""
-        return mosaic_gpu.broadcasted_iota(jnp.int32, (block,), 0, layout=self._layout(block))
-
-    def pin(self, lanes: Array) -> Array:
-        """See `Backend.pin`."""
-        return mosaic_gpu.layout_cast(lanes, self._layout(lanes.size)) if lanes.shape else lanes
-
-    def vector_spec(self, length: int) -> pl.BlockSpec:
-        """See `Backend.vector_spec`."""
-        return pl.BlockSpec(memory_space=mosaic_gpu.GMEM)
-
-    def lanes_spec(self, rows: int, block: int) -> pl.BlockSpec:
-        """See `Backend.lanes_spec`."""
-        return pl.BlockSpec(memory_space=mosaic_gpu.GMEM)
-
-    def scalars_spec(self, programs: int, columns: int) -> pl.BlockSpec:
-        """See `Backend.scalars_spec`."""
-        return pl.BlockSpec(memory_space=mosaic_gpu.GMEM)
-
-    def row(self, reference: Any, row: Any, program: Array, block: int) -> Array:
-        """See `Backend.row`."""
-        return self.pin(reference[row, pl.ds(program * block, block)])
-
-    def write_row(self, reference: Any, row: Any, program: Array, block: int, lanes: Array) -> None:
-        """See `Backend.write_row`."""
-        reference[row, pl.ds(program * block, block)] = self.pin(lanes)
-
-    def compiler_params(self, warps: int) -> Any:
-        """See `Backend.compiler_params`."""
-        return mosaic_gpu.CompilerParams(approx_math=self.approximate)
 
 
 class TPU(Backend):
@@ -176,9 +120,9 @@ class TPU(Backend):
     platform = "tpu"
 
     @property
-    def substitutes(self) -> dict[str, Callable[..., Any]]:
+    def substitutes(self) -> Substitutes:
         """See `Backend.substitutes`."""
-        return {"expm1": SUBSTITUTES["expm1"], "reshape": reshape}
+        return {"expm1": expm1, "reshape": reshape}
 
     def shape(self, block: int) -> tuple[int, ...]:
         """See `Backend.shape`."""
@@ -213,11 +157,11 @@ class TPU(Backend):
         """See `Backend.arrange`."""
         return rows.reshape(rows.shape[0], -1, TPU_ROW)
 
-    def row(self, reference: Any, row: Any, program: Array, block: int) -> Array:
+    def row(self, reference: Any, row: Any) -> Array:
         """See `Backend.row`."""
         return reference[row]
 
-    def write_row(self, reference: Any, row: Any, program: Array, block: int, lanes: Array) -> None:
+    def write_row(self, reference: Any, row: Any, lanes: Array) -> None:
         """See `Backend.write_row`."""
         reference[row] = lanes
 
@@ -226,12 +170,7 @@ class TPU(Backend):
         return tpu.CompilerParams()
 
 
-BACKENDS: dict[str, type[Backend]] = {
-    "pallas_triton": Backend,
-    "pallas_mosaic_gpu": MosaicGPU,
-    "pallas_tpu": TPU,
-    "interpret": Interpreted,
-}
+BACKENDS: dict[str, type[Backend]] = {"pallas_triton": Backend, "pallas_tpu": TPU, "interpret": Interpreted}
 
 
 def launch(
@@ -262,3 +201,53 @@ def over_lanes(function: Callable[..., Any], dimensions: int) -> Callable[..., A
     for _ in range(dimensions):
         function = jax.vmap(function)
     return function
+
+
+def expm1(x: Any, **_: Any) -> Any:
+    """`e^x - 1`, near zero by its series, to float32."""
+    near = jnp.abs(x) < NEAR_ZERO
+    small = jnp.where(near, x, 0.0)
+    series = jnp.full_like(x, 1.0 / factorial(8))
+    for term in reversed(range(7)):
+        series = series * small + 1.0 / factorial(term + 1)
+    return jnp.where(near, small * series, jnp.exp(x) - 1.0)
+
+
+def select_of_constants(which: Any, *cases: Any) -> Any:
+    """One of several values; constants among them get the type of the result, which Triton takes from `which`."""
+    return jax.lax.select_n(which, *(case.astype(case.dtype) for case in cases))
+
+
+def reshape(x: Any, new_sizes: Sequence[int], dimensions: Any = None, **_: Any) -> Any:
+    """Another shape; the same one is left alone, which Mosaic for TPU does not do with a number."""
+    return x if x.shape == tuple(new_sizes) else jax.lax.reshape(x, new_sizes, dimensions)
+
+
+def exp_by_units(x: Any, **_: Any) -> Any:
+    """`e^x` by the base-2 exponential of a GPU's special function units; relative error about |x| 1e-7.
+
+    Numbers that all lanes share take the ordinary function: the instruction is for lanes.
+    """
+    return _special("ex2.approx.ftz.f32", x * LOG2_E) if x.shape else jnp.exp(x)
+
+
+def log_by_units(x: Any, **_: Any) -> Any:
+    """`ln x` by the base-2 logarithm of a GPU's special function units; absolute error about 1e-7 near 1.
+
+    Numbers that all lanes share take the ordinary function: the instruction is for lanes.
+    """
+    return _special("lg2.approx.ftz.f32", x) * LN_2 if x.shape else jnp.log(x)
+
+
+def pow_by_units(x: Any, y: Any, **_: Any) -> Any:
+    """`x^y` by both, for x >= 0; relative error about |y log x| 1e-7."""
+    y = y.astype(x.dtype)
+    return jnp.where(y == 0, 1.0, exp_by_units(y * log_by_units(x)))
+
+
+def _special(instruction: str, x: Any) -> Any:
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    (result,) = triton.elementwise_inline_asm(
+        f"{instruction} $0, $1;", args=[x], constraints="=f,f", pack=1, result_shape_dtypes=[shape]
+    )
+    return result

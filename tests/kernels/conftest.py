@@ -8,8 +8,7 @@ import pytest
 
 from energymodel.scenarios.scenario import load_scenario
 
-CHIPS = {"pallas_triton": "gpu", "pallas_mosaic_gpu": "gpu", "pallas_tpu": "tpu"}
-HOPPER = 9.0
+CHIPS = {"pallas_triton": "gpu", "pallas_tpu": "tpu"}
 
 
 @pytest.fixture(params=["xla", "interpret", *CHIPS])
@@ -21,8 +20,6 @@ def implementation(request):
         pytest.skip(
             f"{name} runs on a {chip}, and there is none: `python -m pytest -n 0 -k pallas tests/kernels` there"
         )
-    if name == "pallas_mosaic_gpu" and float(jax.devices()[0].compute_capability) < HOPPER:
-        pytest.skip("Mosaic GPU is for Hopper and later")
     return name
 
 
@@ -40,11 +37,7 @@ class Target(NamedTuple):
         return "custom_call" in text and self.call in text
 
 
-CALLS = {
-    "pallas_triton": ("cuda", "triton"),
-    "pallas_mosaic_gpu": ("cuda", "mosaic_gpu"),
-    "pallas_tpu": ("tpu", "tpu_custom_call"),
-}
+CALLS = {"pallas_triton": ("cuda", "triton"), "pallas_tpu": ("tpu", "tpu_custom_call")}
 
 
 @pytest.fixture(params=CALLS)

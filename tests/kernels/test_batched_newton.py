@@ -10,8 +10,6 @@ from energymodel.solver.newton_system import DAMPINGS, factorize
 from energymodel_kernels.batched_newton import Step, System, batched_newton
 from energymodel_kernels.batched_newton.shapes import TESTED
 
-LARGEST = {"pallas_mosaic_gpu": 12}
-
 
 def systems(problems, n, m, dtype: Any = np.float64, seed=3):
     """Random problems; every third is not convex, and the last variable of each is fixed."""
@@ -67,8 +65,6 @@ def backward_error(parts, step):
 @pytest.mark.parametrize("shape", TESTED)
 def test_step_solves_the_newton_equations(implementation, shape):
     problems, n, m = TESTED[shape]
-    if n > LARGEST.get(implementation, n):
-        pytest.skip(f"{implementation} solves up to {LARGEST[implementation]} variables")
     parts = systems(problems, n, m, np.float32)
     step = solved(parts, implementation)
     assert step.dx.shape == (problems, n)
@@ -102,8 +98,6 @@ def test_double_precision_is_the_linear_algebra_of_the_interior_point(shape):
 
 @pytest.mark.parametrize("n", [3, 14])
 def test_matrix_that_no_damping_saves(implementation, n):
-    if n > LARGEST.get(implementation, n):
-        pytest.skip(f"{implementation} solves up to {LARGEST[implementation]} variables")
     parts = systems(2, n, 2, np.float32)
     parts = parts._replace(
         size=jnp.zeros_like(parts.size), hessian=parts.hessian - 100.0 * jnp.eye(n, dtype=jnp.float32)
@@ -119,10 +113,6 @@ def test_matrix_that_no_damping_saves(implementation, n):
 
 @pytest.mark.parametrize(("problems", "n", "m"), [(131, 12, 20), (2, 40, 45)])
 def test_lowering(target, problems, n, m):
-    if n > LARGEST.get(target.name, n):
-        with pytest.raises(ValueError, match="40 variables: pallas_mosaic_gpu solves 1 to 12"):
-            batched_newton(systems(problems, n, m), implementation=target.name)
-        return
     assert target.is_called_by(
         lambda name, parts: batched_newton(parts, implementation=name), systems(problems, n, m, np.float32)
     )

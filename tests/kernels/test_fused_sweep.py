@@ -253,7 +253,6 @@ def test_lowering(target, keep, approximate):
     assert target.is_called_by(sweep, 1.0)
 
 
-@pytest.mark.parametrize("target", ["pallas_mosaic_gpu", "pallas_triton", "pallas_tpu"], indirect=True)
 def test_the_whole_model_lowers(target, scenario):
     """`evaluate` in the fused kernel, over batch and clock of the README's scenario."""
     case = scenario("llama-3.1-405b-h100")

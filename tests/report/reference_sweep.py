@@ -5,10 +5,9 @@ import numpy as np
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.monte_carlo import MonteCarlo
-from energymodel.sweeps.program_choice import Choice
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.sample_statistics import Chance, SobolIndex, Spread
-from energymodel.sweeps.sweep_result import SweepResult, Winner
+from energymodel.sweeps.sweep_result import Choice, SweepResult, Winner
 
 CLOCK = Axis("plan.clock", np.array([0.6, 0.8, 1.0]))
 LAYOUT = Axis("plan.layout", np.arange(2.0), labels=("t1·p1", "t2·p1"))
@@ -28,7 +27,7 @@ def swept(keep: AbstractReduction, energies: tuple[float, ...], message: str = "
     axes = (CLOCK, LAYOUT)
     return SweepResult(
         axes=axes,
-        grid=Grid(axes, 0, 3, 1),
+        grid=Grid(("plan.clock", "plan.layout"), (3, 2), 0, 3, 1),
         keep=keep,
         limits={},
         result=None,
@@ -40,7 +39,7 @@ def swept(keep: AbstractReduction, energies: tuple[float, ...], message: str = "
         message=message,
         units={"energy": "J", "time": "s"},
         store=None,
-        choice=Choice("XLA", "no kernel was offered"),
+        choice=Choice("XLA", "compiled for this grid"),
     )
 
 

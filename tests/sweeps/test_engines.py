@@ -24,8 +24,8 @@ def single(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_two_devices_of_one_host(tmp_path, single):
-    finish(start("-", tmp_path / "result", "devices", XLA_FLAGS="--xla_force_host_platform_device_count=2"))
+def test_eight_devices_of_one_host(tmp_path, single):
+    finish(start("-", tmp_path / "result", "devices", XLA_FLAGS="--xla_force_host_platform_device_count=8"))
     assert (tmp_path / "result").read_bytes() == single
 
 

@@ -191,7 +191,7 @@ def test_full_disk_loses_no_finished_tile(tmp_path, monkeypatch):
     real, written = os.fsync, []
 
     def full(descriptor):
-        if len(written) == 5:
+        if len(written) == 4:
             raise OSError(errno.ENOSPC, "No space left on device")
         written.append(descriptor)
         return real(descriptor)
@@ -199,7 +199,7 @@ def test_full_disk_loses_no_finished_tile(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_module.os, "fsync", full)
     with pytest.raises(InputError, match="the disk is full"):
         sweep(tmp_path / "run")
-    assert len(tiles_of(tmp_path / "run")) == 3  # run.json and program are the other two
+    assert len(tiles_of(tmp_path / "run")) == 3  # run.json is the other one
     monkeypatch.setattr(ledger_module.os, "fsync", real)
     assert sweep(tmp_path / "run").winners == sweep(None).winners
 

@@ -111,7 +111,7 @@ def test_quantiles_of_the_uniform_distribution():
 def test_full_array(truth):
     outputs, _ = truth
     result = swept("full:energy,time")
-    order = [[axis.name for axis in result.axes].index(axis.name) for axis in result.grid.axes]
+    order = [[axis.name for axis in result.axes].index(axis.name) for axis in result.grid_axes]
     for name in ("energy", "time"):
         np.testing.assert_allclose(result.result[name], np.transpose(outputs[name], order), rtol=3e-5)
 
@@ -235,7 +235,7 @@ def test_padded_rows_change_no_result(monkeypatch, keep):
         # Blocks of 4 of 7 clocks: the axis that is cut is padded as well.
         options = {"limits": LIMITS, "order": order, "chunk": 4 * 6 * 13, "tile": 1}
         prepared = prepare_sweep(sweep_model, axes(5, 7, 6, 13), keep, "energy", **options)
-        rows.append(prepared.program._row())
+        rows.append(prepared.program.trace.row)
         indices.append([winner.index for winner in prepared.run().winners])
     assert rows == [13, 16]  # voltages, whole vector registers
     assert indices[0] == indices[1] != []

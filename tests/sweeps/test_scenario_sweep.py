@@ -91,7 +91,7 @@ def test_costly_physics_goes_outside(scenario):
     axes = {"plan.batch": "8..64 Mi token log 70", "plan.clock": "0.5:1:70", "plan.chips": "1024..16384 log 70"}
     prepared = prepare_sweep(scenario, axes, "best", "energy", {}, chunk=1000)
     # The operating point depends on clock and chips, whose networks differ, and not on the batch: that fills the chunk.
-    assert prepared.program.grid.axes[0].name != "plan.batch"
+    assert prepared.program.grid.names[0] != "plan.batch"
 
 
 @pytest.mark.slow
@@ -121,8 +121,7 @@ def test_command_prints_the_best_points(tmp_path):
         (("--axis", "plan.clock=0.5:1:2", "--keep", "most"), 'unknown "most"'),
         (("--axis", "plan.clock=0.5:1:2", "--limit", "time=1 kg"), "time"),
         (("--axis", "plan.clock=0.5:1:2", "-o", "sweep.xls"), ".xls"),
-        (("--axis", "plan.clock=0.5:1:2", "--kernel", "--keep", "count"), "a kernel keeps best and top only"),
-        (("--samples", "100", "--no-kernel"), "--kernel needs a grid"),
+        (("--samples", "100", "--polish"), "--polish needs a grid"),
     ],
 )
 def test_command_names_bad_input(options, words):

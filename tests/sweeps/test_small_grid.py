@@ -9,7 +9,6 @@ import pytest
 import energymodel as em
 from energymodel.sweeps import tile_program
 from energymodel.sweeps.grid_sample import evaluate_points, named_outputs
-from energymodel.sweeps.program_choice import Kernel, choose
 from energymodel.sweeps.scenario_axes import UNITS, ScenarioModel, model_and_limits, scenario_axis
 from energymodel.sweeps.sweep import prepare_sweep
 from energymodel.sweeps.tile_program import SMALL, SmallGrid, is_small
@@ -78,13 +77,10 @@ def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
         np.testing.assert_allclose(swept.result["energy"], own.result["energy"], rtol=1e-12)
 
 
-def test_a_kernel_that_is_asked_for_and_a_large_grid_have_their_own_program(model):
+def test_a_large_grid_has_its_own_program(model):
     assert is_small(model, SMALL)
     assert not is_small(model, SMALL + 1)
     assert not is_small(sweep_model, 1)
-    program = prepare_sweep(em.load_scenario(SCENARIO), {"plan.clock": "0.5:1:4"}).program
-    assert choose(program, lambda own: Kernel(own, forced=True), 1)[0] is program
-    assert isinstance(choose(program, Kernel, 1)[0], SmallGrid)
     assert em.sweep(sweep_model, axes(2, 2, 2, 2), minimize="energy", limits=LIMITS).choice.program == "XLA"
 
 
@@ -102,13 +98,28 @@ def test_a_resumed_sweep_evaluates_nothing(scenario, tmp_path, monkeypatch):
 
 
 def test_workers_of_a_cluster_look_up_what_was_evaluated_once(scenario, monkeypatch):
-    program = tile_program.small_grid(prepare_sweep(scenario, {"plan.clock": "0.6:1:4"}, "top:2").program)
-    assert program is not None
+    program = prepare_sweep(scenario, {"plan.clock": "0.6:1:4"}, "top:2").program
     sent = program.portable()
     monkeypatch.setattr(SmallGrid, "_outputs", lambda *arguments: pytest.fail("evaluated again"))
     worker = pickle.loads(sent)
     for mine, theirs in zip(jax.tree.leaves(program.run(0)), jax.tree.leaves(worker.run(0)), strict=True):
         np.testing.assert_array_equal(theirs, mine)
+
+
+def test_other_numbers_need_no_other_program(monkeypatch):
+    """Other values of axes, limits and system, and other ranges of bins that follow from them."""
+    monkeypatch.setattr(tile_program, "SMALL", 0)
+
+    def swept(batch, changes, limit):
+        axes = {"plan.clock": "0.6:1:4", "plan.batch": batch}
+        scenario = em.load_scenario(SCENARIO, changes)
+        return em.sweep(scenario, axes, "bins:energy,time", limits={"time": limit}, tile=8, chunk=4)
+
+    first = swept("0.25..1 Mi token log 5", [], "19 h")
+    monkeypatch.setattr(tile_program.PointModel, "picked", lambda *_: pytest.fail("traced again"))
+    second = swept("0.3..0.9 Mi token log 5", ["system.accelerator.busy_power=300 W"], "25 h")
+    assert first.best.value != second.best.value
+    assert second.best.point["plan.batch"] in second.axes[1].values
 
 
 def test_its_time_is_estimated_without_compiling_a_program(scenario, monkeypatch):

@@ -201,7 +201,7 @@ def _points(swept: SweepResult, minimize: str, spread: OutcomeSpread | None) -> 
 
 
 def _full(swept: SweepResult, names: Sequence[str], most: int) -> Table:
-    axes, shape = swept.grid.axes, tuple(len(axis) for axis in swept.grid.axes)
+    axes, shape = swept.grid_axes, swept.grid.sizes
     arrays: Mapping[str, Any] = swept.result if swept.result is not None else swept.to_xarray()
     values, count = [np.asarray(arrays[name]) for name in names], math.prod(shape)
     columns = [
@@ -302,12 +302,10 @@ def _run_table(swept: SweepResult) -> Table:
         if swept.seconds
         else None,
         words("complete", level=DATA): swept.complete,
-        words("order", "order of the axes", DATA): ", ".join(axis.name for axis in swept.grid.axes),
+        words("order", "order of the axes", DATA): ", ".join(swept.grid.names),
         words("program", "evaluated by", DATA): swept.choice.program,
         words("reason", "because", DATA): swept.choice.reason,
     }
-    rates = swept.choice.rates.items()
-    cells |= {Column(f"rate_{name}", f"first tile by {name}", "1/s", level=DATA): rate for name, rate in rates}
     return facts("run", "The sweep", cells)
 
 

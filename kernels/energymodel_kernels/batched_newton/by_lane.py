@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 from jaxtyping import Array
 
 from energymodel.solver.newton_system import DAMPINGS
@@ -55,14 +54,13 @@ def solve(systems: System, backend: Backend, tile: Tile) -> Step:
 
 
 def _kernel(in_ref: Any, out_ref: Any, *, backend: Backend, n: int, m: int, tile: Tile) -> None:
-    program = pl.program_id(0)
     dtype = in_ref.dtype
 
     def row(number: Any) -> Lanes:
-        return backend.row(in_ref, number, program, tile.block)
+        return backend.row(in_ref, number)
 
     def write(number: Any, lanes: Lanes) -> None:
-        backend.write_row(out_ref, number, program, tile.block, lanes)
+        backend.write_row(out_ref, number, lanes)
 
     count = n * (n + 1) // 2
     A = [row(number) for number in range(count)]
@@ -82,10 +80,10 @@ def _kernel(in_ref: Any, out_ref: Any, *, backend: Backend, n: int, m: int, tile
         S = row(rows + constraint)
         push = S * row(rows + m + constraint)
         pairs = [(i, j) for i in range(n) for j in range(i + 1)]
-        A = [backend.pin(entry + S * J[i] * J[j]) for entry, (i, j) in zip(A, pairs, strict=True)]
-        return A, [backend.pin(force - push * slope) for force, slope in zip(right, J, strict=True)]
+        A = [entry + S * J[i] * J[j] for entry, (i, j) in zip(A, pairs, strict=True)]
+        return A, [force - push * slope for force, slope in zip(right, J, strict=True)]
 
-    A, right = jax.lax.fori_loop(jnp.int32(0), jnp.int32(m), assemble, ([backend.pin(a) for a in A], right))
+    A, right = jax.lax.fori_loop(jnp.int32(0), jnp.int32(m), assemble, (A, right))
 
     def attempt(trial: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         """Try one damping where no smaller one did, all lanes together."""
@@ -97,16 +95,16 @@ def _kernel(in_ref: Any, out_ref: Any, *, backend: Backend, n: int, m: int, tile
         new, definite = _cholesky_solve(damped, [jnp.abs(A[position]) for position in diagonal], size, tried, right)
         fresh = good < 0.5
         take = fresh & definite
-        dx = [backend.pin(jnp.where(take, a, b)) for a, b in zip(new, dx, strict=True)]
+        dx = [jnp.where(take, a, b) for a, b in zip(new, dx, strict=True)]
         late = trial > SADDLE_TRIAL
         return (
             dx,
-            backend.pin(jnp.where(fresh, tried, damping)),
-            backend.pin(jnp.where(definite, 1.0, good)),
-            backend.pin(jnp.where(fresh & late, 1.0, saddle)),
+            jnp.where(fresh, tried, damping),
+            jnp.where(definite, 1.0, good),
+            jnp.where(fresh & late, 1.0, saddle),
         )
 
-    zero = backend.pin(jnp.zeros(backend.shape(tile.block), dtype))
+    zero = jnp.zeros(backend.shape(tile.block), dtype)
     plain = [
         force / jnp.maximum(jnp.abs(A[position]), jnp.where(weight > 0, weight, 1.0))
         for force, position, weight in zip(right, diagonal, size, strict=True)
@@ -116,7 +114,7 @@ def _kernel(in_ref: Any, out_ref: Any, *, backend: Backend, n: int, m: int, tile
         trial, (_, _, good, _) = state
         return (trial < len(DAMPINGS)) & (jnp.min(good) < 0.5)
 
-    start = (jnp.int32(0), ([backend.pin(entry) for entry in plain], zero, zero, zero))
+    start = (jnp.int32(0), (plain, zero, zero, zero))
     _, (dx, damping, _, saddle) = jax.lax.while_loop(
         unfinished, lambda state: (state[0] + jnp.int32(1), attempt(*state)), start
     )

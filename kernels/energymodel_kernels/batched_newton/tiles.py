@@ -25,11 +25,6 @@ def choose_tile(implementation: str, n: int, m: int) -> Tile:
     **Raises:** `ValueError` for problems that are too large for an implementation, naming the others.
     """
     small = 1 <= n <= MOST_VARIABLES_OF_LANE
-    if implementation == "pallas_mosaic_gpu" and not small:
-        raise ValueError(
-            f"{n} variables: pallas_mosaic_gpu solves 1 to {MOST_VARIABLES_OF_LANE}, one problem per thread; "
-            "pallas_triton or xla take more"
-        )
     if not 1 <= n <= MOST_VARIABLES:
         raise ValueError(f"{n} variables: a kernel solves 1 to {MOST_VARIABLES}; xla takes more")
     if not small:

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from energymodel.runtime.program_cache import Split, cached, split
 from energymodel_kernels.backends import resolve
 from energymodel_kernels.fused_sweep import kernel, reference
-from energymodel_kernels.fused_sweep.keep import Best, Keep
-from energymodel_kernels.fused_sweep.scan_axes import Axis, Grid, unravel
+from energymodel_kernels.fused_sweep.keep import Best, Keep, ParetoBins
+from energymodel_kernels.fused_sweep.scan_axes import Axis, Grid
 from energymodel_kernels.fused_sweep.tiles import Slab, Tile, check, choose_slab, choose_tile
 
 
@@ -89,51 +90,68 @@ def fused_sweep(
     keep.check()
     if not axes:
         raise ValueError("a sweep needs at least one axis")
-    chosen = resolve(implementation)
+    kernel_wins = isinstance(keep, ParetoBins)  # 8 to 11 times as fast as XLA on an H200
+    chosen = resolve(implementation, gpu="pallas_triton" if kernel_wins else "xla")
     grid = Grid(tuple(axes), tuple(axes.values()))
-    shapes = [jax.ShapeDtypeStruct((), dtype)] * len(axes)
-    _, quantities = eqx.filter_eval_shape(formula, grid.point(shapes), parameters)
-    if len(quantities) != len(limits):
-        raise ValueError(f"the formula returns {len(quantities)} quantities, but there are {len(limits)} limits")
-    if tile is None:
-        tile = choose_slab(grid, jax.default_backend()) if chosen == "xla" else choose_tile(grid, chosen, keep)
-    elif isinstance(tile, Slab) != (chosen == "xla"):
-        raise ValueError(f'a {type(tile).__name__} does not fit implementation = "{chosen}"')
-    check(tile, grid)
-    return _sweep(formula, grid, parameters, list(limits), keep, gradient, chosen, dtype, approximate, tile)
+    arguments, question = split((formula, grid, parameters, tuple(limits)), _is_argument)
+    return _program(question, keep, gradient, chosen, dtype, approximate, tile)(arguments)
 
 
-@eqx.filter_jit
-def _sweep(
-    formula: Callable[[Any, Any], Any],
-    grid: Grid,
-    parameters: Any,
-    limits: list[Any],
+def _is_argument(leaf: Any) -> bool:
+    return isinstance(leaf, float) or eqx.is_array(leaf)
+
+
+@cached
+def _program(
+    question: Split,
     keep: Keep,
     gradient: bool,
     implementation: str,
     dtype: Any,
     approximate: bool,
-    tile: Tile | Slab,
-) -> Sweep:
-    def fixed(tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array_like(leaf) else leaf, tree)
+    tile: Tile | Slab | None,
+) -> Callable[[Sequence[Any]], Sweep]:
+    """The compiled sweep of a formula over axes of these lengths, as a function of all numbers."""
 
-    sought = reference.Search(formula, fixed(grid), fixed(parameters), fixed(limits), keep, dtype)
-    if isinstance(tile, Slab):
-        points = reference.search(sought, tile)
-    else:
-        points = kernel.select(sought, tile, *kernel.scan(sought, tile, implementation, approximate))
-    outer_counts, inner_counts = grid.split(tile.inner)
-    indices = [*unravel(points.outer, outer_counts), *unravel(points.inner, inner_counts)]
-    some = points.objective < jnp.inf
-    indices = [jnp.where(some, index, 0) for index in indices]
-    point = grid.at(indices, jnp.result_type(float))
-    objective, quantities = jax.vmap(lambda point: formula(point, parameters))(point)
-    slopes = _slopes(formula, point, parameters) if gradient else None
-    point, quantities, slopes = jax.tree.map(lambda leaf: jnp.where(some, leaf, jnp.nan), (point, quantities, slopes))
-    index = grid.point([jnp.where(some, index, -1) for index in indices])
-    return Sweep(jnp.where(some, objective, jnp.inf), some, point, index, quantities, slopes)
+    def sweep(arguments: Sequence[Any]) -> Sweep:
+        formula, grid, parameters, limits = question.joined(arguments)
+        _check_limits(formula, grid, parameters, limits, dtype)
+        division = _tile(tile, grid, keep, implementation)
+        inputs = jax.tree.map(
+            lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array_like(leaf) else leaf, (grid, parameters, limits)
+        )
+        sought = reference.Search(formula, *inputs, keep, dtype)
+        if isinstance(division, Slab):
+            points = reference.search(sought, division)
+        else:
+            points = kernel.select(sought, division, *kernel.scan(sought, division, implementation, approximate))
+        some = points.objective < jnp.inf
+        indices = [jnp.where(some, i, 0) for i in division.indices(grid, points.outer, points.inner)]
+        point = grid.at(indices, jnp.result_type(float))
+        objective, quantities = jax.vmap(lambda point: formula(point, parameters))(point)
+        slopes = _slopes(formula, point, parameters) if gradient else None
+        numbers = jax.tree.map(lambda leaf: jnp.where(some, leaf, jnp.nan), (point, quantities, slopes))
+        index = grid.point([jnp.where(some, i, -1) for i in indices])
+        return Sweep(jnp.where(some, objective, jnp.inf), some, numbers[0], index, *numbers[1:])
+
+    return jax.jit(sweep)
+
+
+def _check_limits(formula: Any, grid: Grid, parameters: Any, limits: Sequence[Any], dtype: Any) -> None:
+    shapes = [jax.ShapeDtypeStruct((), dtype)] * len(grid.axes)
+    _, quantities = eqx.filter_eval_shape(formula, grid.point(shapes), parameters)
+    if len(quantities) != len(limits):
+        raise ValueError(f"the formula returns {len(quantities)} quantities, but there are {len(limits)} limits")
+
+
+def _tile(tile: Tile | Slab | None, grid: Grid, keep: Keep, implementation: str) -> Tile | Slab:
+    if tile is None:
+        in_slabs = implementation == "xla"
+        tile = choose_slab(grid, jax.default_backend()) if in_slabs else choose_tile(grid, implementation, keep)
+    elif isinstance(tile, Slab) != (implementation == "xla"):
+        raise ValueError(f'a {type(tile).__name__} does not fit implementation = "{implementation}"')
+    check(tile, grid)
+    return tile
 
 
 def _slopes(formula: Callable[[Any, Any], Any], point: Any, parameters: Any) -> Gradient:

@@ -90,7 +90,7 @@ def _kernel(
         objective, quantities = plan.function(grid.point([*outer, *inner]), constants)
         return judge(objective, quantities, bounds, keep)
 
-    look = portable(over_lanes(at, lanes.ndim), backend.dialect)
+    look = portable(over_lanes(at, lanes.ndim), backend.substitutes)
 
     def step(number: Array, best: list[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
         inner = lanes + (start + number * jnp.int32(tile.block))
@@ -100,12 +100,12 @@ def _kernel(
         new = []
         for slot, (least, where) in enumerate(best):
             better = inside & (in_bin == slot) & (objective < least)
-            new.append((backend.pin(jnp.where(better, objective, least)), backend.pin(jnp.where(better, inner, where))))
+            new.append((jnp.where(better, objective, least), jnp.where(better, inner, where)))
         return new
 
     shape = backend.shape(tile.block)
     dtype = numbers_ref.dtype
-    none = (backend.pin(jnp.full(shape, jnp.inf, dtype)), backend.pin(jnp.zeros(shape, jnp.int32)))
+    none = (jnp.full(shape, jnp.inf, dtype), jnp.zeros(shape, jnp.int32))
     best = jax.lax.fori_loop(jnp.int32(0), jnp.int32(tile.steps), step, [none] * keep.bins)
     for slot, (objective, inner) in enumerate(best):
         least = jnp.min(objective)

@@ -5,7 +5,6 @@ it depends on only. A slab whose least value changes nothing is not looked at ag
 """
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +17,7 @@ from energymodel_kernels.fused_sweep.tiles import Slab
 
 
 class Found(NamedTuple):
-    """Kept points: the objective (infinite where there is none) and their numbers on the outer and inner axes."""
+    """Kept points: the objective (infinite where there is none) and the two numbers of `Slab` or `Tile`."""
 
     objective: Float[Array, " kept"]
     outer: Int[Array, " kept"]
@@ -39,13 +38,13 @@ class Search(NamedTuple):
 def search(sought: Search, slab: Slab) -> Found:
     """Points of the grid that are kept, by looking at all of them."""
     formula, grid, parameters, limits, keep, dtype = sought
-    outer_counts, (first, *rest) = grid.split(slab.inner)
+    outer_counts, (first, *_) = grid.split(slab.inner)
     pieces = slab.pieces(grid)
     parameters = jax.tree.map(lambda leaf: _rounded(leaf, dtype), parameters)
     limits = [jnp.asarray(limit, dtype) for limit in limits]
     values = [axis.value(*axis.numbers(dtype), jnp.arange(axis.count, dtype=jnp.int32)) for axis in grid.axes]
     cut = len(outer_counts)
-    numbers = jnp.arange(slab.width * prod(rest), dtype=jnp.int32)
+    numbers = jnp.arange(slab.points(grid), dtype=jnp.int32)
 
     def look(number: Array) -> tuple[Array, Array]:
         """Objective and bin of all points of a slab."""
@@ -66,17 +65,13 @@ def search(sought: Search, slab: Slab) -> Found:
         objective, slot = look_at((leading < first, first_values), *values[cut + 1 :])
         return objective.ravel(), slot.ravel()
 
-    def points_at(number: Array, objective: Array, within: Array) -> Found:
-        block, piece = jax.lax.div(number, jnp.int32(pieces)), jax.lax.rem(number, jnp.int32(pieces))
-        return Found(objective, jnp.full_like(within, block), piece * numbers.size + within)
-
     def best(number: Array, state: Found) -> Found:
         objective = look(number)[0]
         if keep.points == 1:
             within = jnp.argmin(objective)[None].astype(jnp.int32)
         else:
             within = jax.lax.top_k(-objective, min(keep.points, objective.size))[1].astype(jnp.int32)
-        new = points_at(number, objective[within], within)
+        new = Found(objective[within], jnp.full_like(within, number), within)
         joined: Found = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state, new)
         order = jnp.argsort(joined.objective, stable=True)[: keep.points]
         return jax.tree.map(lambda leaf: leaf[order], joined)
@@ -87,7 +82,7 @@ def search(sought: Search, slab: Slab) -> Found:
         ties = (slot >= 0) & (objective == least[jnp.maximum(slot, 0)])
         within = jnp.full(keep.bins, numbers.size, jnp.int32)
         within = within.at[jnp.where(ties, slot, keep.bins)].min(numbers, mode="drop")
-        new = points_at(number, least, within)
+        new = Found(least, jnp.full_like(within, number), within)
         return jax.tree.map(lambda old, new: jnp.where(least < state.objective, new, old), state, new)
 
     def step(number: Array, state: Found) -> Found:

@@ -7,14 +7,18 @@ numbered through by its lanes.
 from math import ceil, prod
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
 from energymodel_kernels.fused_sweep.keep import Keep
-from energymodel_kernels.fused_sweep.scan_axes import Grid
+from energymodel_kernels.fused_sweep.scan_axes import Grid, unravel
 
 MOST_NUMBERS = 2**31 - 2**20
 """Programs, and points of the inner axes, are numbered in 32 bits."""
 
-_LANES = {"pallas_triton": 256, "pallas_mosaic_gpu": 256, "pallas_tpu": 1024, "interpret": 256}
-_LEAST_LANES = {"pallas_triton": 128, "pallas_mosaic_gpu": 128, "pallas_tpu": 1024, "interpret": 128}
+_LANES = {"pallas_triton": 256, "pallas_tpu": 1024, "interpret": 256}
+_LEAST_LANES = {"pallas_triton": 128, "pallas_tpu": 1024, "interpret": 128}
 _POINTS = 2**14  # of one program: enough that its start and its reduction do not show
 _PROGRAMS = 2**11  # wanted before programs get long: several for each multiprocessor
 _PLAIN_POINTS = {"cpu": 2**18, "gpu": 2**24, "tpu": 2**22}  # of a step of plain JAX: fits caches, or fills a GPU
@@ -22,7 +26,10 @@ _MOST_BY_LEAST = 4
 
 
 class Tile(NamedTuple):
-    """The work of one program of a kernel: `steps` blocks of `block` lanes over the last `inner` axes; its `warps`."""
+    """The work of one program of a kernel: `steps` blocks of `block` lanes over the last `inner` axes; its `warps`.
+
+    A point is known by its numbers on the outer axes and on the inner ones.
+    """
 
     inner: int
     block: int
@@ -37,9 +44,16 @@ class Tile(NamedTuple):
         """Programs of the whole grid [1]."""
         return prod(grid.split(self.inner)[0]) * self.chunks(grid)
 
+    def indices(self, grid: Grid, outer: Array, inner: Array) -> list[Array]:
+        """Indices of points along the axes."""
+        return [*unravel(outer, grid.split(self.inner)[0]), *unravel(inner, grid.split(self.inner)[1])]
+
 
 class Slab(NamedTuple):
-    """One step of plain JAX: `width` values of the first of the last `inner` axes, and all of the others."""
+    """One step of plain JAX: `width` values of the first of the last `inner` axes, and all of the others.
+
+    A point is known by the number of its slab and its number in the slab.
+    """
 
     inner: int
     width: int
@@ -48,9 +62,20 @@ class Slab(NamedTuple):
         """Slabs that share one set of outer values [1]."""
         return ceil(grid.split(self.inner)[1][0] / self.width)
 
+    def points(self, grid: Grid) -> int:
+        """Points of a slab [1]."""
+        return self.width * prod(grid.split(self.inner)[1][1:])
+
     def slabs(self, grid: Grid) -> int:
         """Slabs of the whole grid [1]."""
         return prod(grid.split(self.inner)[0]) * self.pieces(grid)
+
+    def indices(self, grid: Grid, slab: Array, number: Array) -> list[Array]:
+        """Indices of points along the axes."""
+        outer, (_, *rest) = grid.split(self.inner)
+        pieces = jnp.int32(self.pieces(grid))
+        first, *others = unravel(number, (self.width, *rest))
+        return [*unravel(jax.lax.div(slab, pieces), outer), jax.lax.rem(slab, pieces) * self.width + first, *others]
 
 
 def choose_tile(grid: Grid, implementation: str, keep: Keep) -> Tile:
@@ -78,9 +103,11 @@ def choose_slab(grid: Grid, platform: str) -> Slab:
 
 
 def check(tile: Tile | Slab, grid: Grid) -> None:
-    """**Raises:** `ValueError` if the grid has more programs or inner points than 32 bits can number."""
-    programs = tile.programs(grid) if isinstance(tile, Tile) else tile.slabs(grid)
-    points = prod(grid.split(tile.inner)[1])
+    """**Raises:** `ValueError` if the grid has more programs, or points of one, than 32 bits can number."""
+    if isinstance(tile, Tile):
+        programs, points = tile.programs(grid), prod(grid.split(tile.inner)[1])
+    else:
+        programs, points = tile.slabs(grid), tile.points(grid)
     if max(programs, points) > MOST_NUMBERS:
         raise ValueError(
             f"a grid of {prod(grid.counts):.3g} points has {programs} programs of {points} inner points: "

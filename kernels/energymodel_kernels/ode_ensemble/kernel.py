@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 from jaxtyping import Array
 
 from energymodel.runtime.substitution import portable
@@ -81,9 +80,8 @@ def _kernel(
     saves: int,
     tile: Tile,
 ) -> None:
-    program = pl.program_id(0)
     numbers = [numbers_ref[position] for position in range(len(plan.numbers))]
-    leaves = [backend.row(rows_ref, row, program, tile.block) for row in range(rows)]
+    leaves = [backend.row(rows_ref, row) for row in range(rows)]
     state, own, step = jax.tree.unflatten(structure, leaves)
 
     def advance(number: Array, state: Any, lost: Any, own: Any, step: Array) -> tuple[Any, Any]:
@@ -91,8 +89,8 @@ def _kernel(
         return runge_kutta_step(lambda time, y: plan.function((time, y, own), numbers), time, state, lost, step)
 
     def step_once(number: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        each = portable(over_lanes(partial(advance, number), step.ndim), backend.dialect)
-        return jax.tree.map(backend.pin, each(*carry, own, step))
+        each = portable(over_lanes(partial(advance, number), step.ndim), backend.substitutes)
+        return each(*carry, own, step)
 
     stride = steps // saves
 
@@ -102,8 +100,8 @@ def _kernel(
             jnp.int32(0), jnp.int32(stride), lambda count, carry: step_once(start + count, carry), carry
         )
         for row, lanes in enumerate(jax.tree.leaves(carry[0])):
-            backend.write_row(out_ref, save * jnp.int32(size) + row, program, tile.block, lanes)
+            backend.write_row(out_ref, save * jnp.int32(size) + row, lanes)
         return carry
 
-    lost = jax.tree.map(lambda lanes: backend.pin(jnp.zeros_like(lanes)), state)
+    lost = jax.tree.map(jnp.zeros_like, state)
     jax.lax.fori_loop(jnp.int32(0), jnp.int32(saves), part, (state, lost))
