@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import functools
 import hashlib
 import inspect
 import io
@@ -16,10 +15,9 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import equinox as eqx
@@ -28,13 +26,12 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.runtime.compilation import PACKAGE, package_of, source_digest
-from energymodel.sweeps.tile_program import TileProgram
+from energymodel.sweeps.tile_program import TileProgram, without_addresses
 
 RUN, LOCK, TILES = "run.json", "lock", "tiles"
 DIGEST_SIZE = 32
 FORMAT = 4
 """Version of the files: 4 since the fingerprint names the program that evaluates the tiles."""
-MAX_DEPTH = 12  # of functions within functions that are described
 
 
 def _is_other(path: Path) -> bool:
@@ -169,7 +166,7 @@ class Ledger:
 def fingerprint(program: TileProgram, scenario: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Everything that the bits of a tile depend on, readable; `checksum` covers it all.
 
-    A function from outside this package is known by its source.
+    A function is known by its trace, and by the arrays that it holds.
     """
     grid = program.grid
     facts: dict[str, Any] = {
@@ -178,9 +175,9 @@ def fingerprint(program: TileProgram, scenario: Mapping[str, Any] | None = None)
         "source": source_digest(),
         "backend": jax.default_backend(),
         "scenario": scenario,
-        "model": describe(program.function),
+        "model": program.digest(),
         "numbers": digest(program.function),
-        "keep": describe(program.reduction),
+        "keep": _described(program.reduction),
         "program": program.name,
         "precision": program.bits,
         "quick": program.quick,
@@ -194,64 +191,15 @@ def fingerprint(program: TileProgram, scenario: Mapping[str, Any] | None = None)
     return {**plain, "checksum": hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()}
 
 
-def describe(thing: Any, level: int = 0) -> str:
-    """A function, a reduction or a model as text that changes with what it does, and with nothing else.
-
-    What a function closes over or has bound is part of it; arrays are known by their digest.
-    """
-    if isinstance(thing, str | int | float | bool) or thing is None:
-        return repr(thing)
-    if eqx.is_array(thing):
-        return f"array {digest(thing)[:16]}"
-    if isinstance(thing, type) or level > MAX_DEPTH:
-        return _name(thing if isinstance(thing, type) else type(thing))
-
-    def inner(part: Any) -> str:
-        return describe(part, level + 1)
-
-    if isinstance(thing, Mapping):
-        return f"{{{', '.join(f'{inner(key)}: {inner(value)}' for key, value in thing.items())}}}"
-    if isinstance(thing, tuple | list):
-        return f"({', '.join(map(inner, thing))})"
-    if dataclasses.is_dataclass(thing):
-        fields = (f"{field.name}={inner(getattr(thing, field.name, None))}" for field in dataclasses.fields(thing))
-        return f"{_name(type(thing))}({', '.join(fields)})"
-    if isinstance(thing, functools.partial):
-        return f"partial({inner(thing.func)}, {inner(thing.args)}, {inner(thing.keywords)})"
-    if inspect.ismethod(thing):
-        return f"{_name(thing)} of {inner(thing.__self__)}"
-    if inspect.isfunction(thing):
-        bound = [thing.__defaults__, thing.__kwdefaults__, *map(_content, thing.__closure__ or ())]
-        return f"{_name(thing)}{inner([part for part in bound if part is not None])}"
-    return _name(thing if inspect.isroutine(thing) else type(thing))
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None
-
-
-def _name(thing: Callable[..., Any] | type) -> str:
-    name = f"{getattr(thing, '__module__', None)}.{thing.__qualname__}"
-    if package_of(thing) == PACKAGE:
-        return name
-    try:
-        source = inspect.getsource(thing)
-    except (OSError, TypeError):  # typed at a prompt, or built in
-        source = repr(_instructions(getattr(thing, "__code__", None)))
-    return f"{name} {hashlib.sha256(source.encode()).hexdigest()[:16]}"
-
-
-def _instructions(code: CodeType | None) -> Any:
-    """What a function does, without where it was written."""
-    if code is None:
-        return None
-    # The order of a set differs from process to process.
-    constants = [sorted(map(repr, part)) if isinstance(part, frozenset) else part for part in code.co_consts]
-    parts = [_instructions(part) if isinstance(part, CodeType) else part for part in constants]
-    return code.co_code, parts, code.co_names, code.co_varnames, code.co_freevars
+def _described(reduction: Any) -> str:
+    """A reduction in words, and by its source where it is not of this package."""
+    kind = type(reduction)
+    words = without_addresses(repr(reduction) if dataclasses.is_dataclass(reduction) else kind.__qualname__)
+    if package_of(kind) == PACKAGE:
+        return words
+    with contextlib.suppress(OSError, TypeError):  # typed at a prompt
+        return f"{words} {hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()[:16]}"
+    return words
 
 
 def digest(tree: Any) -> str:

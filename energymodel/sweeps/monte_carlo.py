@@ -27,7 +27,6 @@ from energymodel.sweeps.engines import Engine
 from energymodel.sweeps.feasibility import Range
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.grid_sample import GridSample
-from energymodel.sweeps.ledger import describe
 from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.sample_statistics import (
@@ -228,7 +227,6 @@ def prepare_monte_carlo(
         uncertain = parse_numbers(numbers or {})
         of = outputs = tuple(of or ())
         units = {}
-        tables["function"] = describe(what)
     model, ranges = model_and_limits(what, limits or {})
     if not uncertain:
         raise InputError(
@@ -238,7 +236,7 @@ def prepare_monte_carlo(
     if not of:
         raise InputError('of: no output is named. Name one, such as "energy".')
     check_names(of, outputs)
-    tables["numbers"] = {number.path: describe(number) for number in uncertain}
+    tables["numbers"] = {number.path: repr(number) for number in uncertain}
     sampler = number_sampler(uncertain)
     factors = len(sampler.factors)
     axes = sample_axes(samples, factors, seed)

@@ -6,6 +6,7 @@ scenario has no program of its model: its points are evaluated by one that is ke
 """
 
 import dataclasses
+import hashlib
 import os
 import re
 import time
@@ -150,9 +151,19 @@ def _shaped(structure: Any, shapes: Sequence[Any]) -> Any:
 
 
 @cached
-def _compiled(trace: TileTrace, platform: str, structure: Any, shapes: tuple[Any, ...]) -> jax.stages.Compiled:
+def _traced(trace: TileTrace, platform: str, structure: Any, shapes: tuple[Any, ...]) -> jax.stages.Traced:
     options = compiler_options(once=trace.quick, tile=True)
-    return jax.jit(trace.run, compiler_options=options).lower(*_shaped(structure, shapes)).compile()
+    return jax.jit(trace.run, compiler_options=options).trace(*_shaped(structure, shapes))
+
+
+@cached
+def _compiled(*key: Any) -> jax.stages.Compiled:
+    return _traced(*key).lower().compile()
+
+
+def without_addresses(text: str) -> str:
+    """A text that is the same in another process."""
+    return re.sub("0x[0-9a-f]+", "0x", text)
 
 
 @cached
@@ -239,8 +250,20 @@ class TileProgram:
     def compile(self) -> jax.stages.Compiled:
         """The compiled program; one for all sweeps of the same structure."""
         with self._lock, self.precision():
-            arguments = (*self.arguments, self.no_hint(), np.int32(0), np.int32(0))
-            return _compiled(self.trace, where(), *shapes_of(arguments))
+            return _compiled(*self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        arguments = (*self.arguments, self.no_hint(), np.int32(0), np.int32(0))
+        return self.trace, where(), *shapes_of(arguments)
+
+    def digest(self) -> str:
+        """What the program does, in all processes the same; without the arrays that are its arguments."""
+        with self._lock, self.precision():
+            closed = _traced(*self._key()).jaxpr
+        text = without_addresses(str(closed.jaxpr)) + "".join(
+            str(np.asarray(const).tobytes()) for const in closed.consts
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def portable(self) -> bytes:
         """What makes the same program in another process."""
@@ -341,6 +364,10 @@ class SmallGrid(TileProgram):
     def reason(self) -> str:
         """Why it has no program of its own."""
         return f"a grid of {counted(self.grid.points, 'point')} needs no program of its own"
+
+    def digest(self) -> str:
+        """It is the same for all scenarios."""
+        return self.name
 
     def scanned(self) -> tuple[Callable[..., Any], Sequence[Axis]]:
         """The outputs at all points, and the indices along the axes."""

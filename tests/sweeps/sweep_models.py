@@ -5,6 +5,7 @@ import numpy as np
 
 import sweep_model as specification
 from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.reductions import AbstractReduction
 
 OUTPUTS = ("energy", "time", "temperature", "power")
 LIMITS = {"time": 2.0e4, "power": 2.0e6, "temperature": 70.0}
@@ -32,3 +33,22 @@ def everywhere(grid_axes):
     outputs: dict[str, np.ndarray] = dict(zip(OUTPUTS, specification.sweep_model(*mesh, xp=np), strict=True))
     feasible = np.all([outputs[name] <= limit for name, limit in LIMITS.items()], axis=0)
     return outputs, feasible
+
+
+class Sum(AbstractReduction):
+    """A reduction of a person's own."""
+
+    def pick(self, outputs):
+        return outputs["y"]
+
+    def init(self, grid):
+        return jnp.zeros(())
+
+    def update(self, state, picked, chunk):
+        return state + jnp.sum(picked if chunk.valid is None else jnp.where(chunk.valid, picked, 0.0))
+
+    def merge(self, first, second):
+        return first + second
+
+    def result(self, state, grid):
+        return float(state)

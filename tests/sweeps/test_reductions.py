@@ -11,10 +11,10 @@ from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
 from energymodel.sweeps.pareto import FrontState, Pareto, ParetoBins, efficient
 from energymodel.sweeps.prepared_sweep import OrderedMerge
-from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
+from energymodel.sweeps.reductions import AbstractPointReduction
 from energymodel.sweeps.sweep import prepare_sweep
 from energymodel.sweeps.tile_program import TileProgram, wide_vectors
-from sweeps.sweep_models import LIMITS, axes, everywhere, sweep_model
+from sweeps.sweep_models import LIMITS, Sum, axes, everywhere, sweep_model
 
 SIZES = (7, 5, 9, 6)
 RANGES = {name: (-np.inf, limit) for name, limit in LIMITS.items()}
@@ -114,25 +114,6 @@ def test_full_array(truth):
     order = [[axis.name for axis in result.axes].index(axis.name) for axis in result.grid_axes]
     for name in ("energy", "time"):
         np.testing.assert_allclose(result.result[name], np.transpose(outputs[name], order), rtol=3e-5)
-
-
-class Sum(AbstractReduction):
-    """A reduction of a person's own."""
-
-    def pick(self, outputs):
-        return outputs["y"]
-
-    def init(self, grid):
-        return jnp.zeros(())
-
-    def update(self, state, picked, chunk):
-        return state + jnp.sum(picked if chunk.valid is None else jnp.where(chunk.valid, picked, 0.0))
-
-    def merge(self, first, second):
-        return first + second
-
-    def result(self, state, grid):
-        return float(state)
 
 
 def test_custom_reduction():
