@@ -30,6 +30,7 @@ from energymodel.sweeps.tile_program import TileProgram, without_addresses
 
 RUN, LOCK, TILES = "run.json", "lock", "tiles"
 DIGEST_SIZE = 32
+RANK = {"scenario": 0, "model": 2, "numbers": 3}  # parts of a fingerprint, of which the first difference is told
 FORMAT = 4
 """Version of the files: 4 since the fingerprint names the program that evaluates the tiles."""
 
@@ -214,7 +215,7 @@ def digest(tree: Any) -> str:
 def difference(ours: Any, theirs: Any, path: str = "") -> str:
     """The first difference of two fingerprints, as a dotted path with both values; empty if there is none."""
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        keys = sorted({*ours, *theirs} - {"checksum"}, key=lambda key: (key == "numbers", key != "scenario", key))
+        keys = sorted({*ours, *theirs} - {"checksum"}, key=lambda key: (RANK.get(key, 1), key))
         parts = (difference(ours.get(key), theirs.get(key), f"{path}.{key}" if path else str(key)) for key in keys)
         return next(filter(None, parts), "")
     if ours == theirs:
