@@ -183,25 +183,31 @@ def derivatives(
     return values, jacobian, 0.5 * (hessian + hessian.T)
 
 
-def differenced_derivatives(
-    functions: Callable[[Array], Array], x: Float[Array, " n"], weights: Float[Array, " k"]
+def difference_points(x: Any) -> Any:
+    """A point and, for forward differences, those around it."""
+    return x[..., None, :] + _difference(x) * np.eye(x.shape[-1] + 1, x.shape[-1], -1, dtype=x.dtype)
+
+
+def differenced(
+    values: Float[Array, "n+1 k"], jacobians: Float[Array, "n+1 k n"], weights: Float[Array, " k"]
 ) -> tuple[Array, Array, Array]:
     """Values, Jacobian and the Hessian of `weights . functions`, from forward differences of the Jacobian.
 
     The residual of the optimality conditions needs values and Jacobian only, and those are exact.
     """
-    size = x.size
-    step = jnp.finfo(x.dtype).eps ** (1 / 3)
-    points = x + step * jnp.concatenate([jnp.zeros((1, size), x.dtype), jnp.eye(size, dtype=x.dtype)])
-
-    def expand(point: Array) -> tuple[Array, Array]:
-        push = jax.vmap(lambda direction: jax.jvp(functions, (point,), (direction,)), out_axes=(None, -1))
-        return push(jnp.eye(size, dtype=x.dtype))
-
-    values, jacobians = jax.vmap(expand)(points)
     slopes = weights @ jacobians
-    hessian = (slopes[1:] - slopes[0]) / step
+    hessian = (slopes[1:] - slopes[0]) / _difference(slopes)
     return values[0], jacobians[0], 0.5 * (hessian + hessian.T)
+
+
+def _difference(like: Any) -> float:
+    return float(np.finfo(like.dtype).eps) ** (1 / 3)
+
+
+def jacobian_at(functions: Callable[[Array], Array], point: Float[Array, " n"]) -> tuple[Array, Array]:
+    """Values and Jacobian by forward mode."""
+    push = jax.vmap(lambda direction: jax.jvp(functions, (point,), (direction,)), out_axes=(None, -1))
+    return push(jnp.eye(point.size, dtype=point.dtype))
 
 
 def _operations(jaxpr: Jaxpr) -> int:

@@ -12,12 +12,21 @@ predictor and corrector [Mehrotra 1992; Nocedal & Wright 2006, ch. 19], the elas
 """
 
 from functools import partial
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
-from energymodel.solver.flat_problem import FlatProblem, FlatSolution, derivatives, differenced_derivatives
-from energymodel.solver.line_search import LineSearchEnd, line_search
+from energymodel.solver.flat_problem import (
+    FlatProblem,
+    FlatSolution,
+    derivatives,
+    difference_points,
+    differenced,
+    jacobian_at,
+)
+from energymodel.solver.line_search import LineSearch, LineSearchEnd, line_search
 from energymodel.solver.newton_system import (
     Aim,
     Direction,
@@ -31,7 +40,7 @@ from energymodel.solver.newton_system import (
 )
 from energymodel.solver.search_state import InteriorPointState, first_multipliers, scaled_box, started_anew
 from energymodel.solver.solution import RESULTS, SolverOptions, reachable_tolerance
-from energymodel.solver.verdict import RAISE, judge
+from energymodel.solver.verdict import RAISE, Verdict, judge
 
 # Constants of the method, where not argued for at their place, are those of [Wachter & Biegler 2006].
 _DUAL_SPREAD = 1e10  # the multiplier times its slack stays within this factor of the barrier [eq. 16]
@@ -80,35 +89,75 @@ def _slack_prices(state: InteriorPointState, equality: Bool[Array, " m"]) -> tup
     return jnp.where(equality, jnp.maximum(y + penalty, least), y), jnp.maximum(penalty - y, least)
 
 
-def step(
-    problem: FlatProblem, options: SolverOptions, state: InteriorPointState, *, at_once: bool = False
-) -> InteriorPointState:
-    """One iteration: linearize and judge where the search is; if it goes on, step along a direction.
+class Attempt(NamedTuple):
+    """An iteration before its line search."""
 
-    `at_once` is for a problem that no loop can hold [see `line_search`].
-    """
+    state: InteriorPointState
+    first: Bool[Array, ""]  # it gave the state its scales
+    alive: Bool[Array, ""]  # there is a direction to go
+    system: NewtonSystem
+    aim: Aim
+    verdict: Verdict
+    along: Direction  # that of the aim, or a probe
+
+    @property
+    def stay(self) -> Bool[Array, ""]:
+        """Whether variables and multipliers stay what they are."""
+        return ~self.alive | (self.verdict.result != RESULTS.running) | self.verdict.raise_penalty
+
+    def scaled(self, values: Float[Array, " k"]) -> Float[Array, " k"]:
+        """Objective and rows in the units of the search."""
+        return self.state.scale.at[0].multiply(self.state.weight) * values
+
+    def search(self, problem: FlatProblem) -> LineSearch:
+        """The line search."""
+        verdict, tried = self.verdict, self.aim._replace(direction=self.along)
+        needed = ~self.stay & (verdict.probe | ~verdict.restart)
+        return line_search(self.system, tried, problem.equality, verdict.probe, needed)
+
+
+def step(problem: FlatProblem, options: SolverOptions, state: InteriorPointState) -> InteriorPointState:
+    """One iteration: linearize and judge where the search is; if it goes on, step along a direction."""
+
+    def values(x: Array) -> Array:
+        return problem.values(x * state.size)
+
+    if options.hessian == "exact":
+        expanded = derivatives(values, state.x, weights(state))
+    else:
+        around = jax.vmap(partial(jacobian_at, values))(difference_points(state.x))
+        expanded = differenced(*around, weights(state))
+    attempt = begin(problem, options, state, *expanded)
+    return finish(problem, attempt, attempt.search(problem).run(lambda x: attempt.scaled(values(x))))
+
+
+def weights(state: InteriorPointState) -> Float[Array, " k"]:
+    """What the Hessian of an iteration weighs objective and rows by."""
+    rows = jnp.where(state.fresh, 0.0, state.y)
+    return state.scale * jnp.concatenate([jnp.where(state.fresh, 1.0, state.weight)[None], rows])
+
+
+def begin(
+    problem: FlatProblem, options: SolverOptions, state: InteriorPointState, values: Array, jacobian: Array, W: Array
+) -> Attempt:
+    """The first half of an iteration, from the derivatives where the search is, by its scaled variables."""
     tolerance, first = reachable_tolerance(options.tolerance, state.x.dtype), state.fresh
-    state, at = _linearize(problem, options, state)
+    state, at = _linearize(problem, state, values, jacobian, W)
     alive = (state.result == RESULTS.running) & at.finite & ~first
     system = newton_system(at, state.damping, alive)
     aim = predictor_corrector(system, tolerance)
     verdict = judge(problem, system, aim, state, options, tolerance)
-    probing = only_if(
+    along = only_if(
         verdict.probe, lambda factor: _probe(system._replace(factor=factor), state), aim.direction, system.factor
     )
-    tried = aim._replace(direction=probing)
-    weights = state.scale.at[0].multiply(state.weight)
-    stay = ~alive | (verdict.result != RESULTS.running) | verdict.raise_penalty
-    end = line_search(
-        lambda x: weights * problem.values(x * state.size),
-        system,
-        tried,
-        problem.equality,
-        verdict.probe,
-        ~stay & (verdict.probe | ~verdict.restart),
-        at_once=at_once,
-    )
-    stepped = select(stay | verdict.probe, state, _advance(problem, state, system, aim, end))
+    return Attempt(state, first, alive, system, aim, verdict, along)
+
+
+def finish(problem: FlatProblem, attempt: Attempt, end: LineSearchEnd) -> InteriorPointState:
+    """The second half of an iteration."""
+    state, first, _, system, aim, verdict, _ = attempt
+    at = system.at
+    stepped = select(attempt.stay | verdict.probe, state, _advance(problem, state, system, aim, end))
     # A fixed variable has for multiplier whatever its gradient leaves.
     free, fixed = at.free, jnp.maximum(jnp.concatenate([at.pull, -at.pull]), 0.0)
     # Where derivatives are not finite, as on the edge of a square root, halfway back.
@@ -141,22 +190,18 @@ def step(
 
 
 def _linearize(
-    problem: FlatProblem, options: SolverOptions, state: InteriorPointState
+    problem: FlatProblem, state: InteriorPointState, values: Array, jacobian: Array, W: Array
 ) -> tuple[InteriorPointState, Iterate]:
     """The problem to second order at the state, which first gets its scales and multipliers from it."""
     box, equality, first = scaled_box(problem, state.size), problem.equality, state.fresh
-    unit = jnp.ones(1, state.x.dtype)
-    weights = state.scale * jnp.concatenate([jnp.where(first, unit, state.weight), jnp.where(first, 0.0, state.y)])
-    expand = derivatives if options.hessian == "exact" else differenced_derivatives
-    values, jacobian, W = expand(lambda x: problem.values(x * state.size), state.x, weights)
     finite = jnp.isfinite(jnp.sum(values) + jnp.sum(jacobian) + jnp.sum(W))
-    begin = partial(first_multipliers, state, box, equality)
-    state = only_if(first, begin, state, values, jacobian, W)
+    start = partial(first_multipliers, state, box, equality)
+    state = only_if(first, start, state, values, jacobian, W)
     state = state._replace(values=values)
 
     y, rho, free, m = state.y, state.penalty, box.free, state.y.size
     jacobian = (state.scale * jnp.concatenate([state.weight[None], jnp.ones(m, y.dtype)]))[:, None] * jacobian
-    pull = jnp.concatenate([unit, y]) @ jacobian
+    pull = jacobian[0] + y @ jacobian[1:]
     costs = [jnp.where(equality, rho, 0.0), jnp.broadcast_to(rho, m), jnp.zeros(2 * state.x.size, y.dtype)]
     return state, Iterate(
         box=box,
@@ -166,7 +211,7 @@ def _linearize(
         penalty=rho,
         f=state.weight * state.scale[0] * values[0],
         c=state.scale[1:] * values[1:],
-        gradient=pull - y @ jacobian[1:],
+        gradient=jacobian[0],
         pull=pull,
         J=jacobian[1:] * free,
         W=W * free * free[:, None],

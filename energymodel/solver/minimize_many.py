@@ -14,11 +14,11 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, PyTree
 
 from energymodel.runtime.compilation import Compiled
-from energymodel.runtime.host_calls import CutProgram
 from energymodel.runtime.placement import CONFIG, accelerated, for_threads, platform
 from energymodel.solver import interior_point as ip
 from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
 from energymodel.solver.model_outside import ModelOutside, StandIn
+from energymodel.solver.newton_system import select
 from energymodel.solver.search_state import InteriorPointState, init
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution, SolverOptions, result_is
 
@@ -100,7 +100,7 @@ def minimize_many(
         outside = objective if isinstance(objective, ModelOutside) else None
         if outside is not None:
             lanes = (x0, (np.arange(count, dtype=np.int32),), *lanes[2:])  # a lane is known by its number
-        function = objective.stand_in if isinstance(objective, ModelOutside) else objective
+        function = StandIn(objective.rows) if isinstance(objective, ModelOutside) else objective
         family = _Family(function, inequalities, equalities, options, shared)
         devices = jax.devices(platform()) if devices is None else devices
         mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
@@ -137,11 +137,7 @@ class _Family(NamedTuple):
 
     def step(self, lane: PyTree, state: InteriorPointState, last: Array) -> InteriorPointState:
         """One iteration of a lane, unless it has ended or reached the last one."""
-        going, outside, at = ip.unfinished(state, last), isinstance(self.objective, StandIn), state
-        if outside:  # at a point that is not a number, nothing is evaluated
-            at = state._replace(x=jnp.where(going, state.x, jnp.nan))
-        moved = ip.step(self.problem(lane), self.options, at, at_once=outside)
-        return jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, state)
+        return select(ip.unfinished(state, last), ip.step(self.problem(lane), self.options, state), state)
 
     def solution(self, lane: PyTree, state: InteriorPointState) -> Solution:
         """Where a lane is."""
@@ -298,14 +294,11 @@ def _iterate_outside(
 ) -> Progress:
     """Iterate a chunk to the end or to `limit`, with the model evaluated between the programs of an iteration."""
     last = min(int(limit), family.options.max_iterations)
-    while np.any(result_is(state.result, RESULTS.running) & (np.asarray(state.iteration) < last)):
-        state = _step_outside(model.answer, family, lanes, state, limit)
-    return state, _solutions(family, lanes, state)
-
-
-def _step(family: _Family, lanes: PyTree, state: InteriorPointState, limit: Any) -> InteriorPointState:
-    last = jnp.minimum(limit, family.options.max_iterations)
-    return jax.vmap(lambda lane, state: family.step(lane, state, last))(lanes, state)
+    while True:
+        going = result_is(state.result, RESULTS.running) & (np.asarray(state.iteration) < last)
+        if not going.any():
+            return state, _solutions(family, lanes, state)
+        state = model.step(family, lanes, state, going)
 
 
 def _all_solutions(family: _Family, lanes: PyTree, state: InteriorPointState) -> Solution:
@@ -313,6 +306,6 @@ def _all_solutions(family: _Family, lanes: PyTree, state: InteriorPointState) ->
 
 
 _init_all = Compiled(_init, once=True)
-_step_outside, _solutions = CutProgram(_step), Compiled(_all_solutions)
+_solutions = Compiled(_all_solutions)
 round_all = Compiled(_iterate_chunk)
 """One round of a chunk of lanes: nothing else takes as long to compile or to load."""
