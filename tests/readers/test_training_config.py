@@ -177,7 +177,7 @@ def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
     rules = framework(kind)
     settings = {
         "base", "hook", "software", "signs", "understood", "understood_of_model", "asks_chips", "other_models",
-        "laid_below",
+        "laid_below", "axes", "rest", "sections", "left_out",
     }  # fmt: skip
     assert rules.keys() <= settings | {"notes", *SECTIONS}
     assert rules["software"] in names("software")

@@ -8,7 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.calibration.calibration_case import BASE, CHIP, CalibrationCase, Candidates, FittedNumber, Grouping
+from energymodel.calibration.calibration_case import (
+    BASE,
+    CHIP,
+    COLUMNS,
+    CalibrationCase,
+    Candidates,
+    FittedNumber,
+    Grouping,
+)
 from energymodel.calibration.cluster_source import PLACEHOLDER, named_preset
 from energymodel.calibration.constant_priors import ConstantPrior, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
@@ -32,14 +40,7 @@ OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=4.0)
 NOISE = 0.02
 IDLE_WEIGHT = 3.0  # of an idle reading, which knows nothing of busy shares
 IDLE_SPREAD, UNREAD_SPREAD = 0.25, 0.1  # of what a node draws beside idle chips and fans; without an idle reading
-FACILITIES = {"air": "air-cooled", "liquid": "direct-liquid", "immersion": "immersion"}
-"""Facility of each cooling type, where that of the prior has another."""
-COOLING_WORDS = {
-    "immersion": ("immers",),
-    "liquid": ("liquid", "water", "cold plate", "neptune", "dlc"),
-    "air": ("air", "fan"),
-}
-"""Parts of what submitters call the cooling of their nodes; the first that fits."""
+FACILITIES, COOLING_WORDS = COLUMNS["facilities"], COLUMNS["cooling_words"]
 AIR, NONE = 0.5, 0.0  # effort of fans above which nodes are in air, and without fans
 ANY_IDLE = "idle node"
 DOUBTFUL_IDLE = 1.3  # of the prior's idle power, whose spread is 0.1 to 0.15

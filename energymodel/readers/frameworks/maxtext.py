@@ -4,13 +4,6 @@ import math
 
 from energymodel.readers.training.interpreter import Hook, Run
 
-AXES = (
-    "data", "pipeline", "fsdp", "fsdp_transpose", "sequence", "context", "context_usp_ulysses", "tensor",
-    "tensor_transpose", "tensor_sequence", "expert", "autoregressive", "context_autoregressive", "diloco",
-)  # fmt: skip
-REST = ("ici_fsdp_parallelism", "dcn_data_parallelism")
-"""Axes that take the accelerators that are left where a run file is silent."""
-
 
 def _degrees(run: Run, *axes: str) -> dict[str, int]:
     """Degrees of axes by their keys, of both networks; -1 takes the accelerators that are left."""
@@ -19,7 +12,7 @@ def _degrees(run: Run, *axes: str) -> dict[str, int]:
         degree = run.keys.count(key, lowest=-1)
         if degree == 0:
             raise run.keys.refuse(key, 0, "a degree of at least 1, or -1 for the accelerators that are left")
-        degrees[key] = (-1 if key in REST else 1) if degree is None else degree
+        degrees[key] = (-1 if key in run.rules["rest"] else 1) if degree is None else degree
     return degrees
 
 
@@ -31,7 +24,7 @@ def degree(run: Run, *axes: str) -> int | None:
 
 def free_axes(run: Run) -> str:
     """Keys of the axes that take the rest."""
-    return " and ".join(sorted(key for key, value in _degrees(run, *AXES).items() if value == -1))
+    return " and ".join(sorted(key for key, value in _degrees(run, *run.rules["axes"]).items() if value == -1))
 
 
 HOOK = Hook(functions=(degree, free_axes))

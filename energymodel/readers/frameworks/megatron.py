@@ -6,16 +6,9 @@ from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.readers.expressions import constant_of
-from energymodel.readers.training.interpreter import Hook, Prepared, Run
+from energymodel.readers.training.interpreter import Hook, Prepared, Run, framework
 from energymodel.readers.training.keys import flat, quoted, table_of
 
-SECTIONS = (
-    "dataset", "data", "rng", "dist", "optimizer", "train", "training", "scheduler", "model", "parallelism", "ddp",
-    "precision", "mixed_precision", "comm_overlap",
-)  # fmt: skip
-"""Sections that have arguments; where two have one name, the later counts: mixed precision sets the model's."""
-LEFT_OUT = {**dict.fromkeys(("dataset", "data"), "(?!(?:seq|sequence)_length$)"), "optimizer": "_|bf16|fp16|params"}
-"""Beginnings of keys that are no arguments of the run: of data all but lengths, of the optimizer its precision."""
 SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
 SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
@@ -122,13 +115,13 @@ def listed(_: Run, items: Any) -> str:
 def prepare_bridge(table: dict[str, Any], where: str) -> Prepared:
     """The arguments of all sections; what the file leaves out is in the recipe, which is not read."""
     inner = table_of(table.get("ConfigContainer", table), where, "ConfigContainer", "a table of sections")
-    arguments: dict[str, Any] = {}
-    for name in SECTIONS:
+    rules, arguments = framework("megatron-bridge"), dict[str, Any]()
+    for name in rules["sections"]:
         section = inner.get(name)
         if name == "mixed_precision" and isinstance(section, str):
             section = {"mixed_precision": section}
         for key, value in flat(table_of({} if section is None else section, where, name)).items():
-            if not re.match(LEFT_OUT.get(name, "_"), key) and (value is not None or key not in arguments):
+            if not re.match(rules["left_out"].get(name, "_"), key) and (value is not None or key not in arguments):
                 arguments[key] = value
     length = arguments.pop("sequence_length", None)
     if arguments.get("seq_length") is None and length is not None:

@@ -1,25 +1,18 @@
 """A training run as a configuration file describes it, whichever framework wrote it, and what follows from it."""
 
 import dataclasses
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
 
 Shape = dict[str, int | float | str]  # words of a model (`MODEL_WORDS`) and their values
-MODEL_WORDS = {
-    **{field.name: "as in `Transformer`" for field in dataclasses.fields(Transformer)},
-    "shared_feed_forward": "inner width of all shared experts of a layer together",
-    "shared_gate": "1 if a learned gate scales the shared experts",
-    "norm": '"rms" (one weight an entry), "layer" (weight and bias) or "plain" (neither)',
-    "norms_per_layer": "norms of the width of the hidden state in a layer",
-    "qk_norm": '"head", "projection", "latent" or "none": what queries and keys are normalized over',
-    "linear_bias": "1 if all products with weights in the layers have biases",
-    "qkv_bias": "1 if the projections to queries, keys and values have biases",
-    "router_bias": "1 if the router adds a bias for each expert",
-    "sinks": "1 if each head has a learned sink",
-    "learned_positions": "positions of a learned embedding; 0 without one",
+MODEL_WORDS: Mapping[str, str] = {
+    **dict.fromkeys((field.name for field in dataclasses.fields(Transformer)), "as in `Transformer`"),
+    **tomllib.loads(Path(__file__).with_name("model_names.toml").read_text("utf-8"))["words"],
 }
 """Words of the table `model`: those of `Transformer`, and what the count of parameters needs beyond the matrices."""
 
