@@ -15,9 +15,8 @@ from . import (
 from .calibration.calibrate import Calibration, calibrate
 from .calibration.step_prediction import predict
 from .errors import InputError
-from .monitor.callbacks import loop_callback, trainer_callback
-from .monitor.meters import Meter, NvmlMeter, RecordedMeter
-from .monitor.monitor import Monitor
+from .monitor.monitor import Monitor, loop_callback, trainer_callback
+from .monitor.sources import Meter, NvmlMeter, RecordedMeter
 from .monitor.status import Status
 from .readers.columns import TableChoices
 from .runtime.compilation import jit

@@ -11,7 +11,7 @@ from figures import save
 from energymodel.calibration.power_population import PowerPopulation
 from energymodel.report import toml_text
 from energymodel.scenarios.step_population import FOLDER as POPULATIONS
-from energymodel.scenarios.step_population import Normal, write_normal
+from energymodel.scenarios.step_population import Coordinates, write_normal
 
 DIGITS = 9  # kept in result.json, so that the last bits of another machine change nothing
 
@@ -45,7 +45,7 @@ def accuracy(
 
 def write_population(found: PowerPopulation, name: str, title: str, folder: Path) -> None:
     """What some cards say of another, as a preset."""
-    write_normal(POPULATIONS / f"{name}.csv", Normal(found.mean, found.covariance))
+    write_normal(POPULATIONS / f"{name}.csv", Coordinates(found.mean, found.covariance))
     words = {"title": title, "source": f"experiments/{folder.name}", "cards": list(found.cards)}
     text = toml_text.dumps({**words, "errors": dict(found.errors)})
     (POPULATIONS / f"{name}.toml").write_text(text, encoding="utf-8")

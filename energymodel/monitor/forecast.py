@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from scipy.special import ndtri
 
-from energymodel.monitor.loss_forecast import DECAYED, SHARES, LossCourse, fit_course, law_loss, measured_loss
+from energymodel.monitor.expectation import DECAYED, SHARES, LossCourse, fit_course, law_loss, measured_loss
 from energymodel.monitor.run_state import RunState
 from energymodel.search.replan import Forecast, MeasuredRun, Rest, rest_of
 from energymodel.system.evaluate import evaluate_once

@@ -12,8 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from energymodel.monitor.expectation import Expectation
-from energymodel.monitor.loss_forecast import LossCourse
+from energymodel.monitor.expectation import Expectation, LossCourse
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading, is_chip, is_node
 from energymodel.readers.logged_run import usual_range
 from energymodel.readers.metered import BUSY_SHARE, median

@@ -128,7 +128,9 @@ def resolve(table: Any, kind: type, path: str, *, defaults: bool = False) -> dic
             resolved[name] = resolve(table[name], field_class(final, name), where, defaults=defaults)
         else:
             is_list = isinstance(table[name], list) and field.metadata.get("array")
-            numbers = [_in_unit_of(field, value, where) for value in (table[name] if is_list else [table[name]])]
+            marks = {mark: bool(field.metadata.get(mark)) for mark in ("difference", "signed")}
+            values, unit = table[name] if is_list else [table[name]], field.metadata["unit"]
+            numbers = [quantity(value, unit, where, **marks) for value in values]
             check_field(field, [number["value"] for number in numbers], where)
             resolved[name] = numbers if is_list else numbers[0]
     return resolved
@@ -241,11 +243,6 @@ def quantity(value: Any, unit: str, path: str, *, difference: bool = False, sign
     number = parse_quantity(converted, "1", path, allow_negative=signed)
     origin = {"kind": value.get("kind", "given"), "source": value.get("source", "")}
     return {**value, "value": number, "unit": unit, **origin}
-
-
-def _in_unit_of(field: "dataclasses.Field[Any]", value: Any, path: str) -> dict[str, Any]:
-    marks = {mark: bool(field.metadata.get(mark)) for mark in ("difference", "signed")}
-    return quantity(value, field.metadata["unit"], path, **marks)
 
 
 def _default(field: "dataclasses.Field[Any]", value: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ are built, by which time every value is text, a finite number, a list or a table
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,23 +36,9 @@ _ORIGIN: Mapping[str, Form] = {"source": text, "unit": word, "kind": word, "dist
 _TEXTS: Mapping[str, Form] = {"title": text, "source": text, "note": text, "component": word, "preset": word}
 
 
-def _section(value: Any, where: str) -> Any:
-    return _component(table(value, f"section [{where}]"), where)
-
-
-def _uncertainty(value: Any, where: str) -> dict[str, str]:
-    return {path: text(distribution, f"{where} of {path}") for path, distribution in flat(value, where).items()}
-
-
-def _positive(value: Any, where: str) -> float:
-    if number(value, where) <= 0.0:
-        raise InputError(f"{where}: {value:g} is not above zero.")
-    return float(value)
-
-
-def _at_least_zero(value: Any, where: str) -> float:
-    if number(value, where) < 0.0:
-        raise InputError(f"{where}: {value:g} is negative. Give a number of at least 0.")
+def _positive(value: Any, where: str, *, zero: bool = False) -> float:
+    if number(value, where) < 0.0 or (value == 0.0 and not zero):
+        raise InputError(f"{where}: {value:g} {'is negative' if zero else 'is not above zero'}. Calibrate again.")
     return float(value)
 
 
@@ -61,7 +48,7 @@ _CALIBRATION = record(
         "gpu": text,
         "rated_power": _positive,
         "lowest_power_cap": _positive,
-        "scatter": _at_least_zero,
+        "scatter": partial(_positive, zero=True),
         "names": listed(word),
         **dict.fromkeys(("values", "slopes", "coordinates"), listed(number)),
         "covariance": listed(listed(number)),
@@ -123,21 +110,18 @@ def _is_covariance(matrix: Float[np.ndarray, "rows rows"], *, definite: bool) ->
 _GROUP = record(dict.fromkeys(("accelerator", "node", "network", "clock", "power_cap", "chips"), _component))
 
 
-def _fleet(value: Any, where: str) -> Any:
-    return {name: _GROUP(group, f"{where}.{name}") for name, group in table(value, where).items()}
-
-
 SECTIONS: Mapping[str, Form] = {
     "title": text,
     "base": word,
     "note": text,
     "abstract": text,
-    "system": _section,
-    "plan": _section,
+    **dict.fromkeys(("system", "plan"), lambda value, where: _component(table(value, f"section [{where}]"), where)),
     "optimize": lambda section, _: asked(section),
-    "uncertainty": _uncertainty,
+    "uncertainty": lambda value, where: {
+        path: text(distribution, f"{where} of {path}") for path, distribution in flat(value, where).items()
+    },
     "calibration": _calibration,
-    FLEET: _fleet,
+    FLEET: lambda value, where: {name: _GROUP(group, f"{where}.{name}") for name, group in table(value, where).items()},
 }
 
 

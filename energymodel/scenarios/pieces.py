@@ -213,21 +213,15 @@ def _first_fitting(
         except InputError as error:
             refused = f" The last one was refused: {error}"
             continue
-        if _fits(scenario):
+        with jax.enable_x64(True):
+            largest = np.asarray(float(np.max(np.asarray(scenario.plan.batch))))
+            needed = float(_needed_memory(scenario.system, scenario.plan, largest))
+        if needed * FREE <= float(scenario.system.accelerator.memory_capacity):
             return scenario, layout, size
     raise InputError(
         f"chips: in no layout of {chips:g} chips does the model fit into the memory. Give more chips, or state a "
         f"layout in a scenario of your own.{refused}"
     )
-
-
-def _fits(scenario: Scenario) -> bool:
-    """Whether a plan leaves some of the memory of a chip free."""
-    with jax.enable_x64(True):
-        batch = np.asarray(float(np.max(np.asarray(scenario.plan.batch))))
-        return float(_needed_memory(scenario.system, scenario.plan, batch)) * FREE <= float(
-            scenario.system.accelerator.memory_capacity
-        )
 
 
 @jax.jit

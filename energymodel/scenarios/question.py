@@ -124,19 +124,6 @@ def asked(section: Any, where: str = "[optimize]") -> dict[str, Any]:
     return {key: _FORMS[key](value, f"optimize.{key}") for key, value in section.items() if value is not None}
 
 
-def _minimized(objective: Any, where: str) -> str:
-    return own_output(objective) if callable(objective) else word(objective, where)
-
-
-def _paths(value: Any, where: str) -> list[str]:
-    return [word(value, where)] if isinstance(value, str) else listed(word)(value, where)
-
-
-def _scalar(value: Any, where: str) -> Any:
-    value = plain(value, where)
-    return value if isinstance(value, str) else number(value, where)
-
-
 def _named(values: Any, where: str) -> dict[str, Any]:
     """Values by dotted name, of a table, nested or not, or of texts "NAME=VALUE"."""
     if isinstance(values, Mapping):
@@ -164,11 +151,11 @@ def _schedule(knots: Any, where: str) -> int:
 
 _EXAMPLES = {"limits": "time=60 days", "vary": "plan.clock=0.5:1"}
 _FORMS = {
-    "minimize": _minimized,
+    "minimize": lambda value, where: own_output(value) if callable(value) else word(value, where),
     "limits": _named,
     "vary": _named,
-    "fix": _paths,
-    "tolerance": _scalar,
+    "fix": lambda value, where: [word(value, where)] if isinstance(value, str) else listed(word)(value, where),
+    "tolerance": lambda value, where: value if isinstance(value := plain(value, where), str) else number(value, where),
     "knots": _schedule,
 }
 

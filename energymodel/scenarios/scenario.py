@@ -17,12 +17,22 @@ from energymodel.ranges import check_numbers
 from energymodel.scenarios.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
 from energymodel.scenarios.clusters import cluster_parts, sharding_it_runs
 from energymodel.scenarios.components import Provenance, build, resolve
-from energymodel.scenarios.distributions import distribution_of
+from energymodel.scenarios.distributions import NumberDistribution, distribution_of
 from energymodel.scenarios.document import FLEET, parse_document
 from energymodel.scenarios.files import is_quantity
 from energymodel.scenarios.forms import listed, plain, text, word
-from energymodel.scenarios.layers import lay, named_tables, nested, title_of, with_bases
-from energymodel.scenarios.plan_words import POWER, STAGES, batch_knots, stage_power_table, with_stage_power
+from energymodel.scenarios.layers import (
+    POWER,
+    STAGES,
+    batch_knots,
+    lay,
+    named_tables,
+    nested,
+    stage_power_table,
+    title_of,
+    with_bases,
+    with_stage_power,
+)
 from energymodel.scenarios.question import Limits, Minimize, Question, Ranges, asked, parse_question
 from energymodel.scenarios.system_checks import check_supplies, check_system
 from energymodel.scenarios.validate import check_ends, check_measured, check_plan, check_values
@@ -277,3 +287,46 @@ def leaf_paths(tree: Any, prefix: str) -> list[str]:
     """Dotted paths of all float leaves of a system or plan, in the order of `jax.tree.leaves`."""
     entries, _ = jax.tree_util.tree_flatten_with_path(tree)
     return [prefix + jax.tree_util.keystr(path) for path, _ in entries]
+
+
+SYSTEM = "system."
+GATED = tuple(f"system.accelerator.gate.{name}" for name in ("residual_fraction", "wake_energy", "wake_time"))
+UNFUSED = ("system.software.score_passes",)
+FUSED = tuple(
+    f"system.accelerator.attention_{name}" for name in ("efficiency", "half_keys", "tail", "half_head", "backward")
+)
+SPARSE = ("system.software.expert_overlap", "system.mixture_exponent")
+
+
+def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, NumberDistribution]:
+    """The distribution of each number of a scenario that has one; `values` in SI, both by dotted path.
+
+    **Raises:** `InputError` for the first that cannot be read.
+    """
+    return {
+        path: distribution_of(scenario, path, text, scenario.provenance[path].unit, values[path])
+        for path, text in scenario.uncertainty.items()
+    }
+
+
+def priors(scenario: Scenario) -> Sequence[str]:
+    """Paths of the numbers of the system that are recalled or assumed and that this scenario reads.
+
+    Not those of `switched_off`, which no plan of the scenario can bring into play.
+    """
+    off = switched_off(scenario)
+    assumed = [path for path, origin in scenario.provenance.items() if path.startswith(SYSTEM) and origin.is_prior]
+    return [path for path in assumed if path not in off]
+
+
+def switched_off(scenario: Scenario) -> Sequence[str]:
+    """Paths of priors without effect on the scenario: of power gates, attention and experts that it has not."""
+    gate, workload = scenario.system.accelerator.gate, scenario.system.workload
+    cases = (
+        (GATED, float(gate.fraction) == 0.0),
+        (UNFUSED, float(workload.flash) == 1.0),
+        (FUSED, float(workload.flash) == 0.0),
+        (SPARSE, float(workload.experts) == 1.0),
+    )
+    off = [path for paths, unused in cases if unused for path in paths]
+    return [path for path in off if path in scenario.provenance and scenario.provenance[path].is_prior]

@@ -109,10 +109,13 @@ class Effects(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """Mean and covariance of the coordinates of a cluster's constants, in the order of `NAMES`."""
+    """Mean and covariance of numbers, such as the coordinates of a cluster's constants in the order of `NAMES`.
 
-    mean: Float[np.ndarray, " constants"]
-    covariance: Float[np.ndarray, "constants constants"]
+    A file has a line for each number: its mean, then its row of the lower triangle of a root of the covariance.
+    """
+
+    mean: Float[np.ndarray, " n"]
+    covariance: Float[np.ndarray, "n n"]
 
 
 class StepPopulation(NamedTuple):
@@ -170,27 +173,17 @@ def step_population() -> StepPopulation:
     return StepPopulation(effects, normal.mean, normal.covariance, spreads, scatter["group"], scatter["row"])
 
 
-class Normal(NamedTuple):
-    """Mean and covariance of some numbers.
-
-    A file has a line for each number: its mean, then its row of the lower triangle of a root of the covariance.
-    """
-
-    mean: Float[np.ndarray, " n"]
-    covariance: Float[np.ndarray, "n n"]
-
-
-def read_normal(path: Path) -> Normal:
+def read_normal(path: Path) -> Coordinates:
     """The distribution in a file that `write_normal` wrote."""
     with path.open(encoding="utf-8") as file:
         rows = [[float(text) for text in row] for row in csv.reader(file)]
     root = np.zeros((len(rows), len(rows)))
     for index, row in enumerate(rows):
         root[index, : index + 1] = row[1:]
-    return Normal(np.array([row[0] for row in rows]), root @ root.T)
+    return Coordinates(np.array([row[0] for row in rows]), root @ root.T)
 
 
-def write_normal(path: Path, normal: Normal) -> None:
+def write_normal(path: Path, normal: Coordinates) -> None:
     """Write a distribution with four digits."""
     root = np.linalg.cholesky(normal.covariance)
     with path.open("w", encoding="utf-8", newline="") as file:

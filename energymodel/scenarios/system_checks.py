@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,24 +29,14 @@ FEWEST_OPTIMIZER_BYTES = 1.0  # one moment in 8 bits
 TOPOLOGY = "system.network.topology"
 
 
-class Derived(NamedTuple):
-    """Numbers that the checks of a system compute, by one program instead of one for each operation."""
-
-    switching_power: Any
-    energy_per_flop: Any
-    landauer_energy: Any
-    coolant_rise: Any
-    host_power: Any
-
-
 @jax.jit
-def derived(system: TrainingSystem, coolant_temperature: Any) -> Derived:
+def _derived(system: TrainingSystem, coolant_temperature: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Power left for switching [W], its energy and Landauer's bound [J/FLOP]; rise of the coolant [K] and power of a
-    chip's share of the host [W] at the warmest recommended inlet.
+    chip's share of the host [W] at the warmest recommended inlet: by one program, not one for each operation.
     """
     chip, cooling = system.accelerator, system.facility.cooling
     coolant = cooling.at(cooling.inlet.recommended_highest)
-    return Derived(
+    return (
         chip.dynamic_power,
         chip.energy_per_flop,
         landauer_energy(chip.bits_per_flop, coolant_temperature),
@@ -61,7 +51,7 @@ def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
     **Raises:** `InputError` that names the numbers.
     """
     chip, workload = system.accelerator, system.workload
-    switching, energy, bound, rise, _ = map(float, derived(system, plan.coolant_temperature))
+    switching, energy, bound, rise, _ = map(float, _derived(system, plan.coolant_temperature))
     parts = {"leakage.power": float(chip.leakage.power), "fixed_power": float(chip.fixed_power)}
     parts["memory traffic"] = float(chip.busy_power) - switching - sum(parts.values())
     if switching <= 0.0:
@@ -158,7 +148,7 @@ def _check_cooling(cooling: Cooling, rise: float) -> None:
 
 def check_supplies(system: TrainingSystem, plan: TrainingPlan) -> None:
     """Warn where a chip and its share of the host draw more than their power supplies are rated for."""
-    need = float(system.accelerator.rated_power) + float(derived(system, plan.coolant_temperature).host_power)
+    need = float(system.accelerator.rated_power) + float(_derived(system, plan.coolant_temperature)[-1])
     for name in ("power_supply", "uninterruptible"):
         rating = float(getattr(system.facility, name).rated_power)
         if need > rating:

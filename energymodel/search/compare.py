@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +45,7 @@ CHOICES = {
 """Choices of a designer that every generation makes anew, relative to the reference."""
 ELEMENT = 2.0  # bytes of a number in 16 bits
 FLOP_PER_PRODUCT = 2.0  # a multiply-add
-CHIP = "system.chip_design."
+CHIP = f"{DESIGN}."
 CHIP_CHOICES = {
     "voltage": (0.7, 1.2),
     "area": (0.5, 2.0),
@@ -83,14 +84,17 @@ class Candidate:
         parts = (self.accelerator, self.precision, self.network, self.topology, chips)
         return ", ".join(filter(None, parts)) or "own"
 
-    def changes(self) -> list[str]:
-        """Changes of a scenario that make the combination, without its topology."""
+    def load(self, source: Any, changes: Sequence[str], cluster: str | Path | None) -> Scenario:
+        """The scenario with this combination in it."""
         shares = {} if self.precision is None else PRECISIONS[self.precision]
         presets = {"system.accelerator": self.accelerator, "system.network": self.network}
-        return [
-            *(f"plan.layout.{name}={share:g}" for name, share in shares.items()),
-            *(f"{path}={name}" for path, name in presets.items() if name is not None),
-        ]
+        layers = [*changes, *(f"plan.layout.{name}={share:g}" for name, share in shares.items())]
+        layers += [f"{path}={name}" for path, name in presets.items() if name is not None]
+        scenario = load_scenario(source, layers, cluster)
+        if self.topology is None:
+            return scenario
+        layers += topology_changes(self.topology, scenario.system.network.topology, layers)
+        return load_scenario(source, layers, cluster)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,17 +163,8 @@ def compare(
     candidates = []
     for candidate in combinations:
         tell(f"optimizing {candidate.name}")
-        layers = [*changes, *candidate.changes()]
         within = {**held, **({} if candidate.chips is None else {"chips": float(candidate.chips)})}
-        try:
-            scenario = load_scenario(source, layers, cluster)
-            if candidate.topology is not None:
-                layers += topology_changes(candidate.topology, scenario.system.network.topology, layers)
-                scenario = load_scenario(source, layers, cluster)
-        except InputError as error:
-            optimum, reason = None, str(error)
-        else:
-            optimum, reason = _optimized(scenario, objective, within, vary)
+        optimum, reason = _optimized(partial(candidate.load, source, changes, cluster), objective, within, vary)
         candidates.append(dataclasses.replace(candidate, optimum=optimum, reason=reason))
     candidates.sort(key=lambda each: each.optimum.value if each.optimum and not each.reason else float("inf"))
     unit = next((candidate.optimum.value_unit for candidate in candidates if candidate.optimum), "")
@@ -184,11 +179,11 @@ def _of_own_plan(own: Scenario) -> dict[str, float]:
 
 
 def _optimized(
-    scenario: Scenario, minimize: str, limits: Mapping[str, float], vary: Ranges | None
+    load: Callable[[], Scenario], minimize: str, limits: Mapping[str, float], vary: Ranges | None
 ) -> tuple[Optimum | None, str]:
     """The best plan of a variant, if it can be stated, and the reason why there is none that can be trusted."""
     try:
-        optimum = optimize(scenario, minimize=minimize, limits=limits, vary=vary)
+        optimum = optimize(load(), minimize=minimize, limits=limits, vary=vary)
     except InputError as error:
         return None, str(error)
     return optimum, "" if optimum.success else optimum.message
@@ -264,7 +259,7 @@ def frontier(
         tell(f"optimizing {generations:g} generations from now")
         scenario = load_scenario(source, [*changes, f"{DESIGN}.generations={generations!r}"], cluster)
         generations = float(getattr(scenario.system.chip_design, "generations", 0.0))
-        optimum, reason = _optimized(scenario, asked.minimize, asked.limits, asked.vary)
+        optimum, reason = _optimized(lambda scenario=scenario: scenario, asked.minimize, asked.limits, asked.vary)
         with jax.enable_x64(True):
             chip = _designed(scenario, scenario.plan, {} if optimum is None else optimum.found)[1]
             energy = float(np.asarray(chip.energy_per_flop))
@@ -304,9 +299,9 @@ def chip_question(
         raise InputError(
             "system.chip_design: the accelerator is taken as it is. Set system.chip_design=scaled to design it."
         )
-    chip = scenario.system.accelerator
-    designed = any(text.strip().startswith(CHIP) for text in vary)
-    every = [*vary, *([] if designed else [f"{CHIP}{name}={low}:{high}" for name, (low, high) in CHIP_CHOICES.items()])]
+    chip, every = scenario.system.accelerator, list(vary)
+    if not any(text.strip().startswith(CHIP) for text in vary):
+        every += [f"{CHIP}{name}={low}:{high}" for name, (low, high) in CHIP_CHOICES.items()]
     asked = {text.partition("=")[0].strip() for text in limits}
     if not any(text.strip().startswith(f"{CHIP}area") for text in every):
         asked.add("chip_area")  # a limit on what does not vary leaves the search no room

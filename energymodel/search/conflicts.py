@@ -119,10 +119,8 @@ class _InfeasibleProblem:
         lanes, start = [], []
         for rows, instead in trials:
             broken = self.broken([name for name in rows if name not in instead])
-            best = np.argmin(broken, axis=1)
-            chosen = np.argsort(broken[np.arange(len(best)), best], kind="stable")[:count]
-            lanes.append(chosen)
-            start.append(self.grid[chosen, best[chosen]])
+            lanes.append(np.argsort(np.min(broken, axis=1), kind="stable")[:count])
+            start.append(self.grid[lanes[-1], np.argmin(broken, axis=1)[lanes[-1]]])
         layouts = take(self.lattice, np.concatenate(lanes))
         limits = {
             name: np.repeat([self.limit(name, trial) for trial in trials], count) for name in problem.criteria.limits
@@ -132,10 +130,10 @@ class _InfeasibleProblem:
         if index is not None:
             chips = np.repeat([instead.get("chips", 0.0) for _, instead in trials], count)
             upper[:, index] = np.where(chips > 0.0, np.log(np.maximum(chips, 1.0)), upper[:, index])
-        criteria = Criteria(problem.criteria.powers, limits)
-        iterations = None if patient else SETTLED
-        start, bounds = np.concatenate(start), (lower, upper)
-        solution = solve_relaxed(problem, layouts, start, criteria, bounds=bounds, iterations=iterations)
+        criteria, iterations = Criteria(problem.criteria.powers, limits), None if patient else SETTLED
+        solution = solve_relaxed(
+            problem, layouts, np.concatenate(start), criteria, bounds=(lower, upper), iterations=iterations
+        )
         rows = -solution.slacks.inequalities
         violation = np.sum(np.maximum(rows, 0.0), axis=-1).reshape(len(trials), count)
         violation = np.where(np.isfinite(violation), violation, np.inf)

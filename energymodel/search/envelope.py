@@ -6,7 +6,7 @@ At an optimum the first-order change of the optimal value is that of the Lagrang
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
 import jax
@@ -23,7 +23,7 @@ from energymodel.search.problem import DesignProblem, formulate
 from energymodel.search.relaxation import solve_relaxed
 from energymodel.search.result import Optimum
 from energymodel.search.rounding import plans_at
-from energymodel.search.training_run import MICROBATCHES, TrainingRun, output_gradient
+from energymodel.search.training_run import MICROBATCHES, UNITS, TrainingRun, output_gradient
 from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import AT_LEAST, LEAST, limited_values, parse_objective
@@ -36,20 +36,34 @@ NOT_CONVERGED = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """A limit of the search: its value in `unit`, how the optimal value responds, and whether it is the scenario's own.
+
+    `follows` marks a limit that nobody gave: it is that of the scenario's own plan or hardware and moves with it.
+    """
+
+    name: str
+    value: float
+    unit: str
+    elasticity: float
+    derivative: float
+    follows: bool
+
+
 class OptimalValue(NamedTuple):
     """The optimal value of a scenario and its derivatives.
 
     - `value`: objective at the relaxed optimum of the winning layout, SI.
     - `derivatives`: by each number of the scenario, SI; `None` if the search in the winning layout did not converge.
-    - `limits`: value of each limit, elasticity and derivative by it; `following` are those taken from the scenario.
+    - `limits`: how it responds to each.
     - `free`: paths whose values the search has chosen.
     - `search`: the optimal value in the same layout with another value of one number; NaN if no plan obeys the limits.
     """
 
     value: float
     derivatives: Mapping[str, float] | None
-    limits: Mapping[str, tuple[float, float, float]]
-    following: frozenset[str]
+    limits: tuple[Limit, ...]
     free: frozenset[str]
     search: Callable[[str, float], float]
 
@@ -94,17 +108,19 @@ def differentiate(best: Optimum) -> OptimalValue:
 
     value = float(np.exp(solution.value[0]))
     if not result_is(ended, RESULTS.successful):
-        return OptimalValue(value, None, {}, frozenset(), free, search)
+        return OptimalValue(value, None, (), free, search)
     limits = problem.limits
-    following = frozenset(name for name in limits if name not in question.limits)
+    following = limits.keys() - question.limits.keys()
     slopes, prices = _lagrangian(scenario, problem, solution, layout, free)
     slopes = slopes + _through_limits(problem, run, prices, following)
     slopes = slopes + _through_bounds(problem, run, solution, question.vary)
     return OptimalValue(
         value,
         {path: value * float(np.sum(slopes[numbers])) for path, numbers in run.places.items()},
-        {name: (limits[name], y, y * value / limits[name]) for name, y in prices.items()},
-        following,
+        tuple(
+            Limit(name, limits[name], UNITS[name], y, y * value / limits[name], name in following)
+            for name, y in prices.items()
+        ),
         free,
         search,
     )
@@ -149,7 +165,7 @@ def _lagrangian(
 
 
 def _through_limits(
-    problem: DesignProblem, run: TrainingRun, prices: Mapping[str, float], following: frozenset[str]
+    problem: DesignProblem, run: TrainingRun, prices: Mapping[str, float], following: Set[str]
 ) -> Float[np.ndarray, " n"]:
     """What numbers do through the limits that are taken from the scenario."""
     limits = {name: problem.limits[name] for name in following if name in prices}

@@ -263,7 +263,10 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
         for counts, work in (around_search | {own_counts: ways[own_counts]}).items():
             point, result, prices = _searched(fleet, asked, own, work)
             moved, outcome = point.evaluated(fleet)
-            value, broken = float(log_objective(outcome.job, powers)), _broken(outcome, held)
+            value, job = float(log_objective(outcome.job, powers)), outcome.job
+            excesses = {name: float(excess(name, output(job, name), limit)) for name, limit in held.items()}
+            excesses |= {name: -float(getattr(job.slack, name)) for name in SLACKS}
+            broken = [name for name, more in excesses.items() if more > MARGIN]
             ends.append((len(broken), value, moved, outcome, counts, result, prices, broken))
         _, _, best, outcome, microbatches, result, prices, broken = min(ends, key=lambda end: end[:2])
         optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
@@ -359,9 +362,3 @@ def _whole_ways(fleet: Fleet, work: np.ndarray) -> dict[tuple[int, ...], np.ndar
         sorted({max(fewest, count) for count in around(float(exact), multiple)}) for exact in work * fleet.microbatches
     ]
     return {counts: np.array(counts) / fleet.microbatches for counts in itertools.product(*ways)}
-
-
-def _broken(outcome: FleetOutcome, limits: Mapping[str, float]) -> list[str]:
-    """Names of the limits that an outcome breaks."""
-    broken = [name for name, limit in limits.items() if float(excess(name, output(outcome.job, name), limit)) > MARGIN]
-    return broken + [name for name in SLACKS if float(getattr(outcome.job.slack, name)) < -MARGIN]

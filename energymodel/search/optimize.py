@@ -197,7 +197,7 @@ def _optimum(
     if winner and not broken and not searched.interrupted and tolerance_of(scenario) > 0.0:
         saved = saved_beside(problem.minimize)
         tell(f"looking for less {saved} within {100.0 * scenario.optimize.tolerance:g} % of the optimum")
-        (plan, outcome, point), tie = near_tie(
+        (plan, outcome, point, _), tie = near_tie(
             scenario, problem, searched, rounded, EvaluatedPlan(plan, outcome, point)
         )
     variables, value = problem.values_at(point, plan), float(objective_value(outcome, problem.minimize))

@@ -77,16 +77,6 @@ def pareto(
     """
     tell = progress or (lambda sentence: None)
     names = tuple(minimize)
-    _check(names, points)
-    scenario = scenario.with_question(names[0], limits, vary, fix)
-    with jax.enable_x64(True):
-        front = _searched(scenario, names, points, tell)
-    if throw:
-        front.result.throw_unless_successful(front.message)
-    return front
-
-
-def _check(names: tuple[str, ...], points: int) -> None:
     for name in names:
         if not is_output(name) or name in OF_THE_PLAN:
             raise InputError(f'Unknown objective "{name}". {suggest(name, OUTPUTS)}')
@@ -96,6 +86,12 @@ def _check(names: tuple[str, ...], points: int) -> None:
         raise InputError(f"pareto: {', '.join(names) or 'nothing'} is no trade. Give two or more different objectives.")
     if points < 2:
         raise InputError(f"pareto: {points} points are no front. Ask for 2 or more.")
+    scenario = scenario.with_question(names[0], limits, vary, fix)
+    with jax.enable_x64(True):
+        front = _searched(scenario, names, points, tell)
+    if throw:
+        front.result.throw_unless_successful(front.message)
+    return front
 
 
 class _Node(NamedTuple):
@@ -134,7 +130,13 @@ def _searched(scenario: Scenario, names: tuple[str, ...], points: int, tell: Cal
     ]
     if any(not len(end.order) for end in ends):
         raise InputError("pareto: no plan obeys the limits. `energymodel optimize` with the same limits names them.")
-    logarithms = np.array([_logarithms(end, names) for end in ends])
+    columns = [problem.formulation.rows.index(name) for name in names]
+    reached = [
+        end.searched.solution.slacks.inequalities[end.order[0]][columns]
+        - np.log([end.problem.criteria.limits[name] for name in names])
+        for end in ends
+    ]
+    logarithms = -np.array(reached, np.float64)
 
     first, *others = names
 
@@ -171,13 +173,6 @@ def _screened_again(problem: DesignProblem, coarse: Screening, asked: DesignProb
     return Screening(coarse.points, Values(objective, rows))
 
 
-def _logarithms(end: _Node, names: tuple[str, ...]) -> list[float]:
-    """Logarithms of the objectives at the best of an end."""
-    rows, limits = end.problem.formulation.rows, end.problem.criteria.limits
-    reached = -end.searched.solution.slacks.inequalities[end.order[0]]
-    return [float(reached[rows.index(name)] + np.log(limits[name])) for name in names]
-
-
 def _by_slope(nodes: list[_Node], logarithms: np.ndarray, second: str, points: int) -> np.ndarray:
     """Weights of the ends at levels of the second objective that lie close where the front is steep."""
     (cheapest, quickest, *between), row = nodes, nodes[0].problem.formulation.rows.index(second)
@@ -211,18 +206,16 @@ def _lanes(
             for lane in node.order:
                 layout = int(node.searched.indices[lane])
                 excess[layout] = min(excess.get(layout, np.inf), float(values[lane] - values[node.order[0]]))
-        for layout in sorted(excess, key=lambda layout: excess[layout])[:PER_POINT]:
-            if excess[layout] <= CLOSE:
-                sides = [(node, node.lane(layout)) for node in (nodes[first], nodes[second])]
-                sides = [(node, node.searched.solution, lane) for node, lane in sides if lane is not None]
-                (_, near, lane), (_, far, other) = (sides * 2)[:2]
-                start = (1.0 - share) * near.x[lane] + share * far.x[other]
-                # Multipliers at the end of another objective are prices in that one.
-                prices = [
-                    take(side.multipliers, np.array(i)) for node, side, i in sides if node.weights[1:].max() < 1.0
-                ]
-                warm = prices[0] if prices else jax.tree.map(np.zeros_like, take(near.multipliers, np.array(lane)))
-                lanes.append((layout, start, problem.criteria, owner, warm))
+        close = [layout for layout, more in excess.items() if more <= CLOSE]
+        for layout in sorted(close, key=lambda layout: excess[layout])[:PER_POINT]:
+            sides = [(node, node.lane(layout)) for node in (nodes[first], nodes[second])]
+            sides = [(node, node.searched.solution, lane) for node, lane in sides if lane is not None]
+            (_, near, lane), (_, far, other) = (sides * 2)[:2]
+            start = (1.0 - share) * near.x[lane] + share * far.x[other]
+            # Multipliers at the end of another objective are prices in that one.
+            prices = [take(side.multipliers, np.array(i)) for node, side, i in sides if node.weights[1:].max() < 1.0]
+            warm = prices[0] if prices else jax.tree.map(np.zeros_like, take(near.multipliers, np.array(lane)))
+            lanes.append((layout, start, problem.criteria, owner, warm))
     count = len(nodes[0].weights)
     for index, end in enumerate(nodes[:count]):
         for lane in end.order[:ROUNDED]:
@@ -269,18 +262,11 @@ def _front(
     baseline: TrainingOutcome,
 ) -> Front:
     layouts, criteria = take((lanes.lattice, lanes.criteria), np.array([plan.lane for plan in rounded]))
-    at, counts = [plan.point for plan in rounded], [plan.counts for plan in rounded]
-    points = [
-        FrontPoint(
-            {name: float(output(outcome, name)) for name in names},
-            dict(zip(names[1:], map(float, exchange[plan.lane]), strict=True)),
-            exact,
-            outcome,
-        )
-        for plan, (exact, outcome) in zip(
-            rounded, plans_at(scenario, problem, at, layouts, criteria, counts), strict=True
-        )
-    ]
+    counts, at, *_ = zip(*rounded, strict=True)
+    points = []
+    for count, (plan, outcome) in zip(counts, plans_at(scenario, problem, at, layouts, criteria, counts), strict=True):
+        prices = dict(zip(names[1:], map(float, exchange[count.lane]), strict=True))
+        points.append(FrontPoint({name: float(output(outcome, name)) for name in names}, prices, plan, outcome))
     table = np.array([[point.values[name] for name in names] for point in points])
     order = np.flatnonzero(efficient(np.round(np.log(table), SAME)))
     order = order[np.argsort(table[order, 1], kind="stable")]

@@ -67,8 +67,8 @@ class _ClockProblem(NamedTuple):
     pipeline: PipelineLoad
     schedule: Schedule
     kinds: OperationKinds
-    fastest: Numeric
-    unit: Numeric
+    fastest: Numeric = 1.0
+    unit: Numeric = 1.0
 
 
 def stage_clocks(
@@ -148,7 +148,7 @@ def _clock_problem(
     pipeline: PipelineLoad, schedule: Schedule, per: Per
 ) -> tuple[_ClockProblem, tuple[np.ndarray, np.ndarray]]:
     """The problem in units of its step at the highest clock, and bounds of the logarithms of the clocks."""
-    case = _ClockProblem(pipeline, schedule, operation_kinds(schedule, per), 1.0, 1.0)
+    case = _ClockProblem(pipeline, schedule, operation_kinds(schedule, per))
     repeats = np.asarray(case.kinds.repeats)
     exists = np.sum(repeats.reshape(2, schedule.chunks, schedule.ranks, -1), axis=1) > 0
     highest = np.full(exists.shape, np.log(pipeline.maximum_clock))

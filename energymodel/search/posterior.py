@@ -17,8 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from energymodel.ranges import ends_of
 from energymodel.scenarios.distributions import NumberDistribution
-from energymodel.scenarios.priors import distributions
-from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.search.training_run import TrainingRun, changes_along
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
@@ -145,7 +144,8 @@ def posterior_of(prior: Posterior, run: TrainingRun, measured: Sequence[Measured
 
     def misfit(moved: Posterior) -> float:
         """Minus twice the logarithm of the posterior density, up to a constant."""
-        residual = target - _predicted(moved, run, products)
+        there = _moved(run, moved)
+        residual = target - _logarithms(evaluate_once(there.system, there.plan), products)
         from_prior = moved.z - start
         return float(
             residual @ np.linalg.solve(noise, residual) + from_prior @ np.linalg.solve(prior.covariance, from_prior)
@@ -196,16 +196,10 @@ def _slopes(
     """Logarithms of products of outputs and their derivatives by z, at the numbers given."""
     steps, places = np.zeros((len(now.z), run.vector.size)), run.places
     for step, path, z in zip(steps, now.priors, now.z, strict=True):
-        high, low = _value(now, path, z + SLOPE_STEP), _value(now, path, z - SLOPE_STEP)
+        high, low = (_value(now, path, z + end) for end in (SLOPE_STEP, -SLOPE_STEP))
         step[places[path]] = (high - low) / (2.0 * SLOPE_STEP)
     changes = changes_along(run, steps)
     return _logarithms(changes.outcome, products), np.array([changes.relative_product(powers) for powers in products])
-
-
-def _predicted(now: Posterior, run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
-    """Logarithms of products of outputs of a run at the estimate."""
-    run = _moved(run, now)
-    return _logarithms(evaluate_once(run.system, run.plan), products)
 
 
 def _logarithms(outcome: TrainingOutcome, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:

@@ -46,7 +46,6 @@ from energymodel.search.rounding import (
 )
 from energymodel.search.training_run import TrainingRun
 from energymodel.solver import RESULTS, result_is
-from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value, parse_objective
 from energymodel.system.plan import EvenPower, StagePower, TrainingPlan
@@ -65,14 +64,17 @@ MEANINGLESS = 1e-6  # a share of what is saved that is not worth a line
 EQUAL = 1e-4  # in the logarithm: two plans that differ by less are equal
 
 
-class _RefinedPlan(NamedTuple):
-    """The best plan of a refinement, exactly evaluated, and its variables by path."""
+class EvaluatedPlan(NamedTuple):
+    """A plan with what it yields and costs, the solver's vector of it, and whether its search converged."""
 
-    value: float
-    converged: bool
     plan: TrainingPlan
     outcome: TrainingOutcome
-    variables: dict[str, float]
+    point: Float[np.ndarray, " n"]
+    converged: bool = True
+
+    def over(self, other: "EvaluatedPlan", name: str) -> float:
+        """Ratio of an objective to that of another plan [1]."""
+        return float(objective_value(self.outcome, name) / objective_value(other.outcome, name))
 
 
 def refine(
@@ -96,54 +98,57 @@ def refine(
     both = Additions(question.knots, question.stages)
     plain, plain_outcome = (optimum.plan, optimum.outcome) if tie is None else (tie.plan, tie.outcome)
     plain_value = float(objective_value(plain_outcome, problem.minimize))
-    best, gains = None, []
+    best, winner, gains = plain_value, None, []
     for added in both.searches:
         tell(f"searching {added.names}")
-        refined = _refined(scenario, problem, added, searched, rounded[:LAYOUTS])
-        saving = 0.0 if refined is None else max(0.0, plain_value - refined.value)
-        gains.append(Refinement(added, saving, refined is not None and refined.converged, plain, plain_outcome))
-        if refined is not None and saving > 0.0 and (best is None or refined.value < best.value):
-            best = refined
+        refined = _with_variables(scenario, problem, added)
+        plan = _refined(scenario, refined, problem, searched, rounded[:LAYOUTS])
+        value = plain_value if plan is None else float(objective_value(plan.outcome, problem.minimize))
+        converged = plan is not None and plan.converged
+        gains.append(Refinement(added, max(0.0, plain_value - value), converged, plain, plain_outcome))
+        if plan is not None and value < best:
+            best, winner = value, (refined.formulation, plan)
     gains[-1] = dataclasses.replace(gains[-1], saving=max(gain.saving for gain in gains))
     optimum = dataclasses.replace(optimum, refinements=tuple(gains))
-    if best is None:
+    if winner is None:
         return optimum
-    rest = optimum.baseline_value - best.value - sum(optimum.saving.values())
+    formulation, plan = winner
+    values = map(formulation.value, formulation.paths, plan.point[formulation.knots :])
+    rest = optimum.baseline_value - best - sum(optimum.saving.values())
     return dataclasses.replace(
         optimum,
-        plan=best.plan,
-        outcome=best.outcome,
-        value=best.value,
-        found={**optimum.found, **best.variables},
+        plan=plan.plan,
+        outcome=plan.outcome,
+        value=best,
+        found={**optimum.found, **dict(zip(formulation.paths, map(float, values), strict=True))},
         near_tie=None,
         saving={**optimum.saving, both.names: rest} if optimum.saving else {},
     )
 
 
 def _refined(
-    scenario: Scenario, problem: DesignProblem, added: Additions, searched: LayoutSearch, rounded: list[RoundedPlan]
-) -> _RefinedPlan | None:
-    """The best realizable plan with such additions, exactly evaluated; none if no lane keeps the limits."""
-    refined, knots = _with_variables(scenario, problem, added), added.knots
-    lanes = _starts(problem, refined, searched, rounded)
-    end = _best_end(refined, lanes, len(added.stages))
+    scenario: Scenario,
+    refined: DesignProblem,
+    problem: DesignProblem,
+    searched: LayoutSearch,
+    rounded: list[RoundedPlan],
+) -> EvaluatedPlan | None:
+    """The best realizable plan with additions, exactly evaluated; none if no lane keeps the limits."""
+    knots, stages = refined.formulation.knots, sum(path.startswith(STAGE_POWER) for path in refined.formulation.paths)
+    lanes = _starts(scenario, problem, refined, searched, rounded)
+    end = first = _best_end(refined, lanes, stages)
     if end is not None and knots:
-        lane, point, converged = end
-        lanes = _at_whole_microbatches(refined, lanes, lane, point)
-        end = _best_end(refined, lanes, len(added.stages))
-        end = end and (end[0], end[1], converged)
-    if end is None:
+        lanes = _at_whole_microbatches(refined, lanes, *end[:2])
+        end = _best_end(refined, lanes, stages)
+    if end is None or first is None:
         return None
-    lane, point, converged = end
-    formulation, unit = refined.formulation, lanes.unit[lane]
-    system, plan = formulation.at(point, take(lanes.layouts, np.array(lane)), refined.criteria, refined.run)
+    (lane, point, _), unit = end, lanes.unit[end[0]]
+    layout = take(lanes.layouts, np.array(lane))
+    system, plan = refined.formulation.at(point, layout, refined.criteria, refined.run)
     batches = np.exp(point[:knots]) if knots else np.reshape(plan.batch, (1,))
     exact = np.round(batches / unit) * unit, np.round(plan.chips)
     plan = eqx.tree_at(lambda plan: (plan.batch, plan.chips), plan, exact)
-    plan, outcome = evaluated_plan(scenario, system, plan)
-    values = map(formulation.value, formulation.paths, point[knots:])
-    variables = dict(zip(formulation.paths, map(float, values), strict=True))
-    return _RefinedPlan(float(objective_value(outcome, problem.minimize)), converged, plan, outcome, variables)
+    return EvaluatedPlan(*evaluated_plan(scenario, system, plan), point, first[2])
 
 
 def _with_variables(scenario: Scenario, problem: DesignProblem, added: Additions) -> DesignProblem:
@@ -162,7 +167,11 @@ def _with_variables(scenario: Scenario, problem: DesignProblem, added: Additions
 
 
 def _starts(
-    problem: DesignProblem, refined: DesignProblem, searched: LayoutSearch, rounded: list[RoundedPlan]
+    scenario: Scenario,
+    problem: DesignProblem,
+    refined: DesignProblem,
+    searched: LayoutSearch,
+    rounded: list[RoundedPlan],
 ) -> Lanes:
     """Starts in each layout with the chips of its best realizable plan: from that plan, and with a rising batch."""
     knots = refined.formulation.knots
@@ -175,8 +184,9 @@ def _starts(
         if own is not None:
             start[:, column] = [plan.point[own] for plan in plans]
         else:
-            power = np.repeat([_busy_power(problem, searched, plan) for plan in rounded], len(rises))
-            start[:, column] = np.clip(np.log(power), lower[:, column], upper[:, column])
+            points, layouts = [plan.point for plan in rounded], take(searched.lattice, [plan.lane for plan in rounded])
+            busy = [float(outcome.power_busy) for _, outcome in plans_at(scenario, problem, points, layouts)]
+            start[:, column] = np.clip(np.log(np.repeat(busy, len(rises))), lower[:, column], upper[:, column])
     lanes = at_counts(refined, searched.lattice, [plan.counts for plan in plans], start)
     if not knots:
         return lanes
@@ -191,13 +201,6 @@ def _starts(
         np.hstack([np.repeat(end, knots, axis=1), side]) for end, side in zip(ends, lanes.bounds, strict=True)
     )
     return lanes._replace(start=np.hstack([batches, lanes.start]), bounds=(lower, upper))
-
-
-def _busy_power(problem: DesignProblem, searched: LayoutSearch, rounded: RoundedPlan) -> float:
-    """Power of a busy chip in a realizable plan of the search with one clock [W]."""
-    layout = take(searched.lattice, np.array(rounded.lane))
-    run = problem.formulation.at(rounded.point, layout, problem.criteria, problem.run)
-    return float(evaluate_once(*jax.tree.map(np.asarray, run)).power_busy)
 
 
 def _best_end(problem: DesignProblem, lanes: Lanes, stages: int) -> tuple[int, np.ndarray, bool] | None:
@@ -273,18 +276,6 @@ def without_refinements(scenario: Scenario, baseline: TrainingOutcome) -> Scenar
     return dataclasses.replace(scenario, plan=plan, optimize=dataclasses.replace(question, vary=vary, knots=0))
 
 
-class EvaluatedPlan(NamedTuple):
-    """A plan with what it yields and costs, and the solver's vector of it."""
-
-    plan: TrainingPlan
-    outcome: TrainingOutcome
-    point: Float[np.ndarray, " n"]
-
-    def over(self, other: "EvaluatedPlan", name: str) -> float:
-        """Ratio of an objective to that of another plan [1]."""
-        return float(objective_value(self.outcome, name) / objective_value(other.outcome, name))
-
-
 def saved_beside(minimize: str) -> str:
     """What is saved among plans that are equally good: energy, or money where energy is minimized."""
     return "money" if minimize == "energy" else "energy"
@@ -308,8 +299,7 @@ def near_tie(
     most = rounded[0].value + math.log1p(tolerance)
     within = problem.asking({saved: 1.0}, {row_of_objective(problem.minimize): math.exp(most - TOLERATED)})
     near = [plan for plan in rounded if plan.value <= most][:RESTARTED]
-    plans = [*_in_layouts(within, searched, most), *_at_counts(within, searched, near)]
-    plans.sort(key=lambda plan: plan.value)
+    plans = sorted([*_in_layouts(within, searched, most), *_at_counts(within, searched, near)], key=lambda p: p.value)
     if not plans:
         return exact, None
     plans = [plan for plan in plans if plan.value <= plans[0].value + EQUAL][:EVALUATED]

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -35,34 +36,22 @@ from energymodel.units import format_quantity
 
 USED_UP = ("time", "energy", "money", "carbon", "carbon_operational", "carbon_embodied")
 """Limits of a whole run, of which some is gone."""
-TIME_ERROR = 0.01
-POWER_ERROR = 0.01
-LOSS_ERROR = 0.01
-"""Standard deviation of measured time and power [1] and loss [nat/token], what the model leaves out included."""
 CAUTION = 1.15
 """Measured time over what the updated numbers explain, or the inverse, beyond which plans are not to be trusted [1]."""
 UNLIKELY = 3.0
 """Standard deviations of its prior beyond which a number explains nothing [1]."""
 MTBF = "system.reliability.chip_mtbf"
-FORECAST = {
-    "time": {"time": 1.0},
-    "energy": {"energy": 1.0},
-    "equipment_energy": {"energy": 1.0, "pue": -1.0},
-    "money": {"money": 1.0},
-    "carbon": {"carbon": 1.0},
-    "loss": {"loss": 1.0},
-}
+FORECAST = {name: {name: 1.0} for name in ("time", "energy", "money", "carbon", "loss")}
+FORECAST["equipment_energy"] = {"energy": 1.0, "pue": -1.0}
 """What is forecast, as products of powers of outputs: totals of the facility and its equipment, and the final loss."""
-CHIP_POWER_ERROR = 0.05
-"""Of the meters within chips, as their makers state it [1]."""
 MEASURED = {
-    "time": ({"time": 1.0}, TIME_ERROR),
-    "power": ({"power_average": 1.0}, POWER_ERROR),
-    "equipment_power": ({"power_average": 1.0, "pue": -1.0}, POWER_ERROR),
-    "chip_power": ({"power_busy": 1.0}, CHIP_POWER_ERROR),
-    "loss": ({"loss": 1.0}, LOSS_ERROR),
+    "time": ({"time": 1.0}, 0.01),
+    "power": ({"power_average": 1.0}, 0.01),
+    "equipment_power": ({"power_average": 1.0, "pue": -1.0}, 0.01),
+    "chip_power": ({"power_busy": 1.0}, 0.05),  # of the meters within chips, as their makers state it
+    "loss": ({"loss": 1.0}, 0.01),
 }
-"""What a measurement is, as a product of powers of outputs, and its error [1], of the loss [nat/token]."""
+"""What a measurement is, as a product of powers of outputs, and its standard deviation [1], of the loss [nat/token]."""
 UNITS = {**dict(OUTPUTS), "power": "W", "equipment_power": "W", "chip_power": "W", "failures": "1"}
 
 
@@ -231,8 +220,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
             _put(tables, path, values[path], updated.provenance[path].unit, posterior.distribution(path))
         now = load_scenario({"name": scenario.name, **tables})
         outcome = jax.tree.map(np.asarray, evaluate_once(now.system, plan))
-        batch = float(np.reshape(plan.batch, ()))
-        parameters = float(parameters_in_loss(now.system))
+        parameters, batch = float(parameters_in_loss(now.system)), float(np.reshape(plan.batch, ()))
         done = float(learning_of(now.system, plan).run(parameters, state["tokens"], batch)[1])
     used = _used(state, now, plan, outcome)
     goal = scenario.plan.goal
@@ -299,42 +287,36 @@ def _with_failures(scenario: Scenario, state: Mapping[str, float]) -> tuple[Scen
     before, spread = float(scenario.system.reliability.chip_mtbf), float(text.split()[1])
     chip_time = float(scenario.plan.chips) * state["time"]
     after, left = failure_posterior(before, spread, chip_time, state["failures"])
-    lower, upper = (after * math.exp(ndtri(share) * left) for share in SHARES)
+    ends = (after * math.exp(ndtri(share) * left) for share in SHARES)
     tables = copy.deepcopy(dict(scenario.tables))
     _put(tables, MTBF, after, "s", f"lognormal {left:.6g}")
-    return load_scenario({"name": scenario.name, **tables}), [Update(MTBF, "s", before, after, lower, upper)]
+    return load_scenario({"name": scenario.name, **tables}), [Update(MTBF, "s", before, after, *ends)]
 
 
 def _put(tables: dict[str, Any], path: str, value: float, unit: str, distribution: str) -> None:
     """Set a number of a resolved scenario as measured, with what is left of its uncertainty."""
     *parents, last = path.split(".")
-    node = tables
-    for part in parents:
-        node = node[part]
     source = "prior and measurements of the run so far"
-    node[last] = {"value": value, "unit": unit, "kind": "measured", "source": source, "distribution": distribution}
+    number = {"value": value, "unit": unit, "kind": "measured", "source": source, "distribution": distribution}
+    reduce(lambda node, part: node[part], parents, tables)[last] = number
     tables["uncertainty"] = {key: text for key, text in tables["uncertainty"].items() if key != path}
 
 
 def _used(state: Mapping[str, float], now: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
     """Time and energy so far, measured where they were, and the money and carbon that follow from them."""
-    time = state.get("time", float(outcome.time))
-    power = float(outcome.power_average)
-    if "equipment_power" in state:
-        power = state["equipment_power"] * float(outcome.pue)
+    time, pue = state.get("time", float(outcome.time)), float(outcome.pue)
+    power = state["equipment_power"] * pue if "equipment_power" in state else float(outcome.power_average)
     energy = state.get("power", power) * time
-    longer = time / float(outcome.time)
-    carbon = {
-        "carbon_operational": float(outcome.carbon_operational) * energy / float(output(outcome, "energy")),
-        "carbon_embodied": float(outcome.carbon_embodied) * longer,
-    }
+    operational = float(outcome.carbon_operational) * energy / float(output(outcome, "energy"))
+    embodied = float(outcome.carbon_embodied) * time / float(outcome.time)
     return {
         "time": time,
         "energy": energy,
-        "equipment_energy": energy / float(outcome.pue),
+        "equipment_energy": energy / pue,
         "money": float(money_until(now.system, plan, outcome, time, energy)),
-        "carbon": sum(carbon.values()),
-        **carbon,
+        "carbon": operational + embodied,
+        "carbon_operational": operational,
+        "carbon_embodied": embodied,
     }
 
 

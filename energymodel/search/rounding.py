@@ -159,7 +159,9 @@ def nearby_counts(
     replica = layout.microbatch * float(system.workload.sequence)
     fewest, multiple = round(float(layout.fewest_microbatches)), multiple_count(system, layout)
     expert_step = _quotient(round(layout.expert), round(layout.context))
-    (chips, chip_range), (batch, batch_range) = (_number(problem, path, point) for path in ("plan.chips", "plan.batch"))
+    indices = [(path, problem.index(path)) for path in ("plan.chips", "plan.batch")]
+    chips, batch = (problem.run.number(path) if i is None else float(np.exp(point[i])) for path, i in indices)
+    chip_range, batch_range = (None if i is None else problem.bounds[path] for path, i in indices)
     if chip_range is None:
         data = [round(chips / group)] if abs(chips / group - round(chips / group)) < WHOLE else []
         data = [d for d in data if d % expert_step == 0]
@@ -194,14 +196,6 @@ def _multiples(value: float, step: int, reach: int) -> list[int]:
 
 def _quotient(total: int, part: int) -> int:
     return total // math.gcd(total, part)
-
-
-def _number(problem: DesignProblem, path: str, point: np.ndarray) -> tuple[float, tuple[float, float] | None]:
-    """Value of a count at a point, and its range if it varies."""
-    index = problem.index(path)
-    if index is None:
-        return problem.run.number(path), None
-    return float(np.exp(point[index])), problem.bounds[path]
 
 
 def at_counts(

@@ -11,11 +11,10 @@ from energymodel.errors import InputError
 from energymodel.rendered import Rendered
 from energymodel.scenarios.components import Provenance
 from energymodel.scenarios.distributions import NumberDistribution
-from energymodel.scenarios.priors import distributions
 from energymodel.scenarios.question import Limits, Minimize, Ranges
-from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.scenarios.validate import COUNTS, check_plan
-from energymodel.search.envelope import NOT_CONVERGED, differentiate
+from energymodel.search.envelope import NOT_CONVERGED, Limit, differentiate
 from energymodel.search.optimize import optimize
 from energymodel.search.problem import check_plain
 from energymodel.search.result import Optimum, SearchResult
@@ -96,21 +95,6 @@ class NumberEffects:
         """Root mean square of both changes of the output; infinite where the model has no answer."""
         low, high = self.changes(output, value)
         return math.hypot(low, high) / math.sqrt(2.0) if math.isfinite(low + high) else math.inf
-
-
-@dataclasses.dataclass(frozen=True)
-class Limit:
-    """A limit of the search: its value in `unit`, how the optimal value responds, and whether it is the scenario's own.
-
-    `follows` marks a limit that nobody gave: it is that of the scenario's own plan or hardware and moves with it.
-    """
-
-    name: str
-    value: float
-    unit: str
-    elasticity: float
-    derivative: float
-    follows: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,23 +279,19 @@ def _of_optimum(
         slope, distribution = around.derivatives[path], uncertain.get(path)
         elasticity = _elasticity(slope, value, around.value)
         ends = _quantiles(distribution, value) or (None, None)
-        moved = [
+        low, high = (
             None
             if end is None
             else around.value + slope * (end - value)
             if elasticity is None or end / value <= 0.0
             else around.value * (end / value) ** elasticity  # to first order in logarithms
             for end in ends
-        ]
-        effects = {name: Effect(slope, elasticity, moved[0], moved[1], exact=False)}
+        )
+        effects = {name: Effect(slope, elasticity, low, high, exact=False)}
         action = FREE if path in around.free else _action(path, scenario, distribution)
         origin, difference = scenario.provenance[path], path in differences
         rows.append(NumberEffects(path, value, origin, distribution, action, *ends, effects, is_difference=difference))
-    limits = tuple(
-        Limit(limit, asked, UNITS[limit], elasticity, derivative, limit in around.following)
-        for limit, (asked, elasticity, derivative) in around.limits.items()
-    )
-    answer = Sensitivity(scenario, {name: around.value}, tuple(rows), best, limits, best.result, best.message)
+    answer = Sensitivity(scenario, {name: around.value}, tuple(rows), best, around.limits, best.result, best.message)
     # The optimum is searched again at the quantiles of the numbers with the largest effects.
     rows = {row.path: row for row in answer.rows}
     for row in [row for row in answer.by_uncertainty()[:resolve] if row.size(name, around.value) > 0.0]:

@@ -11,8 +11,7 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.ranges import ends_of
-from energymodel.scenarios.priors import distributions
-from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.draws import (

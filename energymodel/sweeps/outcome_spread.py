@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
-from energymodel.scenarios.priors import distributions
-from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.search.training_run import OutcomeChanges, TrainingRun, changes_along
 from energymodel.sweeps.draws import UncertainNumber, joint_draws
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, output

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from energymodel.monitor.loss_forecast import DECAYED, EXPONENTS, CoursePrior, LossCourse, fit_course
+from energymodel.monitor.expectation import DECAYED, EXPONENTS, CoursePrior, LossCourse, fit_course
 
 DATA = Path(__file__).parents[1] / "data"
 SHARES = (0.25, 0.5, 0.75, 0.9)

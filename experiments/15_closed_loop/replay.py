@@ -8,7 +8,7 @@ import numpy as np
 from megatron_runs import MeteredRun
 
 from energymodel.errors import InputError
-from energymodel.monitor.loss_forecast import CoursePrior
+from energymodel.monitor.expectation import CoursePrior
 from energymodel.monitor.monitor import Monitor
 from energymodel.search.replan import Forecast
 from energymodel.sweeps.first_order import saving_at_risk

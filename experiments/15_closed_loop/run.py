@@ -16,8 +16,7 @@ import numpy as np
 import replay
 from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
-from energymodel.monitor.expectation import expectation_of
-from energymodel.monitor.loss_forecast import CoursePrior
+from energymodel.monitor.expectation import CoursePrior, expectation_of
 from energymodel.scenarios.files import ROOT
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

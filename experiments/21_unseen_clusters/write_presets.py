@@ -20,7 +20,6 @@ from energymodel.scenarios.step_population import (
     NAMES,
     STEP_CONSTANTS,
     Coordinates,
-    Normal,
     StepPopulation,
     write_normal,
 )
@@ -48,7 +47,7 @@ def write_population(found: StepPopulation) -> None:
     """Mean and covariance of all effects but those of clusters, and a table of spreads and labels."""
     keys = [place for place, (level, *_) in enumerate(found.effects.keys) if level != "cluster"]
     FOLDER.mkdir(exist_ok=True)
-    write_normal(FOLDER / "step-time.csv", Normal(found.mean[keys], found.covariance[np.ix_(keys, keys)]))
+    write_normal(FOLDER / "step-time.csv", Coordinates(found.mean[keys], found.covariance[np.ix_(keys, keys)]))
     table: dict[str, Any] = {"title": "Constants of a training step on all measured clusters", "source": SOURCE}
     for level in LEVELS[1:-1]:
         table[level] = sorted({label for own, label, _ in found.effects.keys if own == level})

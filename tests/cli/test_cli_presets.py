@@ -10,7 +10,7 @@ from cli.shell import SMALL, run, run_json
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.cli.presets_command import find, preset_toml, scenario_toml
 from energymodel.errors import InputError
-from energymodel.monitor.loss_forecast import course_prior
+from energymodel.monitor.expectation import course_prior
 from energymodel.report.answers.installed import KINDS
 from energymodel.scenarios.files import CATEGORIES, names, read_preset
 

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.monitor.expectation import expectation_of
-from energymodel.monitor.findings import findings
+from energymodel.monitor.expectation import LossCourse, course_prior, expectation_of, fit_course
 from energymodel.monitor.forecast import loss_course
-from energymodel.monitor.loss_forecast import LossCourse, course_prior, fit_course
 from energymodel.monitor.run_state import RunState, mean_spread
+from energymodel.monitor.status import findings
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
 from energymodel.readers.text_file import read_so_far
 from energymodel.scenarios.scenario import load_scenario

@@ -4,7 +4,7 @@ import dataclasses
 from functools import lru_cache
 
 import energymodel as em
-from energymodel.scenarios.priors import distributions
+from energymodel.scenarios.scenario import distributions
 from energymodel.search.sensitivity import Effect, Limit, NumberEffects, Sensitivity
 from energymodel.search.training_run import TrainingRun
 from report.reference_optimum import optimum

@@ -9,7 +9,7 @@ import pytest
 
 import energymodel as em
 from energymodel.scenarios.files import names
-from energymodel.scenarios.priors import priors, switched_off
+from energymodel.scenarios.scenario import priors, switched_off
 
 SCENARIOS = names("scenarios")
 MOST = 64

@@ -11,8 +11,8 @@ from energymodel.scenarios.step_population import (
     LEVELS,
     NAMES,
     STEP_CONSTANTS,
+    Coordinates,
     Effects,
-    Normal,
     StepPopulation,
     read_normal,
     step_population,
@@ -94,7 +94,7 @@ def test_value_and_coordinate_are_inverse_and_the_slope_is_the_derivative(name, 
 
 def test_a_distribution_comes_back_from_its_file_to_four_digits(tmp_path):
     root = np.array([[2.0, 0.0, 0.0], [0.5, 1.5, 0.0], [-1.0, 0.25, 0.125]])
-    normal = Normal(np.array([0.0, -3.25, 1e6]), root @ root.T)
+    normal = Coordinates(np.array([0.0, -3.25, 1e6]), root @ root.T)
     write_normal(tmp_path / "normal.csv", normal)
     result = read_normal(tmp_path / "normal.csv")
     np.testing.assert_allclose(result.mean, normal.mean, rtol=5e-4)

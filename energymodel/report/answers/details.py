@@ -14,8 +14,7 @@ from energymodel.report.answer import FULL, Chart, Column, Sentence, Table, numb
 from energymodel.report.answers.run_tables import Run, Runs, parts_table
 from energymodel.report.answers.timeline import step_parts
 from energymodel.report.fields import part_fields, total
-from energymodel.scenarios.priors import SYSTEM, distributions
-from energymodel.scenarios.scenario import Scenario, leaf_paths
+from energymodel.scenarios.scenario import SYSTEM, Scenario, distributions, leaf_paths
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64, spread_along
 from energymodel.system.outcome import TrainingOutcome

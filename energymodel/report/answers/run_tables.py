@@ -27,8 +27,7 @@ from energymodel.report.answer import (
 )
 from energymodel.report.fields import OF_LIFE, kind_of, part_fields, plan_fields, total
 from energymodel.scenarios.clock_scale import REFERENCE_CLOCK
-from energymodel.scenarios.priors import SYSTEM, priors, switched_off
-from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.scenario import SYSTEM, Scenario, priors, switched_off
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
 from energymodel.system.outcome import DERIVED, EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan

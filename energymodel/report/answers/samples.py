@@ -21,8 +21,7 @@ from energymodel.report.answer import (
 )
 from energymodel.report.answers.run_tables import prior_count, priors_table
 from energymodel.report.answers.sweep import question_table
-from energymodel.scenarios.priors import SYSTEM
-from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.scenario import SYSTEM, Scenario
 from energymodel.sweeps.monte_carlo import MonteCarlo
 from energymodel.sweeps.outcome_spread import DEVIATIONS
 from energymodel.sweeps.sample_statistics import ALL, NORMAL

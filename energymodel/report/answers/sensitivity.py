@@ -20,7 +20,7 @@ from energymodel.report.answer import (
 )
 from energymodel.report.answers.run_tables import priors_table
 from energymodel.report.fields import PERCENT
-from energymodel.scenarios.priors import SYSTEM
+from energymodel.scenarios.scenario import SYSTEM
 from energymodel.search.sensitivity import CHANGE, FREE, MEASURE, SHARES, NumberEffects, Sensitivity
 from energymodel.search.training_run import is_gain
 from energymodel.sweeps.outcome_spread import OutcomeSpread
