@@ -10,8 +10,8 @@ from typing import Any
 import typer
 
 from energymodel.cli import shell
-from energymodel.cli.delivery import Delivery
 from energymodel.cli.options import flag
+from energymodel.cli.shell import Delivery
 from energymodel.errors import InputError
 from energymodel.runtime.cache_folder import CacheContents, clear, contents, default_folder, folder_in_use
 

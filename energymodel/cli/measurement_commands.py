@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from energymodel.cli import completion, shell
-from energymodel.cli.delivery import Delivery, command
-from energymodel.cli.options import argument, flag, option
+from energymodel.cli.options import argument, flag, option, pairs
+from energymodel.cli.shell import Delivery, command
 from energymodel.cli.source import OptionSource, Parts
 from energymodel.errors import InputError, suggest
 from energymodel.runtime.progress import Progress
@@ -43,26 +43,15 @@ class TableOptions:
         from energymodel.readers.columns import TableChoices
 
         return TableChoices(
-            rename=_pairs(self.rename, "--rename", "THEIRS=OURS", "gpus_used=chips"),
-            constants=_pairs(self.column, "--column", "NAME=VALUE", "vocabulary=51200"),
+            rename=pairs(self.rename, "--rename", "THEIRS=OURS", "gpus_used=chips"),
+            constants=pairs(self.column, "--column", "NAME=VALUE", "vocabulary=51200"),
             ignore=tuple(
                 name.strip() for names in self.ignore_columns or () for name in names.split(",") if name.strip()
             ),
-            where=_pairs(self.where, "--where", "COLUMN=VALUE", "gpu=V100"),
+            where=pairs(self.where, "--where", "COLUMN=VALUE", "gpu=V100"),
             skip_bad_rows=self.skip_bad_rows,
             cluster=cluster or "",
         )
-
-
-def _pairs(texts: list[str] | None, name: str, form: str, example: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts or ():
-        key, separator, value = (part.strip() for part in text.partition("="))
-        if not separator or not key or not value:
-            raise InputError(f'{name} "{text}" is not {form}. Write for example {name} {example}.')
-        if pairs.setdefault(key, value) != value:
-            raise InputError(f"{name}: {key} is given twice, as {pairs[key]} and as {value}. Keep one.")
-    return pairs
 
 
 def _print_columns(columns: "tuple[Column, ...]", title: str = "", indent: str = "") -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from energymodel.cli import shell
-from energymodel.cli.delivery import Delivery
 from energymodel.cli.options import flag, option
+from energymodel.cli.shell import Delivery
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 from energymodel.runtime.process import INTERRUPTED

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 import typer
 
 from energymodel.cli import completion
+from energymodel.errors import InputError
 
 
 def option(
@@ -84,3 +85,18 @@ def _offered(name: str, annotation: Any, field: Any) -> inspect.Parameter:
     else:
         info = typer.Option(field.default, *names, **settings)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=annotation)
+
+
+def pairs(texts: list[str] | None, name: str, form: str, example: str) -> dict[str, str]:
+    """Names with their values of a repeated option.
+
+    **Raises:** `InputError` for what is not `form`, such as NAME=VALUE, and for a name with two values.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        key, separator, value = (part.strip() for part in text.partition("="))
+        if not separator or not key or not value:
+            raise InputError(f'{name} "{text}" is not {form}. Write for example {name} {example}.')
+        if pairs.setdefault(key, value) != value:
+            raise InputError(f"{name}: {key} is given twice, as {pairs[key]} and as {value}. Keep one.")
+    return pairs

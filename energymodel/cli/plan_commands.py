@@ -7,8 +7,8 @@ import webbrowser
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from energymodel.cli import shell
-from energymodel.cli.delivery import Delivery, command
 from energymodel.cli.options import flag, option
+from energymodel.cli.shell import Delivery, command
 from energymodel.cli.source import Parts, PlanQuestion, Source
 from energymodel.errors import InputError, suggest
 from energymodel.runtime.progress import Progress

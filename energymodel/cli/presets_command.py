@@ -6,8 +6,8 @@ import typer
 import typer.core
 
 from energymodel.cli import completion, shell
-from energymodel.cli.delivery import Delivery
 from energymodel.cli.options import argument
+from energymodel.cli.shell import Delivery
 from energymodel.errors import InputError, suggest
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from energymodel.cli import shell
-from energymodel.cli.delivery import Delivery, command
 from energymodel.cli.options import flag, option
+from energymodel.cli.shell import Delivery, command
 from energymodel.cli.source import Objective, PlanQuestion, Question, Source, Stored
 from energymodel.errors import InputError
 from energymodel.runtime.progress import Progress

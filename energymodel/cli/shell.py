@@ -1,6 +1,7 @@
-"""Errors, warnings, exit codes and files of commands."""
+"""Commands that print an answer and write it to files: errors, warnings, exit codes."""
 
 import contextlib
+import dataclasses
 import errno
 import functools
 import importlib.util
@@ -9,25 +10,31 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from energymodel.cli.options import expanded
+from energymodel.cli.options import expanded, flag, option
 from energymodel.errors import InputError, one_line
 from energymodel.runtime import process
 from energymodel.runtime.cache_folder import JAX_COMPLAINS, what_jax_complains_of
 from energymodel.runtime.process import BROKEN_PIPE, INTERRUPTED
+from energymodel.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from energymodel.report.answer import Answer
 
 TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED = 0, 1, 2, 3
 PAGE = ".html"
 PAINTED = (".png", ".pdf")  # by matplotlib
 EXTENSIONS = (".json", ".csv")
 REPORTS = (*EXTENSIONS, PAGE, ".svg", *PAINTED)
-WIDTH = 112  # of tables where the output is no terminal
+WIDTH, FULL_WIDTH = 112, 150  # of tables where the output is no terminal, and of those in full
+FIGURE_WIDTH = 720.0  # [px]
 UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk that takes no more of the output
 
 _TOLD: set[str] = set()  # what was said of the cache, of which JAX warns for each program
@@ -136,11 +143,6 @@ def check_output(path: Path, extensions: Sequence[str]) -> None:
         raise InputError(f'{path}: figures need matplotlib. Install it: pip install "energymodel[plot]".')
 
 
-def command_line() -> str:
-    """The command as it was typed, for a page that says how to repeat it."""
-    return shlex.join(["energymodel", *sys.argv[1:]])
-
-
 def write(path: Path, content: bytes) -> None:
     """Write a file that a person asked for.
 
@@ -150,3 +152,113 @@ def write(path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """`--json`, `-o` (repeatable), `--full` and `--open`; a command has one parameter of this type."""
+
+    as_json: bool = flag("Print JSON in SI.", "--json")
+    output: list[Path] | None = option(
+        f"Write the result as well: {', '.join(REPORTS)}; repeatable.", "FILE", None, *("-o", "--output", "--plot")
+    )
+    full: bool = flag("Show all tables and rows, and why numbers are assumed.")
+    opened: bool = flag("Open the page that -o report.html writes in the browser.", "--open")
+
+    @property
+    def details(self) -> bool:
+        """Whether what only pages and the full form show is wanted."""
+        return self.full or any(path.suffix == PAGE for path in self.output or ())
+
+    def check(self, *also: str) -> None:
+        """Check before the work that its result can be written, and that there is a page where one is to be opened.
+
+        - `also`: extensions of files that this command alone writes.
+
+        **Raises:** `InputError`.
+        """
+        for path in self.output or ():
+            check_output(path, (*also, *REPORTS))
+        if self.opened and not any(path.suffix == PAGE for path in self.output or ()):
+            raise InputError("--open shows a page, and none is written. Add -o report.html.")
+
+    def deliver(
+        self,
+        answer: "Answer",
+        files: Mapping[str, Callable[[], str]] | None = None,
+        but: str = "",
+        *,
+        width: int = WIDTH,
+    ) -> int:
+        """Print the answer, write the files that were asked for, and give the exit code; arguments as of `write`."""
+        from energymodel.report import data, terminal
+        from energymodel.runtime.terminal import console
+
+        self.write(answer, files, but)
+        if self.as_json:
+            print(data.dumps(answer))
+        else:
+            process.end_if_late()
+            console(FULL_WIDTH if self.full else width).print(terminal.terminal(answer, full=self.full), crop=False)
+        return verdict(answer.result, answer.message)
+
+    def write(self, answer: "Answer", files: Mapping[str, Callable[[], str]] | None = None, but: str = "") -> None:
+        """Write the files that were asked for, and open the page.
+
+        - `files`: texts of files of this command's own, by extension; `but`: extension of those that it has written.
+
+        **Raises:** `InputError` if a file cannot be written, or where there is nothing to draw.
+        """
+        for path in self.output or ():
+            if path.suffix == but:
+                continue
+            own = (files or {}).get(path.suffix)
+            write(path, content(answer, path) if own is None else own().encode())
+            if self.opened and path.suffix == PAGE:
+                webbrowser.open(path.resolve().as_uri())
+
+
+def command(*, lines: bool = False, width: int = WIDTH, writes: tuple[str, ...] = ()) -> Any:
+    """Make a command of a function that returns an answer, perhaps with texts of files of its own by extension.
+
+    The function has a parameter `show`, a `Delivery`, and one that is called `progress`.
+
+    - `lines`: whether progress is printed where there is no terminal.
+    - `width`: of tables where the output is no terminal.
+    - `writes`: extensions of files of its own.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(**options: Any) -> int:
+            show: Delivery = options["show"]
+            show.check(*writes)
+            with Progress(lines=lines) as progress:
+                answer = function(progress=progress, **options)
+            return show.deliver(*(answer if isinstance(answer, tuple) else (answer,)), width=width)
+
+        return guarded(run)
+
+    return decorate
+
+
+def content(answer: "Answer", path: Path) -> bytes:
+    """The answer as a file of the kind that its name says.
+
+    **Raises:** `InputError` where there is nothing to draw.
+    """
+    from energymodel.report import data, drawing, page, painter
+
+    if path.suffix == ".json":
+        return f"{data.dumps(answer)}\n".encode()
+    if path.suffix == ".csv":
+        name = str(answer.inputs.get("name", "")) if not answer.rows else ""
+        table = data.main_table(answer)
+        return data.csv_text(table, name if table.name == "run" else "").encode()
+    if path.suffix == PAGE:
+        return page.page_html(answer, shlex.join(["energymodel", *sys.argv[1:]])).encode()
+    if not answer.charts:
+        raise InputError(f"{path}: there is nothing to draw. Write -o result.json or result.csv.")
+    is_svg = path.suffix == ".svg"
+    figure = drawing.svg(answer, answer.charts[0], FIGURE_WIDTH, heading=True, style=is_svg)
+    return figure.encode() if is_svg else painter.picture(figure, path.suffix[1:])

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from energymodel.cli import shell
-from energymodel.cli.delivery import Delivery, command
-from energymodel.cli.options import flag, option
+from energymodel.cli.options import flag, option, pairs
+from energymodel.cli.shell import Delivery, command
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 from energymodel.runtime.progress import Progress
@@ -55,7 +55,7 @@ def sweep(
                 raise InputError(f"{name} needs a grid: leave it out, or leave out --samples.")
     elif of:
         raise InputError("--of needs samples: add --samples 100000.")
-    axes = dict(parse_axis_option(text) for text in axis or ())
+    axes = pairs(axis, "--axis", "PATH=VALUES", "plan.clock=0.5:1:11")
     if not axes and samples is None:
         raise InputError(
             'sweep: no axis. Give at least one, such as --axis "plan.batch=8..64 Mi token log 20", or --samples 100000.'
@@ -93,14 +93,3 @@ def sweep(
     spread = outcome_spread(scenario) if swept.winners and swept.complete else None
     most = MOST_ROWS if in_full else ROWS
     return sweep_answer(scenario, swept, minimize, spread, words, most=most, details=show.details)
-
-
-def parse_axis_option(text: str) -> tuple[str, str]:
-    """Path and values of "PATH=VALUES".
-
-    **Raises:** `InputError`.
-    """
-    path, separator, values = (part.strip() for part in text.partition("="))
-    if not separator or not path or not values:
-        raise InputError(f'--axis: "{text}" is not PATH=VALUES. Write for example plan.clock=0.5:1:11.')
-    return path, values

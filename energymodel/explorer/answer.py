@@ -3,16 +3,27 @@
 Its numbers are those of `evaluate`, from the same builders, so that both say the same.
 """
 
-import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from energymodel.explorer.state import PlanSpace, Settled
 from energymodel.explorer.view import Operation, View
-from energymodel.report.answer import CHANGE, Answer, Cell, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import (
+    CHANGE,
+    Answer,
+    Chart,
+    Column,
+    Quantity,
+    Sentence,
+    Table,
+    number,
+    present,
+    share,
+    words,
+)
 from energymodel.report.answers.details import costs_table, large_costs, parts_chart
 from energymodel.report.answers.evaluate import capacity_warnings
 from energymodel.report.answers.run_tables import (
@@ -54,7 +65,6 @@ _INTENSITIES = 6.0  # of the roofline: a decade and a half around its ridge, or 
 _FARTHEST = 1.1  # of the largest time and value on the front
 _ROUNDING, _SAME = 1e-6, 5e-5
 _SMALLEST_RISE = 0.05  # K
-_SHARE = Column("", "", kind="share", digits="two")
 
 
 class Shown(NamedTuple):
@@ -98,7 +108,7 @@ def explore_answer(
         Sentence("{energy} in {time}", {"energy": energy, "time": time}),
         [_spoken(outcome), limits_sentence(limits)],
         [outcome, limits, *compared, *(table for table, _ in drawn)],
-        [chart for _, chart in drawn if chart is not None],
+        present(*(chart for _, chart in drawn)),
         warnings=capacity_warnings(now.view.outcome),
         inputs=space.own.named_tables,
         result="infeasible" if is_broken(now.view.outcome) else "successful",
@@ -120,65 +130,59 @@ def change_of(outcome: Table, name: str) -> tuple[Column, Quantity] | None:
 
 def _spoken(outcome: Table) -> Sentence:
     """The main outputs with their changes, for those who hear them."""
-    words, numbers = [], {}
+    parts, numbers = [], {}
     for name in MAIN:
         numbers[name], changed = outcome.number(name, 1), change_of(outcome, name)
-        words.append(f"{numbers[name][0].title} {{{name}}}{f', {{{name} change}}' if changed else ''}")
+        parts.append(f"{numbers[name][0].title} {{{name}}}{f', {{{name} change}}' if changed else ''}")
         numbers |= {f"{name} change": changed} if changed else {}
-    return Sentence(f"{'; '.join(words).capitalize()}.", numbers)
+    return Sentence(f"{'; '.join(parts).capitalize()}.", numbers)
 
 
 def compare_table(space: PlanSpace, plans: Mapping[str, Shown]) -> Table:
     """Plans side by side: numbers and layouts that differ, and outputs with their changes against the first plan."""
     first, *others = plans.values()
-    columns: list[Column] = []
-    rows: list[list[Cell]] = [[] for _ in plans]
-    changes: list[list[Cell]] = [[] for _ in others]
-
-    def add(column: Column, cells: Sequence[Cell], changed: Sequence[Cell] = ()) -> None:
-        columns.append(column)
-        for row, cell in zip(rows + changes, [*cells, *(changed or [None] * len(others))], strict=True):
-            row.append(cell)
-
+    lines: list[tuple[Column, list[Any], list[Any]]] = []  # of each column: the plans, and the changes of the others
     for path in dict.fromkeys(path for plan in plans.values() for path in plan.settled.values):
         knob = space.knobs[path]
         values = [plan.settled.values.get(path, knob.own) for plan in plans.values()]
-        if len({*values}) > 1:
-            add(knob.column, [*map(knob.quantity, values)])
+        lines.append((knob.column, [*map(knob.quantity, values)], []))
     layouts = [space.layouts.names(plan.settled.layout) for plan in plans.values()]
-    for name, field in space.layouts.fields.items():
-        names = [layout[name] for layout in layouts]
-        if len({*names}) > 1:
-            add(Column(name, field.label, kind="words"), names)
+    lines += [
+        (words(name, field.label), [layout[name] for layout in layouts], [])
+        for name, field in space.layouts.fields.items()
+    ]
+    lines = [line for line in lines if len({*line[1]}) > 1]
     outputs = {column.name: column for column in output_columns(serves=False, digits="two")}
     for name in READ:
         changed = [change(first.run, plan.run, name, outputs[name]) for plan in others]
-        add(outputs[name], [plan.run.quantity(name) for plan in plans.values()], changed)
-    beside = [row for pair in zip(rows[1:], changes, strict=True) for row in pair]
+        lines.append((outputs[name], [plan.run.quantity(name) for plan in plans.values()], changed))
+    rows = [[cells[0] for _, cells, _ in lines]]
+    for index in range(len(others)):
+        rows.append([cells[index + 1] for _, cells, _ in lines])
+        rows.append([changes[index] if changes else None for _, _, changes in lines])
     labels = [OWN, *(label for name in list(plans)[1:] for label in (name, "change"))]
-    kinds = ["", *(kind for _ in others for kind in ("", CHANGE))]
-    return Table("compare", "Plans side by side", columns, [rows[0], *beside], tall=True, labels=labels, kinds=kinds)
+    columns, kinds = [column for column, *_ in lines], ["", *("", CHANGE) * len(others)]
+    return Table("compare", "Plans side by side", columns, rows, tall=True, labels=labels, kinds=kinds)
 
 
 def _figure(name: str, own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> tuple[Table, Chart | None]:
     """The table of a figure, and the figure; none where there is nothing to draw."""
-    runs = {OWN: own.run, NOW: now.run}
     if name == "front":
         return front(own, now, pins, objective)
     if name == "roofline":
         return roofline(now.view)
     if name == "thermal":
         return thermal(now.view)
-    if name == "energy":
-        table = parts_table("energy", "Energy of the run", runs)
-    elif name == "time":
-        table = parts_table("step_time", "Time of one step", runs)
-    else:
+    of = {"time": "step_time"}.get(name, name)
+    if name == "money":
         costs = {label: plan.view.money for label, plan in ((OWN, own), (NOW, now))}
         table = costs_table(
             {label: large_costs({part: float(cost) for part, cost in parts.items()}) for label, parts in costs.items()}
         )
-    return table, parts_chart(table, {"time": "step_time"}.get(name, name), _BESIDE) if table.rows else None
+    else:
+        title = {"energy": "Energy of the run", "time": "Time of one step"}[name]
+        table = parts_table(of, title, {OWN: own.run, NOW: now.run})
+    return table, parts_chart(table, of, _BESIDE) if table.rows else None
 
 
 def roofline(view: View) -> tuple[Table, Chart]:
@@ -188,20 +192,16 @@ def roofline(view: View) -> tuple[Table, Chart]:
     ridge = peak / bandwidth
     low = min(ridge / _INTENSITIES, 0.7 * float(np.min(roof.intensity)))
     high = max(ridge * _INTENSITIES, 1.4 * float(np.max(roof.intensity)))
-    columns = [
-        Column("work", "work", kind="words"),
-        Column("intensity", "operations per byte of memory", "FLOP/B", digits="two"),
-        Column("roof", "roof", "FLOP/s", digits="two"),
-        Column("rate", "rate", "FLOP/s", digits="two"),
-    ]
     name = f"roof: {plain(bandwidth, 'B/s')} and {plain(peak, 'FLOP/s')}"
-    rows: list[list[Cell]] = [[name, Quantity(x), Quantity(min(peak, bandwidth * x)), None] for x in (low, ridge, high)]
-    for work, intensity, rate in zip(_WORKS, roof.intensity, roof.rate, strict=True):
-        rows.append([work, Quantity(float(intensity)), None, Quantity(float(rate))])
+    columns = [words("work"), Column("intensity", "operations per byte of memory", "FLOP/B", digits="two")]
+    columns += [Column(name, unit="FLOP/s", digits="two") for name in ("roof", "rate")]
+    rows = [[name, x, min(peak, bandwidth * x), None] for x in (low, ridge, high)]
+    pairs = zip(_WORKS, roof.intensity, roof.rate, strict=True)
+    rows += [[work, intensity, None, rate] for work, intensity, rate in pairs]
     is_bound = float(roof.intensity[0]) < ridge
     limit = "the memory holds them back" if is_bound else "arithmetic is their limit"
-    share = {"share": (_SHARE, Quantity(float(roof.rate[0]) / peak))}
-    title = Sentence(f"Matrix products reach {{share}} of the peak; {limit}", share)
+    reached = {"share": share(float(roof.rate[0]) / peak)}
+    title = Sentence(f"Matrix products reach {{share}} of the peak; {limit}", reached)
     subtitle = f"Roofline of a chip at its clock; the ridge is at {plain(ridge, 'FLOP/B')}"
     look = {"series": "work", "hover": ["rate"], "lines": [name], "log": ["intensity", "roof"], "axis": "rate"}
     table = Table("roofline", "Roofline of a chip", columns, rows)
@@ -212,23 +212,21 @@ def thermal(view: View) -> tuple[Table, Chart]:
     """How a chip gets its temperature: from the coolant to the junction, step by step, below the limit."""
     supply, *rises, limit = map(float, view.warmth)
     names = ("along the row", "coolant to package", "within the package", "hot spot")
-    kelvins = [Column(name, name, "K", "temperature") for name in ("from", "to")]
-    columns = [Column("step", "step", kind="words"), *kelvins, Column("rise", "rise", "K", "difference")]
-    rows: list[list[Cell]] = [
-        ["coolant supply", Quantity(supply), Quantity(supply), Quantity(supply, unit="K", kind="temperature")]
-    ]
+    columns = [words("step"), Column("from", unit="K"), Column("to", unit="K")]
+    columns.append(Column("rise", unit="K", kind="difference"))
+    rows: list[list[Any]] = [["coolant supply", supply, supply, Quantity(supply, unit="K", kind="temperature")]]
     top = supply
     for name, rise in zip(names, rises, strict=True):
         if abs(rise) >= _SMALLEST_RISE:
-            rows.append([name, Quantity(top), Quantity(top + rise), Quantity(rise)])
+            rows.append([name, top, top + rise, rise])
         top += rise
-    rows.append(["junction", Quantity(top), Quantity(top), Quantity(top, unit="K", kind="temperature")])
-    left = {"left": (Column("", "", "K", "difference"), Quantity(abs(limit - top)))}
+    rows.append(["junction", top, top, Quantity(top, unit="K", kind="temperature")])
+    left = {"left": number(abs(limit - top), "K", "difference")}
     title = Sentence(f"The hottest chip is {{left}} {'below' if limit >= top else 'above'} its limit", left)
-    subtitle = "Busy chip at the end of the row, at steady power"
     level = (limit, f"limit {plain(limit, 'K', 'temperature')}")
     look = {"base": "from", "label": "rise", "limit": level, "axis": "temperature"}
     table = Table("warmth", "Temperature from the coolant to the junction", columns, rows)
+    subtitle = "Busy chip at the end of the row, at steady power"
     return table, Chart("bars", title, "warmth", "step", ["to"], subtitle, **look)
 
 
@@ -246,20 +244,16 @@ def front(own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> 
     is_other[best] = False
     groups = {_FRONT: best, "other batches and clocks": np.flatnonzero(is_other)}
     grid = (times, values, nearby.batch_factor, nearby.clock)
-    rows: list[list[Cell]] = [
-        [name, "", *(Quantity(float(numbers[index])) for numbers in grid)]
-        for name, indices in groups.items()
-        for index in indices
+    rows: list[list[Any]] = [
+        [name, "", *(numbers[index] for numbers in grid)] for name, indices in groups.items() for index in indices
     ]
     for label, plan in {NOW: now, OWN: own, **pins}.items():
-        time, value = _point(plan, objective)
-        rows.append(["pinned" if label in pins else label, label, Quantity(time), Quantity(value), None, None])
+        rows.append(["pinned" if label in pins else label, label, *_point(plan, objective), None, None])
     columns = [
-        *(Column(name, "", kind="words") for name in ("series", "name")),
-        Column("time", "calendar time", "s", digits="rows"),
+        *(words("series", ""), words("name", ""), Column("time", "calendar time", "s", digits="rows")),
         Column(objective, objective, OBJECTIVES[objective], digits="rows"),
         Column("batch_factor", "batch over that of this plan:", kind="share", digits="rows"),
-        Column("clock", "clock", kind="share", digits="rows"),
+        Column("clock", kind="share", digits="rows"),
     ]
     subtitle = "Plans with other batches and clocks that reach the loss of this plan"
     if obeying.any():
@@ -294,19 +288,16 @@ def _front_title(here: tuple[float, float], times: np.ndarray, values: np.ndarra
     if not len(times):
         return Sentence("No plan with another batch or clock reaches this loss")
     saved = max((1.0 - values[times <= here[0] * (1.0 + 1e-6)] / here[1]), default=0.0)
-    words = f"Another batch and clock saves {{saved}} of the {objective} in no more time"
+    text = f"Another batch and clock saves {{saved}} of the {objective} in no more time"
     if not saved > 1e-3:
-        saved, words = 1.0 - values[-1] / here[1], f"{{saved}} less {objective} takes {{longer}} more time"
+        saved, text = 1.0 - values[-1] / here[1], f"{{saved}} less {objective} takes {{longer}} more time"
     if not saved > 1e-3:
         return Sentence(f"No other batch or clock here takes less {objective}")
-    longer = times[-1] / here[0] - 1.0
-    return Sentence(words, {"saved": (_SHARE, Quantity(saved)), "longer": (_SHARE, Quantity(longer))})
+    return Sentence(text, {"saved": share(saved), "longer": share(times[-1] / here[0] - 1.0)})
 
 
 def operation_sentence(operation: Operation) -> Sentence:
     """Energy of an operation, and how far above the Landauer bound it is."""
-    energy = dataclasses.replace(_SHARE, kind="amount", unit="J/FLOP")
-    times = dataclasses.replace(_SHARE, kind="amount")
-    multiple = Quantity(float(operation.energy) / float(operation.bound))
-    numbers = {"energy": (energy, Quantity(float(operation.energy))), "times": (times, multiple)}
+    energy, bound = float(operation.energy), float(operation.bound)
+    numbers = {"energy": number(energy, "J/FLOP", digits="two"), "times": number(energy / bound, digits="two")}
     return Sentence("{energy} per operation, {times} times the Landauer bound", numbers)

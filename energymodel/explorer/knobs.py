@@ -150,52 +150,52 @@ def _knob(scenario: Scenario, run: TrainingRun, path: str, own: float, label: st
 
 def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) -> tuple[float, float] | None:
     """Ends of a slider in SI; None for a number that is switched off, which has no scale."""
-    system = scenario.system
-    chip, inlet = system.accelerator, system.facility.cooling.inlet
+    chip, inlet = scenario.system.accelerator, scenario.system.facility.cooling.inlet
     smallest, largest = EXTENTS[unit]
     designer = path.removeprefix(DESIGN) if path.startswith(DESIGN) else ""
     choices = [*filter(None, (FRONTIER_CHOICES.get(path), CHIP_CHOICES.get(designer)))]
+    usual = {
+        BATCH: lambda: (own / BATCH_RANGE, own * BATCH_RANGE),
+        "plan.goal.tokens": lambda: (own / TOKEN_RANGE, own * TOKEN_RANGE),
+        "plan.goal.loss": lambda: (own - _NEAR_FLOOR * (own - _loss_floor(scenario)), _LOSS_SPAN * own),
+        CLOCK: lambda: (float(chip.minimum_clock), 1.0),
+        POWER_CAP: lambda: (0.25 * float(chip.rated_power), float(chip.rated_power)),
+        COOLANT: lambda: (float(inlet.lowest), float(inlet.highest)),
+        CHIPS: lambda: (1.0, _DECADE * own),
+        BUSY_POWER: lambda: _busy_power_ends(scenario, own),
+        GENERATIONS: lambda: (0.0, FARTHEST),
+    }
     if path in scenario.optimize.vary:
         low, high = scenario.optimize.vary[path]
-    elif path == BATCH:
-        low, high = own / BATCH_RANGE, own * BATCH_RANGE
-    elif path == "plan.goal.tokens":
-        low, high = own / TOKEN_RANGE, own * TOKEN_RANGE
-    elif path == "plan.goal.loss":
-        with jax.enable_x64(True):  # the loss that unlimited data would leave
-            learning = learning_of(system, scenario.plan)
-            floor = float(learning.loss(parameters_in_loss(system), UNLIMITED_TOKENS))
-        low, high = own - _NEAR_FLOOR * (own - floor), _LOSS_SPAN * own
-    elif path == CLOCK:
-        low, high = float(chip.minimum_clock), 1.0
-    elif path == POWER_CAP:
-        low, high = 0.25 * float(chip.rated_power), float(chip.rated_power)
-    elif path == COOLANT:
-        low, high = float(inlet.lowest), float(inlet.highest)
-    elif path == CHIPS:
-        low, high = 1.0, _DECADE * own
-    elif path == BUSY_POWER:
-        (origin, per, _), bits = _operation(scenario), chip.bits_per_flop
-        with jax.enable_x64(True):
-            bound = float(landauer_energy(bits, chip.leakage.reference_temperature))
-        low, high = origin + _NEAR_BOUND * bound * per, origin + _MORE_ENERGY * (own - origin)
-    elif path == GENERATIONS:
-        low, high = 0.0, FARTHEST
+    elif path in usual:
+        low, high = usual[path]()
     elif choices:
         low, high = min(low for low, _ in choices), max(high for _, high in choices)
     elif allowed.high < largest:  # stated
         low, high = allowed.low, allowed.high
     elif own <= 0.0:
         return None
-    elif unit == "K":
-        low, high = own - 30.0, own + 30.0
     else:
-        low, high = own / _DECADE, own * _DECADE
+        low, high = (own - 30.0, own + 30.0) if unit == "K" else (own / _DECADE, own * _DECADE)
     low, high = max(low, allowed.low), min(high, allowed.high)
     if (allowed.above or 0.0 < allowed.low <= smallest) and low <= allowed.low:
         low = allowed.low + 1e-3 * (min(high, own or high) - allowed.low)
     low, high = min(low, own), max(high, own)
     return (low, high) if high > low else None
+
+
+def _loss_floor(scenario: Scenario) -> float:
+    """The loss that unlimited data would leave [nat/token]."""
+    with jax.enable_x64(True):
+        learning = learning_of(scenario.system, scenario.plan)
+        return float(learning.loss(parameters_in_loss(scenario.system), UNLIMITED_TOKENS))
+
+
+def _busy_power_ends(scenario: Scenario, own: float) -> tuple[float, float]:
+    (origin, per, _), chip = _operation(scenario), scenario.system.accelerator
+    with jax.enable_x64(True):
+        bound = float(landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature))
+    return origin + _NEAR_BOUND * bound * per, origin + _MORE_ENERGY * (own - origin)
 
 
 def _operation(scenario: Scenario) -> tuple[float, float, str]:

@@ -237,6 +237,11 @@ def attributes(record: object, unit: str, *names: str) -> dict[Column, Any]:
     return {Column(name, unit=unit): getattr(record, name) for name in names}
 
 
+def finite(value: Any) -> Any:
+    """A value, or nothing where it is a number that nobody knows."""
+    return None if isinstance(value, float | np.number) and not math.isfinite(value) else value
+
+
 def records(
     name: str, title: str, columns: Sequence[Column], of: Iterable[object], most: int = 0, **look: Any
 ) -> Table:
@@ -244,11 +249,7 @@ def records(
 
     - `most`: rows of the short form; all by default.
     """
-
-    def cell(value: Any) -> Any:
-        return None if isinstance(value, float | np.number) and not math.isfinite(value) else value
-
-    rows = [[cell(getattr(record, column.name)) for column in columns] for record in of]
+    rows = [[finite(getattr(record, column.name)) for column in columns] for record in of]
     return Table(name, title, columns, rows, short=range(min(most or len(rows), len(rows))), **look)
 
 

@@ -4,14 +4,14 @@
 result is its `View`.
 """
 
-import functools
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from energymodel.calibration.calibrate import Calibration
 from energymodel.report import data
-from energymodel.report.answer import SHORT, Answer, Sentence, Table
+from energymodel.report.answer import SHORT, Answer, Sentence
 from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.evaluate import outcome_answer
 from energymodel.report.answers.optimize import optimize_answer
@@ -33,75 +33,62 @@ CLASS = "em-shown"
 
 
 class View(NamedTuple):
-    """How a result is shown: its answer with the figure, the title, the table as markup, and the values."""
+    """How results of a class are shown: their answer, the sentence above it, and names of the table and the values."""
 
-    answer: Answer
-    title: str
-    markup: str
-    values: Table
+    answer: Callable[[Any], Answer]
+    title: Callable[[Any, Answer], Sentence]
+    table: str
+    values: str
 
 
-@functools.singledispatch
-def view(result: Any) -> View:
-    """How a result of this class is shown."""
-    raise TypeError(f"{type(result).__name__} has no view.")
+def _first(_: Any, answer: Answer) -> Sentence:
+    return answer.sentences[0]
+
+
+def _of_calibration(fitted: Calibration, _: Answer) -> Sentence:
+    return Sentence(f"{fitted.kind}: {fitted.rows} rows of {fitted.source}, priors of {fitted.base}")
+
+
+VIEWS: Mapping[type, View] = {
+    TrainingOutcome: View(outcome_answer, lambda _, answer: Sentence(answer.title), "outcome", "outcome"),
+    Optimum: View(optimize_answer, _first, "outcome", "outcome"),
+    Front: View(pareto_answer, lambda _, answer: answer.headline, "plans", "plans"),
+    Sensitivity: View(sensitivity_answer, _first, "measure", "numbers"),
+    Calibration: View(calibrate_answer, _of_calibration, "constants", "constants"),
+}
+"""Views by the class of a result."""
 
 
 def html(result: Any) -> str:
     """A title, a figure and a table. Colors follow the theme of the system, on a background of their own."""
     if isinstance(result, TrainingOutcome) and any(np.ndim(getattr(result, name)) for name in ("loss", "time")):
         return element("pre", escape(repr(result)))  # of many runs at once
-    answer, title, markup, _ = view(result)
-    style, head = element("style", chart_css(f".{CLASS}")), element("h4", escape(title))
+    view, answer = _view(result)
+    style, head = element("style", chart_css(f".{CLASS}")), element("h4", escape(sentence(view.title(result, answer))))
+    markup = "".join(table_html(table, SHORT) for table in answer.tables if table.name == view.table)
     return element("div", style, head, figure(answer, answer.charts[0], WIDTH, narrow=False), markup, class_=CLASS)
 
 
 def plot(result: Any, axes: Any = None) -> Any:
     """The figure of a result on axes of matplotlib, without them on a new figure of pyplot, which a notebook shows."""
-    answer = view(result).answer
+    _, answer = _view(result)
     return paint(svg(answer, answer.charts[0], heading=True), axes, in_pyplot=True)
 
 
 def to_dataframe(result: Any) -> Any:
     """The values of a result as a `pandas.DataFrame`; its `attrs` hold the units."""
-    return data.to_dataframe(view(result).values)
+    view, answer = _view(result)
+    return data.to_dataframe(answer.table(view.values))
 
 
 def to_xarray(result: Any) -> Any:
     """The values of a result as an `xarray.Dataset`; a value for one row alone has no dimension."""
-    return data.to_xarray(view(result).values)
+    view, answer = _view(result)
+    return data.to_xarray(answer.table(view.values))
 
 
-def _view(answer: Answer, title: Sentence, table: str, values: str) -> View:
-    """A result by its answer: the first chart, a table in its short form, and the values of another."""
-    markup = "".join(table_html(own, SHORT) for own in answer.tables if own.name == table)
-    return View(answer, sentence(title), markup, answer.table(values))
-
-
-@view.register
-def _outcome(result: TrainingOutcome) -> View:
-    return _view(outcome_answer(result), Sentence("Outcome of a training run"), "outcome", "outcome")
-
-
-@view.register
-def _optimum(result: Optimum) -> View:
-    answer = optimize_answer(result)
-    return _view(answer, answer.sentences[0], "outcome", "outcome")
-
-
-@view.register
-def _front(result: Front) -> View:
-    answer = pareto_answer(result)
-    return _view(answer, answer.headline, "plans", "plans")
-
-
-@view.register
-def _sensitivity(result: Sensitivity) -> View:
-    answer = sensitivity_answer(result)
-    return _view(answer, answer.sentences[0], "measure", "numbers")
-
-
-@view.register
-def _calibration(result: Calibration) -> View:
-    title = Sentence(f"{result.kind}: {result.rows} rows of {result.source}, priors of {result.base}")
-    return _view(calibrate_answer(result), title, "constants", "constants")
+def _view(result: Any) -> tuple[View, Answer]:
+    view = next((view for kind, view in VIEWS.items() if isinstance(result, kind)), None)
+    if view is None:
+        raise TypeError(f"{type(result).__name__} has no view.")
+    return view, view.answer(result)

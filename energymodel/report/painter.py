@@ -1,5 +1,6 @@
 """PNG, PDF and axes of matplotlib from the project's own SVG: matplotlib paints the marks and lays out nothing."""
 
+import functools
 import io
 import re
 import xml.etree.ElementTree as ElementTree
@@ -111,14 +112,27 @@ def _write(
     node: ElementTree.Element, axes: Any, right: float, down: float, classes: list[str], order: dict[str, float]
 ) -> None:
     x, y, size = (float(node.get(name, usual)) for name, usual in (("x", 0.0), ("y", 0.0), ("font-size", 12.0)))
+    family, fits = _font()
     look: dict[str, Any] = {
         "ha": {"middle": "center", "end": "right"}.get(node.get("text-anchor", ""), "left"),
         "color": "white" if "em-on" in classes else MUTED if "em-muted" in classes else INK,
         "weight": "bold" if {"em-bold", "em-title"} & set(classes) else "normal",
-        "family": ["Liberation Sans", "DejaVu Sans"],
+        "family": [family],
         "parse_math": False,
     }
-    axes.text(x + right, y + down, "".join(node.itertext()), va="baseline", fontsize=_POINT * size, **look, **order)
+    axes.text(
+        x + right, y + down, "".join(node.itertext()), va="baseline", fontsize=fits * _POINT * size, **look, **order
+    )
+
+
+@functools.cache
+def _font() -> tuple[str, float]:
+    """A font with the measures of Helvetica, for which labels are laid out; else a wider one, and how much smaller."""
+    from matplotlib.font_manager import fontManager
+
+    names = {font.name for font in fontManager.ttflist}
+    known = [name for name in ("Liberation Sans", "Arial", "Helvetica") if name in names]
+    return (known[0], 1.0) if known else ("DejaVu Sans", 0.9)
 
 
 def _path(data: str, right: float, down: float) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.runtime import compilation
-from energymodel.solver import RESULTS, Values, minimize, result_is
+from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.feasibility import Output, Range, feasible, output_of
 from energymodel.sweeps.full_array import FullArray, dataset, open_store
@@ -182,8 +182,12 @@ def polish(
     with jax.enable_x64(True):
         x0 = {name: np.float64(coordinate(name, start[name])) for name in ranges}
         lower, upper = ({name: coordinate(name, ends[side]) for name, ends in ranges.items()} for side in (0, 1))
-        options = compilation.compiler_options(once=True)
-        solution = jax.jit(lambda x: minimize(problem, x, bounds=(lower, upper)), compiler_options=options)(x0)
+        solver = SolverOptions(hessian="differences")  # a model with layouts has too many operations for exact ones
+        solve = jax.jit(
+            lambda x: minimize(problem, x, bounds=(lower, upper), options=solver),
+            compiler_options=compilation.compiler_options(once=True),
+        )
+        solution = solve(x0)
         optimum = {name: float(number) for name, number in point(solution.x).items()}
         outputs = named_outputs(function(**optimum, **fixed))
         value = float(output_of({name: float(number) for name, number in outputs.items()}, minimized))

@@ -47,20 +47,17 @@ def calibrate_answer(fitted: Calibration) -> Answer:
         charts.insert(0, _curves_chart(fitted))
     if fitted.predictions:
         columns = [words("group"), Column("batch"), Column("amount"), words("unit", "")]
-        rows = [
-            [of.group, of.batch, (of.amount, of.low, of.high), fitted.predictions[0].unit] for of in fitted.predictions
-        ]
+        rows = [[of.group, of.batch, (of.amount, of.low, of.high), of.unit] for of in fitted.predictions]
         tables.append(_short("predictions", "Predicted amount to the target", columns, rows, MOST_PREDICTIONS))
     if best.asked:
         tables.append(asked_table(fitted))
     if fitted.rows and fitted.residuals:
         tables.append(residuals_table(fitted))
         charts += [_residuals_chart(fitted, name) for name in fitted.residuals]
-    measured = f"{counted(fitted.rows, 'row')}" if fitted.rows else "nothing fitted"
     return Answer(
         "calibrate",
         f"Calibration of kind {fitted.kind}: {fitted.source}",
-        Sentence(f"{measured}, priors of {fitted.base}"),
+        Sentence(f"{counted(fitted.rows, 'row') if fitted.rows else 'nothing fitted'}, priors of {fitted.base}"),
         _sentences(fitted),
         tables,
         charts,
@@ -99,29 +96,23 @@ def constants_table(fitted: Calibration) -> Table:
     """Fitted constants with their intervals beside the priors."""
     rows = []
     for of in fitted.constants:
-        ends = of.laplace or ()
-        ratio = (end / of.prior for end in (of.value, *ends)) if of.prior > 0.0 and of.value > 0.0 else None
-        over_prior = None if ratio is None else tuple(ratio)
+        amounts, is_scaled = (of.value, *(of.laplace or ())), of.prior > 0.0 and of.value > 0.0
+        over_prior = tuple(amount / of.prior for amount in amounts) if is_scaled else None
         resampled = of.bootstrap or (None, None)
-        rows.append([of.name, (of.value, *ends), of.unit, bool(of.determined), *resampled, of.prior, over_prior])
+        rows.append([of.name, amounts, of.unit, bool(of.determined), *resampled, of.prior, over_prior])
     return Table("constants", "Constants", _CONSTANTS, rows)
 
 
 def _constants_chart(fitted: Calibration) -> Chart:
     """Constants with their intervals, over their priors."""
-    drawn = [constant for constant in fitted.constants if constant.prior > 0.0 and constant.value > 0.0][:BARS]
-    title = Sentence("Constants")
+    ratios = {of.name: of.value / of.prior for of in fitted.constants if of.prior > 0.0 and of.value > 0.0}
+    drawn, title = list(ratios)[:BARS], Sentence("Constants")
     if drawn:
-        moved = max(drawn, key=lambda constant: abs(np.log(constant.value / constant.prior)))
-        text = f"{moved.name} moved most, to {{ratio}} times its prior"
-        title = Sentence(text, {"ratio": number(moved.value / moved.prior)})
-    return Chart(
-        *("bars", title, "constants", "constant", ["ratio"]),
-        "Constants as multiples of their priors, with 90 % intervals",
-        only=[constant.name for constant in drawn],
-        limit=(1.0, "prior"),
-        axis="value over prior",
-    )
+        moved = max(drawn, key=lambda name: abs(np.log(ratios[name])))
+        title = Sentence(f"{moved} moved most, to {{ratio}} times its prior", {"ratio": number(ratios[moved])})
+    subtitle, look = "Constants as multiples of their priors, with 90 % intervals", {"axis": "value over prior"}
+    y, limit = ["ratio"], (1.0, "prior")
+    return Chart("bars", title, "constants", "constant", y, subtitle, only=drawn, limit=limit, **look)
 
 
 def errors_table(fitted: Calibration) -> Table:
@@ -141,12 +132,10 @@ def _errors_chart(fitted: Calibration) -> Chart:
     """Mean error of each group that was held out."""
     means = {name: share(error / 100.0) for name, error in fitted.held_out_mean.items()}
     listed = ", ".join(f"{name} {{{name}}}" for name in means)
-    return Chart(
-        *("bars", Sentence(f"Mean error of what was held out: {listed}", means), "errors", "group", [*means]),
-        f"Mean absolute error of each {fitted.group_word} that the others predict",
-        only=[group.group for group in fitted.held_out[:BARS]],
-        axis="mean absolute error",
-    )
+    title = Sentence(f"Mean error of what was held out: {listed}", means)
+    subtitle = f"Mean absolute error of each {fitted.group_word} that the others predict"
+    only, axis = [group.group for group in fitted.held_out[:BARS]], "mean absolute error"
+    return Chart("bars", title, "errors", "group", [*means], subtitle, only=only, axis=axis)
 
 
 def _setting_columns(fitted: Calibration, settings: Sequence[PowerSetting]) -> list[Column]:
@@ -164,11 +153,10 @@ def best_table(fitted: Calibration) -> Table:
     """The setting of lowest energy of each workload."""
     settings, names = fitted.best.settings, ("energy", "time")
     columns = [*_setting_columns(fitted, settings), *(Column(name, kind="change") for name in names)]
-    rows = [_setting(setting) for setting in settings]
-    for row, setting in zip(rows, settings, strict=True):
-        for name in names:
-            ends = getattr(setting, f"{name}_interval") if setting.saves else ()
-            row.append(tuple(end - 1.0 for end in (getattr(setting, name), *ends)))
+    rows = []
+    for of in settings:
+        amounts = [(getattr(of, name), *(getattr(of, f"{name}_interval") if of.saves else ())) for name in names]
+        rows.append([*_setting(of), *(tuple(end - 1.0 for end in ends) for ends in amounts)])
     return _short("best", "Lowest energy for the same work", columns, rows, MOST_GROUPS, BEST_NOTE)
 
 
@@ -186,20 +174,15 @@ def asked_table(fitted: Calibration) -> Table:
 
 def curves_table(fitted: Calibration) -> Table:
     """Energy for the same work against the limit or clock of the first workloads: predicted, measured and lowest."""
-    by_limit = fitted.best.settings[0].clock is None
-    speed = Column("speed", "power limit", "W") if by_limit else Column("speed", "clock, of the highest", kind="share")
-    rows: list[list[Any]] = []
+    by_limit, rows = fitted.best.settings[0].clock is None, []
     for curve, best in list(zip(fitted.best.curves, fitted.best.settings, strict=True))[:DRAWN_CURVES]:
-        device = f"{best.device}, " if fitted.case.devices else ""
+        workload = f"{f'{best.device}, ' if fitted.case.devices else ''}{best.workload}"
+        predicted = zip(curve.speed, zip(curve.energy, curve.low, curve.high, strict=True), strict=True)
+        rows += [[f"{workload}, batch {best.batch:g}", *point] for point in predicted]
         measured = sorted(zip(curve.measured_speed, curve.measured, strict=True))
-        lines = {
-            f"{device}{best.workload}, batch {best.batch:g}": zip(
-                curve.speed, zip(curve.energy, curve.low, curve.high, strict=True), strict=True
-            ),
-            f"measured, {device}{best.workload}": measured,
-            f"lowest, {device}{best.workload}": [(best.speed, best.energy)],
-        }
-        rows += [[name, speed, energy] for name, line in lines.items() for speed, energy in line]
+        rows += [[f"measured, {workload}", *point] for point in measured]
+        rows.append([f"lowest, {workload}", best.speed, best.energy])
+    speed = Column("speed", "power limit", "W") if by_limit else Column("speed", "clock, of the highest", kind="share")
     columns = [words("series", ""), speed, Column("energy", kind="share")]
     return Table("curves", "Energy about the best settings", columns, rows, level=DATA)
 
@@ -227,17 +210,11 @@ def residuals_table(fitted: Calibration) -> Table:
 
 
 def _residuals_chart(fitted: Calibration, name: str) -> Chart:
-    along, error = fitted.along[1], np.abs(np.expm1(fitted.residuals[name]))
+    along, half = fitted.along[1], share(np.median(np.abs(np.expm1(fitted.residuals[name]))))
     is_wide = along.min() > 0.0 and along.max() > LOG_SPAN * along.min()
-    half = {"half": share(np.median(error))}
-    return Chart(
-        *("plane", Sentence(f"Half of the rows have an error of {name} below {{half}}", half), "residuals", "along"),
-        [name],
-        f"Predicted {name} over measured, less one",
-        hover=["group", name],
-        log=["along"] if is_wide else [],
-        axis="error",
-    )
+    title = Sentence(f"Half of the rows have an error of {name} below {{half}}", {"half": half})
+    subtitle, look = f"Predicted {name} over measured, less one", {"hover": ["group", name], "axis": "error"}
+    return Chart("plane", title, "residuals", "along", [name], subtitle, log=["along"] if is_wide else [], **look)
 
 
 def commands(fitted: Calibration) -> list[Sentence]:

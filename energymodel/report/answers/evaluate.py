@@ -48,22 +48,17 @@ DRAWN = (
     *("power_peak", "pue", "memory_per_chip", "energy_per_bit", "landauer_multiple"),
 )
 """Outputs whose intervals are drawn."""
-_OVER_TIME = {
-    "time": Column("time", unit="s", digits="rows"),
-    "progress": Column("progress", digits="rows", level=DATA),
-    "batch": Column("batch", unit="token", digits="rows"),
-    "tokens": Column("tokens", unit="token", digits="rows"),
-    "token_rate": Column("token_rate", unit="token/s", digits="rows", level=DATA),
-    "loss": Column("loss", unit="nat/token", digits="rows"),
-    "loss_rate": Column("loss_rate", unit="nat/token/s", digits="rows", level=DATA),
-    "information": Column("information", unit="bit", digits="rows", level=DATA),
-    "information_rate": Column("information_rate", "learned", "bit/s", digits="rows"),
-    "power": Column("power", unit="W", digits="rows"),
-    "energy": Column("energy", unit="J", digits="rows"),
-    "energy_per_bit": Column("energy_per_bit", "next bit", "J/bit", digits="rows"),
-    "money": Column("money", unit="USD", digits="rows"),
-    "carbon": Column("carbon", unit="kg", digits="rows"),
-}
+_OVER_TIME = (
+    *(Column("time", unit="s", digits="rows"), Column("progress", digits="rows", level=DATA)),
+    *(Column("batch", unit="token", digits="rows"), Column("tokens", unit="token", digits="rows")),
+    *(Column("token_rate", unit="token/s", digits="rows", level=DATA), Column("loss", unit="nat/token", digits="rows")),
+    Column("loss_rate", unit="nat/token/s", digits="rows", level=DATA),
+    Column("information", unit="bit", digits="rows", level=DATA),
+    Column("information_rate", "learned", "bit/s", digits="rows"),
+    *(Column("power", unit="W", digits="rows"), Column("energy", unit="J", digits="rows")),
+    Column("energy_per_bit", "next bit", "J/bit", digits="rows"),
+    *(Column("money", unit="USD", digits="rows"), Column("carbon", unit="kg", digits="rows")),
+)
 
 
 def evaluate_answer(
@@ -169,10 +164,9 @@ def trajectory_table(run: RunTrajectory) -> Table:
     """A row for each time of a run."""
     constant = {"batch": not np.ptp(run.batch), "information_rate": not np.any(run.information_rate)}
     columns = [
-        dataclasses.replace(column, level=DATA if constant.get(name) else column.level)
-        for name, column in _OVER_TIME.items()
+        dataclasses.replace(column, level=DATA) if constant.get(column.name) else column for column in _OVER_TIME
     ]
-    rows = [list(row) for row in zip(*(getattr(run, name) for name in _OVER_TIME), strict=True)]
+    rows = [*zip(*(getattr(run, column.name) for column in columns), strict=True)]
     note = "The loss is that of a run that ends there, with its learning rate decayed."
     return Table("trajectory", "Run over time", columns, rows, note=note)
 

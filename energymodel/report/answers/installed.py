@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, number, words
+from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, facts, number, words
 from energymodel.scenarios.files import CATEGORIES, companions, is_quantity, names, read_preset
 
 KINDS = ("measured", "published", "specification", "derived", "definition", "prior")
@@ -104,68 +104,53 @@ def _cell(number: dict[str, Any]) -> Quantity:
 
 
 _PACKAGES = (
-    words("name", "package"),
-    words("version"),
-    words("wanted", "needed"),
-    words("extra", "for"),
-    words("suits", "suits", DATA),
+    *(words("name", "package"), words("version"), words("wanted", "needed"), words("extra", "for")),
+    words("suits", level=DATA),
 )
 
 
-def doctor_answer(facts: Mapping[str, Any], extras: Mapping[str, str], problems: Sequence[str]) -> Answer:
+def doctor_answer(present: Mapping[str, Any], extras: Mapping[str, str], problems: Sequence[str]) -> Answer:
     """What is here.
 
-    - `facts`: of `doctor_command.facts`, and `cache`.
+    - `present`: of `doctor_command.facts`, and `cache`.
     - `extras`: purpose of each extra, by name; `problems`: what keeps commands from running.
     """
-    cache, terminal, kinds = facts["cache"], facts["terminal"], [device["kind"] for device in facts["devices"]]
+    cache, terminal, kinds = present["cache"], present["terminal"], [device["kind"] for device in present["devices"]]
+    here: dict[Column, Any] = {words("version", "energymodel"): present["version"]}
+    here |= {words("python", "Python"): present["python"], words("platform", "machine"): present["platform"]}
+    here |= {Column("cores", kind="count"): present["cores"], words("backend", "backend of JAX"): present["backend"]}
+    here[words("devices")] = ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
+    here |= {words("float64"): present["float64"], words("kernels"): present["kernels"] or "importable"}
+    here[Column("presets", kind="count")] = sum(present["presets"].values())
+    screen = f"{terminal['columns']} columns, {terminal['encoding']}" if terminal["interactive"] else "none"
+    here |= {words("terminal"): screen, words("cache"): cache["folder"] or ""}
+    here |= {words("refusal", "not used, because"): cache["refusal"] or ""}
+    here[Column("cache_size", "it takes", "B")] = cache["size_b"]
     held = f"{cache['lowered_programs']:,} lowered and {cache['compiled_programs']:,} compiled programs"
-    columns = [
-        *(words("version", "energymodel"), words("python", "Python"), words("platform", "machine")),
-        *(Column("cores", kind="count"), words("backend", "backend of JAX"), words("devices"), words("float64")),
-        *(words("kernels", "kernels"), Column("presets", kind="count"), words("terminal")),
-        *(words("cache"), words("refusal", "not used, because"), Column("cache_size", "it takes", "B")),
-        *(
-            words("programs", "it holds"),
-            Column("lowered_programs", level=DATA),
-            Column("compiled_programs", level=DATA),
-        ),
-        words("of_this_project", level=DATA),
-    ]
-    here = [
-        *(facts[name] for name in ("version", "python", "platform", "cores", "backend")),
-        ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)),
-        facts["float64"],
-        facts["kernels"] or "importable",
-        sum(facts["presets"].values()),
-        f"{terminal['columns']} columns, {terminal['encoding']}" if terminal["interactive"] else "none",
-        *(cache["folder"] or "", cache["refusal"] or "", cache["size_b"], held),
-        *(cache["lowered_programs"], cache["compiled_programs"], cache["of_this_project"]),
-    ]
+    here[words("programs", "it holds")] = held
+    here |= {Column(name, level=DATA): cache[name] for name in ("lowered_programs", "compiled_programs")}
+    here[words("of_this_project", level=DATA)] = cache["of_this_project"]
+    usual = {"version": "missing", "extra": "every command"}
     packages = [
-        [
-            package["name"],
-            package["version"] or "missing",
-            *(package["wanted"], package["extra"] or "every command", package["suits"]),
-        ]
-        for package in facts["packages"]
+        [package[column.name] or usual.get(column.name, package[column.name]) for column in _PACKAGES]
+        for package in present["packages"]
     ]
-    missing = {package["extra"] for package in facts["packages"] if package["extra"] and not package["version"]}
+    missing = {package["extra"] for package in present["packages"] if package["extra"] and not package["version"]}
     of_extras = [
         [extra, purpose, f'pip install "energymodel[{extra}]"' if extra in missing else "installed"]
         for extra, purpose in extras.items()
     ]
-    listed = [[category, count] for category, count in facts["presets"].items()]
+    counts = [words("category"), Column("presets", kind="count")]
     return Answer(
         "doctor",
         "Installation",
         Sentence("Something is missing" if problems else "Everything that the commands need is here"),
         [],
         [
-            Table("installation", "This machine", columns, [here], tall=True),
+            facts("installation", "This machine", here),
             Table("packages", "Packages", _PACKAGES, packages),
             Table("extras", "Optional packages", [words("extra"), words("for"), words("install")], of_extras),
-            Table("presets", "Presets", [words("category"), Column("presets", kind="count")], listed, level=DATA),
+            Table("presets", "Presets", counts, [*present["presets"].items()], level=DATA),
         ],
         warnings=[Sentence(problem) for problem in problems],
         also=[("To clear the cache", "energymodel doctor --clear-cache")] if cache["folder"] else [],
@@ -177,18 +162,9 @@ def doctor_answer(facts: Mapping[str, Any], extras: Mapping[str, str], problems:
 
 def cleared_answer(folder: str, removed: int, size: int, left: int) -> Answer:
     """What was removed from the cache, and what was `left` in place."""
-    numbers = {"size": number(size, "B")}
     stays = [Sentence(f"Left in place: {left:,} compiled by JAX, perhaps for other projects.")] if left else []
-    columns = [
-        words("folder"),
-        Column("removed", kind="count"),
-        Column("size", "size", "B"),
-        Column("left", kind="count"),
-    ]
-    return Answer(
-        "doctor",
-        "Cache",
-        Sentence(f"Removed {removed:,} programs, {{size}}, from {folder}.", numbers),
-        stays,
-        [Table("cleared", "Cleared", columns, [[folder, removed, size, left]], tall=True, level=DATA)],
-    )
+    cells: dict[Column, Any] = {words("folder"): folder, Column("removed", kind="count"): removed}
+    cells |= {Column("size", unit="B"): size, Column("left", kind="count"): left}
+    text = f"Removed {removed:,} programs, {{size}}, from {folder}."
+    headline = Sentence(text, {"size": number(size, "B")})
+    return Answer("doctor", "Cache", headline, stays, [facts("cleared", "Cleared", cells, DATA)])

@@ -11,7 +11,21 @@ from jaxtyping import Array, Float
 
 from energymodel.learning.loss_law import FLOP_PER_PARAMETER_AND_TOKEN
 from energymodel.physics import limits as physics
-from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, around, words
+from energymodel.report.answer import (
+    DATA,
+    FULL,
+    Answer,
+    Chart,
+    Column,
+    Quantity,
+    Sentence,
+    Table,
+    answer_of,
+    around,
+    facts,
+    present,
+    words,
+)
 from energymodel.report.answers.details import bits_sentence, energy_flow
 from energymodel.report.answers.run_tables import Run, outcome_table, prior_count, priors_table
 from energymodel.report.number import plain
@@ -67,19 +81,15 @@ def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
         "Speed limit of operations (Margolus and Levitin): {speed_limit_of_energy} with the energy of the run, "
         "{speed_limit_of_step_energy} with that of one step; the run does {operation_rate}.",
     )
-    bits = bits_sentence(run)
-    return Answer(
+    outputs = dataclasses.replace(outcome_table({"run": run}), level=FULL)
+    return answer_of(
+        scenario,
         "limits",
-        scenario.title,
         Sentence("How far the run is from the bounds of physics, technology and its own chip"),
         [Sentence(text, numbers) for text in sentences],
-        [
-            *(table, rates, dataclasses.replace(outcome_table({"run": run}), level=FULL)),
-            *(flow_table, priors_table(scenario)),
-        ],
-        [ladder_chart(table), flow],
-        [*([bits] if bits else []), prior_count(scenario)],
-        inputs=scenario.named_tables,
+        [table, rates, outputs, flow_table, priors_table(scenario)],
+        charts=[ladder_chart(table), flow],
+        notes=present(bits_sentence(run), prior_count(scenario)),
         rows="bounds",
     )
 
@@ -108,31 +118,25 @@ def rates_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpr
     """What a bit takes, and how fast operations could be."""
     system, temperature = scenario.system, float(scenario.plan.coolant_temperature)
     energy, information = float(np.asarray(outcome.energy.total)), float(outcome.information)
-    capacity = float(
-        physics.information_capacity(float(system.workload.parameters), float(system.capacity_per_parameter))
-    )
+    capacity = float(physics.information_capacity(system.workload.parameters, system.capacity_per_parameter))
     of_bit = float(physics.energy_per_bit(energy, information))
     multiple = float(physics.landauer_multiple(of_bit, physics.landauer_energy(1.0, temperature)))
     step_energy = float(outcome.power_average) * float(np.asarray(outcome.step_time.total))
-    columns = [
-        Column("temperature", "erasure at", "K", "temperature"),
-        Column("information", "information absorbed", "bit"),
-        Column("capacity", "storage capacity", "bit"),
-        Column("share", "share of the capacity", kind="share"),
-        Column("energy_per_bit", "energy of a bit", "J/bit"),
-        Column("energy_per_bit_multiple", "times k_B T ln 2"),
-        Column("operation_rate", "rate of operations", "FLOP/s", digits="two"),
-        Column("speed_limit_of_energy", "speed limit of the energy", "1/s", digits="two"),
-        Column("speed_limit_of_step_energy", "speed limit of a step", "1/s", digits="two"),
-    ]
-    row = [
-        *(temperature, _uncertain(information, spread, "information"), capacity),
-        _uncertain(information / capacity, spread, "information"),
-        *(_uncertain(value, spread, "energy_per_bit") for value in (of_bit, multiple)),
-        _operations(system, outcome) / float(outcome.time),
-        *map(physics.margolus_levitin_rate, (energy, step_energy)),
-    ]
-    return Table("rates", "What a bit takes, and rates of operations", columns, [row], tall=True, level=FULL)
+    rates = {"operation_rate": ("rate of operations", "FLOP/s", _operations(system, outcome) / float(outcome.time))}
+    for name, title, of in (("energy", "the energy", energy), ("step_energy", "a step", step_energy)):
+        rates[f"speed_limit_of_{name}"] = f"speed limit of {title}", "1/s", float(physics.margolus_levitin_rate(of))
+    cells = {
+        Column("temperature", "erasure at", "K"): temperature,
+        Column("information", "information absorbed", "bit"): _uncertain(information, spread, "information"),
+        Column("capacity", "storage capacity", "bit"): capacity,
+        Column("share", "share of the capacity", kind="share"): _uncertain(
+            information / capacity, spread, "information"
+        ),
+        Column("energy_per_bit", "energy of a bit", "J/bit"): _uncertain(of_bit, spread, "energy_per_bit"),
+        Column("energy_per_bit_multiple", "times k_B T ln 2"): _uncertain(multiple, spread, "energy_per_bit"),
+        **{Column(name, title, unit, digits="two"): rate for name, (title, unit, rate) in rates.items()},
+    }
+    return facts("rates", "What a bit takes, and rates of operations", cells, FULL)
 
 
 def ladder_chart(table: Table) -> Chart:
@@ -165,51 +169,37 @@ def energy_bounds(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingO
     flop_energy, floor, memory_joules = map(float, _hardware(system, plan))
     byte_energy = float(system.accelerator.traffic_energy)
     traffic = memory_joules * float(plan.chips) * float(outcome.steps) / byte_energy if byte_energy else 0.0
-    return [
-        Bound(
-            "landauer_model",
-            "bits of the model",
-            physics.landauer_model_energy(float(outcome.information), parameters, capacity, temperature),
-            f"min(information absorbed, {capacity:g} bit per parameter)",
+    of_model = physics.landauer_model_energy(float(outcome.information), parameters, capacity, temperature)
+    overwritten = physics.landauer_overwrite_energy(parameters, outcome.steps, weight_bits, temperature)
+    of_source = physics.landauer_source_energy(parameters, tokens * entropy / math.log(2.0), temperature)
+    of_operation = plain(float(physics.source_bits_per_operation(entropy)))
+    once = physics.landauer_operation_energy(operations, erased, temperature)
+    in_time = operations * erased, temperature, period, RELAXATION_SHARE * period
+    roofline = physics.roofline_energy(operations, flop_energy, traffic, byte_energy, floor)
+    bounds = {
+        "landauer_model": ("bits of the model", of_model, f"min(information absorbed, {capacity:g} bit per parameter)"),
+        "landauer_overwrite": (
+            *("overwriting the weights every step", overwritten, f"{weight_bits:g} bit per parameter and step"),
         ),
-        Bound(
-            "landauer_overwrite",
-            "overwriting the weights every step",
-            physics.landauer_overwrite_energy(parameters, outcome.steps, weight_bits, temperature),
-            f"{weight_bits:g} bit per parameter and step",
+        "landauer_source": (
+            *("parameters x data (source's form)", of_source),
+            f"as {of_operation} bit per FLOP, at {plain(entropy)} nat/token",
         ),
-        Bound(
-            "landauer_source",
-            "parameters x data (source's form)",
-            physics.landauer_source_energy(parameters, tokens * entropy / math.log(2.0), temperature),
-            f"as {plain(float(physics.source_bits_per_operation(entropy)))} bit per FLOP, at {plain(entropy)} "
-            "nat/token",
-        ),
-        Bound(
-            "landauer_operation",
-            "bits erased by operations",
-            physics.landauer_operation_energy(operations, erased, temperature),
-            f"{erased:g} bit per FLOP",
-        ),
-        Bound(
-            "landauer_finite_time",
-            "the same at the chip's clock",
-            physics.finite_time_landauer_energy(operations * erased, temperature, period, RELAXATION_SHARE * period),
+        "landauer_operation": ("bits erased by operations", once, f"{erased:g} bit per FLOP"),
+        "landauer_finite_time": (
+            *("the same at the chip's clock", physics.finite_time_landauer_energy(*in_time)),
             f"relaxation in {RELAXATION_SHARE:g} of a clock period, an assumption",
         ),
-        Bound(
-            "cmos_wall",
-            "CMOS wall, fp4 arithmetic",
-            physics.cmos_wall_energy(operations, OPERATIONS_PER_JOULE),
+        "cmos_wall": (
+            *("CMOS wall, fp4 arithmetic", physics.cmos_wall_energy(operations, OPERATIONS_PER_JOULE)),
             f"{OPERATIONS_PER_JOULE:g} FLOP/J (Ho et al. 2023)",
         ),
-        Bound(
-            "roofline",
-            "roofline of this chip",
-            physics.roofline_energy(operations, flop_energy, traffic, byte_energy, floor),
+        "roofline": (
+            *("roofline of this chip", roofline),
             f"operations and memory traffic only, at {plain(floor)} of the reference voltage",
         ),
-    ]
+    }
+    return [Bound(key, *about) for key, about in bounds.items()]
 
 
 def entropy_floor(system: TrainingSystem) -> float:

@@ -1,6 +1,5 @@
 """The answer of `measure`: steps, energy by phase and devices of logs, and rows that `calibrate` reads."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,19 +7,28 @@ import numpy as np
 
 from energymodel.readers.measured_log import MeasuredLogs, Measurement
 from energymodel.readers.metered import PhaseEnergy, whole_energy
-from energymodel.report.answer import DATA, Answer, Cell, Chart, Column, Quantity, Sentence, Table, number, words
+from energymodel.report.answer import (
+    DATA,
+    Answer,
+    Chart,
+    Column,
+    Quantity,
+    Sentence,
+    Table,
+    finite,
+    number,
+    records,
+    words,
+)
 
 MOST_DEVICES = 16
 """Devices that the short form shows."""
 MOST_POINTS = 500
 """Steps and times of each log that are drawn."""
 _STEPS = (
-    *(
-        words("source", "log", DATA),
-        Column("steps", kind="count"),
-        Column("sequences", "batch (sequences)", kind="count"),
-    ),
-    *(Column("step_time", unit="s"), Column("step_scatter", "scatter", kind="share", digits="two")),
+    *(words("source", "log", DATA), Column("steps", kind="count")),
+    *(Column("sequences", "batch (sequences)", kind="count"), Column("step_time", unit="s")),
+    Column("step_scatter", "scatter", kind="share", digits="two"),
     *(Column("tokens", "tokens of a step", "token"), Column("token_rate", "tokens/s of a chip", "token/s")),
     *(Column("loss", unit="nat/token"), Column("power", "power of a chip", "W")),
     *(Column("energy", "energy of a chip and step", "J"), Column("node_power", "power of a node", "W")),
@@ -29,11 +37,8 @@ _STEPS = (
 )
 _PHASES = (
     *(words("phase"), words("group", "of"), Column("spans", kind="count"), Column("duration", unit="s")),
-    *(
-        Column("energy", unit="J"),
-        Column("power", "power of a device", "W"),
-        Column("coverage", "measured", kind="share"),
-    ),
+    *(Column("energy", unit="J"), Column("power", "power of a device", "W")),
+    Column("coverage", "measured", kind="share"),
 )
 _DEVICES = (
     *(words("device"), words("group", "of", DATA), Column("readings", kind="count")),
@@ -51,10 +56,9 @@ def measure_answer(logs: MeasuredLogs, rows: Sequence[Mapping[str, Any]]) -> Ans
     if logs.rows:
         tables.append(steps_table(logs.rows))
     if logs.devices:
-        short = range(min(len(logs.devices), MOST_DEVICES))
-        tables.append(Table("devices", "Devices", _DEVICES, _cells(_DEVICES, logs.devices), short=short))
+        tables.append(records("devices", "Devices", _DEVICES, logs.devices, MOST_DEVICES))
     if logs.phases:
-        tables.append(Table("phases", "Energy by phase", _PHASES, _cells(_PHASES, _with_sums(logs.phases))))
+        tables.append(records("phases", "Energy by phase", _PHASES, _with_sums(logs.phases)))
     for table, title in ((step_times_table(logs), "Time of a step"), (power_table(logs), "Mean power of a device")):
         if table.rows:
             _, x, y = table.names
@@ -86,18 +90,6 @@ def _headline(table: Table, logs: MeasuredLogs) -> Sentence:
     return Sentence(", ".join(parts[name] for name in numbers) or "no step has a time", numbers)
 
 
-def _cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[Cell]]:
-    """Rows of records by the names of columns."""
-    return [[_cell(getattr(record, column.name)) for column in columns] for record in records]
-
-
-def _cell(value: float | str) -> Cell:
-    """A cell, empty where nothing was measured."""
-    if isinstance(value, str):
-        return value
-    return Quantity(float(value)) if math.isfinite(value) else None
-
-
 def _short(source: str) -> str:
     return source.rsplit("/", 1)[-1]
 
@@ -107,7 +99,7 @@ def steps_table(rows: Sequence[Measurement]) -> Table:
     labels = [_short(row.source) for row in rows]
     if len(set(labels)) < len(labels):
         labels = [f"{label}, batch {row.sequences:g}" for label, row in zip(labels, rows, strict=True)]
-    return Table("steps", "Training steps", _STEPS, _cells(_STEPS, rows), tall=True, labels=labels)
+    return records("steps", "Training steps", _STEPS, rows, tall=True, labels=labels)
 
 
 def _with_sums(phases: Sequence[PhaseEnergy]) -> list[PhaseEnergy]:
@@ -123,7 +115,7 @@ def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The rows of `calibrate`, under its names, which hold the units."""
     is_word = {name: isinstance(value, str) for row in rows for name, value in row.items()}
     columns = [words(name, name) if of else Column(name, name, "") for name, of in is_word.items()]
-    cells = [[_cell(row[name]) if name in row else None for name in is_word] for row in rows]
+    cells = [[finite(row.get(name)) for name in is_word] for row in rows]
     return Table("rows", "Rows for `calibrate`", columns, cells, level=DATA)
 
 
@@ -135,8 +127,7 @@ def step_times_table(logs: MeasuredLogs) -> Table:
         for index in _thinned(times):
             series = str(run.phases[index]) if len(logs.runs) == 1 else _short(name)
             rows.append([series, run.columns["step"][index], times[index]])
-    columns = [words("series", ""), Column("step", kind="count"), Column("step_time", unit="s")]
-    return Table("step_times", "Step times", columns, rows, level=DATA)
+    return _series("step_times", "Step times", Column("step", kind="count"), Column("step_time", unit="s"), rows)
 
 
 def power_table(logs: MeasuredLogs) -> Table:
@@ -148,8 +139,11 @@ def power_table(logs: MeasuredLogs) -> Table:
             phase = next((span.phase for span in spans if span.start <= time <= span.stop), "outside the run")
             series = phase if len(logs.power) == 1 else _short(name) or "all devices"
             rows.append([series, time - power.time[0], power.mean[index]])
-    columns = [words("series", ""), Column("time", unit="s"), Column("power", unit="W")]
-    return Table("power", "Power over time", columns, rows, level=DATA)
+    return _series("power", "Power over time", Column("time", unit="s"), Column("power", unit="W"), rows)
+
+
+def _series(name: str, title: str, x: Column, y: Column, rows: list[list[Any]]) -> Table:
+    return Table(name, title, [words("series", ""), x, y], rows, level=DATA)
 
 
 def _thinned(values: np.ndarray) -> np.ndarray:

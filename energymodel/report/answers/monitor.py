@@ -4,7 +4,20 @@ import dataclasses
 import math
 
 from energymodel.monitor.status import Status
-from energymodel.report.answer import CHANGE, DATA, FULL, PAGE, Answer, Chart, Column, Sentence, Table, number, words
+from energymodel.report.answer import (
+    CHANGE,
+    DATA,
+    FULL,
+    PAGE,
+    Answer,
+    Chart,
+    Column,
+    Sentence,
+    Table,
+    answer_of,
+    number,
+    words,
+)
 from energymodel.report.answers.details import detail_parts, parts_chart
 from energymodel.report.answers.evaluate import intervals_chart
 from energymodel.report.answers.optimize import headline, plans_table
@@ -16,12 +29,9 @@ from energymodel.search.replan import Replan
 from energymodel.sweeps.first_order import SavingAtRisk
 
 _NOW = (
-    Column("time", "time so far", "s"),
-    Column("step_time", "step time", "s"),
-    Column("tokens_per_step", "tokens of a step", "token"),
-    Column("loss", "loss", "nat/token"),
-    Column("chip_power", "power of a chip", "W"),
-    Column("node_power", "power of a node", "W"),
+    *(Column("time", "time so far", "s"), Column("step_time", unit="s")),
+    *(Column("tokens_per_step", "tokens of a step", "token"), Column("loss", unit="nat/token")),
+    *(Column("chip_power", "power of a chip", "W"), Column("node_power", "power of a node", "W")),
     Column("failures", "interruptions", kind="count"),
 )
 _FIRST = 0.05  # share of the run from which on the loss is drawn: before, it falls so fast that the rest looks flat
@@ -86,14 +96,13 @@ def monitor_answer(
         own = dataclasses.replace(outcome_table(runs), title="Outcome of the plan", level=FULL)
         tables += [own, energy, *more]
         charts += [parts_chart(energy, "energy", "Energy of the plan by where it goes"), *drawings]
-    return Answer(
+    return answer_of(
+        scenario,
         "monitor",
-        scenario.title,
         Sentence("{progress}, step {step}", now),
         sentences,
         tables,
         charts,
-        inputs=scenario.named_tables,
         rows="now",
         intervals="Intervals hold with a probability of 90 %.",
     )
@@ -103,23 +112,16 @@ def now_table(status: Status) -> Table:
     """The run so far beside its plan; what was not measured is left out."""
     state, expected = status.state, status.state.expected
     outcome = expected.outcome
-    loss = expected.loss(state.tokens) if state.tokens > 0.0 else math.nan
-    planned = (
-        *(float(outcome.time) * state.progress, expected.step_time, expected.batch, loss),
-        *(float(outcome.power_busy), math.nan, math.nan),
-    )
-    measured = [float(getattr(state, column.name)) for column in _NOW]
-    measured[-1] = measured[-1] or math.nan
-    finite = [math.isfinite(value) for value in measured]
-    compared = [is_known and math.isfinite(plan) for is_known, plan in zip(finite, planned, strict=True)]
-    rows = [
-        [value if is_known else None for value, is_known in zip(measured, finite, strict=True)],
-        [plan if both else None for plan, both in zip(planned, compared, strict=True)],
-        [
-            value / plan - 1.0 if both and plan else None
-            for value, plan, both in zip(measured, planned, compared, strict=True)
-        ],
-    ]
+    planned = {"time": float(outcome.time) * state.progress, "step_time": expected.step_time}
+    planned |= {"tokens_per_step": expected.batch, "chip_power": float(outcome.power_busy)}
+    planned |= {"loss": expected.loss(state.tokens)} if state.tokens > 0.0 else {}
+    measured = {column.name: float(getattr(state, column.name)) for column in _NOW}
+    measured = {
+        name: value for name, value in measured.items() if math.isfinite(value) and (value or name != "failures")
+    }
+    planned = {name: plan for name, plan in planned.items() if name in measured and math.isfinite(plan)}
+    differences = {name: measured[name] / plan - 1.0 for name, plan in planned.items() if plan}
+    rows = [[of.get(column.name) for column in _NOW] for of in (measured, planned, differences)]
     labels = ("measured", "plan", "difference")
     return Table("now", "Now", _NOW, rows, tall=True, labels=labels, kinds=("", "", CHANGE))
 

@@ -20,6 +20,7 @@ from energymodel.report.answer import (
     Table,
     facts,
     number,
+    present,
     spaced,
     words,
 )
@@ -91,28 +92,22 @@ def run_prediction_answer(run: RunPrediction, assumed: Sequence[str] = (), *, de
 def _of_a_step(run: RunPrediction, answer: Answer, *, details: bool) -> Answer:
     """The same without what depends on the number of tokens."""
     limits = limits_table(run.run, but="information")  # which follows from the tokens
-    outputs = answer.table("outcome")
+    outputs, priors = answer.table("outcome"), answer.table("priors")
     tables = [*(answer.table(name) for name in ("prediction", "plan", "step_time_parts")), limits]
     charts = [answer.charts[0], *limits_chart(limits), intervals_chart(outputs, OF_A_STEP)]
     notes = list(answer.notes[-1:])
     if details:
         passes, timeline, of_step = step_parts(run.scenario, run.run)
         why, shares = causes(run.scenario, run.spread, "step_time")
-        tables += [table for table in (passes, why) if table is not None]
-        charts += [chart for chart in (timeline, shares) if chart is not None]
+        tables, charts = [*tables, *present(passes, why)], [*charts, *present(timeline, shares)]
         notes = [of_step, *notes]
-    return dataclasses.replace(
-        answer,
-        sentences=[
-            answer.sentences[0],
-            Sentence("A step takes {step_time:i}.", {"step_time": outputs.number("step_time")}),
-            Sentence("Nothing says how long the run is: costs are for each step and token."),
-        ],
-        tables=[*tables, dataclasses.replace(outputs, level=DATA), answer.table("priors")],
-        charts=charts,
-        notes=notes,
-        warnings=[],
-    )
+    sentences = [
+        answer.sentences[0],
+        Sentence("A step takes {step_time:i}.", {"step_time": outputs.number("step_time")}),
+        Sentence("Nothing says how long the run is: costs are for each step and token."),
+    ]
+    tables = [*tables, dataclasses.replace(outputs, level=DATA), priors]
+    return dataclasses.replace(answer, sentences=sentences, tables=tables, charts=charts, notes=notes, warnings=[])
 
 
 def memory_sentence(run: RunPrediction) -> Sentence:
@@ -151,12 +146,13 @@ def prediction_table(prediction: RunPrediction) -> Table:
         Column("mfu", "model FLOP utilization", kind="share"): scaled("mfu"),
         Column("power_busy", "busy chip power", "W"): scaled("power_busy"),
     }
-    for name, unit in (("energy", "J"), ("money", "USD")):
-        cells[Column(f"{name}_per_step", f"{name} per step", unit)] = scaled(name, 1.0 / steps)
-        cells[Column(f"{name}_per_giga_token", f"{name} per 1e9 tokens", unit)] = scaled(name, 1e9 / tokens)
+    units = {"energy": "J", "money": "USD", "tokens": "token", "time": "s", "carbon": "kg"}
+    for name in ("energy", "money"):
+        cells[Column(f"{name}_per_step", f"{name} per step", units[name])] = scaled(name, 1.0 / steps)
+        cells[Column(f"{name}_per_giga_token", f"{name} per 1e9 tokens", units[name])] = scaled(name, 1e9 / tokens)
     if prediction.of_whole_run:
-        units = {"tokens": "token", "time": "s", "energy": "J", "money": "USD", "carbon": "kg"}
-        cells |= {Column(f"{name}_of_run", f"{name} of the run", unit): scaled(name) for name, unit in units.items()}
+        for name in ("tokens", "time", "energy", "money", "carbon"):
+            cells[Column(f"{name}_of_run", f"{name} of the run", units[name])] = scaled(name)
         cells[Column("loss", "final loss", "nat/token")] = scaled("loss")
     return facts("prediction", "Prediction, and its 90 % interval", cells)
 
@@ -218,23 +214,15 @@ def input_table(prediction: TablePrediction) -> Table:
 def errors_table(prediction: TablePrediction) -> Table:
     """Errors over the rows that were measured, by what was measured."""
     shares = {"mean": "mean error", "median": "median error", "bias": "bias"}
-    counts = {
-        "inside_90": ("inside", "in the 90 % interval"),
-        "right": ("right", "classified correctly"),
-        "failed": ("failed", "failures"),
-        "right_failed": ("right_failed", "failures found"),
-    }
+    counts = {"inside_90": "in the 90 % interval", "right": "classified correctly", "failed": "failures"}
+    counts["right_failed"] = "failures found"
     columns = [words("quantity", ""), Column("rows", kind="count")]
     columns += [Column(name, title, kind="change" if name == "bias" else "share") for name, title in shares.items()]
-    columns += [Column(name, title, kind="count") for name, title in counts.values()]
-    rows = [
-        [
-            *(spaced(name), of["rows"]),
-            *(of[f"{key}_percent"] / 100.0 if f"{key}_percent" in of else None for key in shares),
-            *(of.get(key) for key in counts),
-        ]
-        for name, of in prediction.errors().items()
-    ]
+    columns += [Column(name.removesuffix("_90"), title, kind="count") for name, title in counts.items()]
+    rows: list[list[Any]] = []
+    for name, of in prediction.errors().items():
+        parts = [of[f"{key}_percent"] / 100.0 if f"{key}_percent" in of else None for key in shares]
+        rows.append([spaced(name), of["rows"], *parts, *map(of.get, counts)])
     return Table("errors", "Errors", columns, rows, level=FULL)
 
 

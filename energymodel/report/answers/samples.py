@@ -13,6 +13,7 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
+    answer_of,
     facts,
     number,
     share,
@@ -58,15 +59,14 @@ def samples_answer(scenario: Scenario, drawn: MonteCarlo, asked: Mapping[str, st
         words("complete", level=DATA): drawn.complete,
     }
     tables += [facts("run", "The samples", cells), *([question_table(asked)] if asked else [])]
-    return Answer(
+    return answer_of(
+        scenario,
         "samples",
-        scenario.title,
         Sentence(f"{drawn.samples:,} samples of {len(drawn.factors)} uncertain numbers"),
         _sentences(drawn),
         [*tables, priors_table(scenario)],
-        charts,
-        [prior_count(scenario)],
-        inputs=scenario.named_tables,
+        charts=charts,
+        notes=[prior_count(scenario)],
         rows=tables[0].name,
         result="interrupted" if not drawn.complete else "undefined" if drawn.message else "successful",
         message=drawn.message,
@@ -98,21 +98,21 @@ def outputs_table(drawn: MonteCarlo) -> Table:
     """Median, deviation, mean and quantiles of each output; those of most interest in the short form."""
     shares = {part: f"quantile_{round(100 * part):02d}" for part in next(iter(drawn.spreads.values())).quantiles}
     columns = [
-        *(words("output"), Column("median", "median", "")),
-        *(Column("relative_deviation", "deviation", kind="share", digits="two"), Column("mean", "mean", "")),
+        *(words("output"), Column("median", unit="")),
+        *(Column("relative_deviation", "deviation", kind="share", digits="two"), Column("mean", unit="")),
         *(Column(name, f"{100 * part:g} %", "", level=FULL) for part, name in shares.items()),
-        *(Column(f"{name}_{end}", "", "", level=DATA) for name in shares.values() for end in ("low", "high")),
-        *(Column(name, "", "", level=DATA) for name in ("deviation", "error")),
-        *(Column("undefined", "", kind="share", level=DATA), words("name", "", DATA)),
+        *(Column(f"{name}_{end}", unit="", level=DATA) for name in shares.values() for end in ("low", "high")),
+        *(Column(name, unit="", level=DATA) for name in ("deviation", "error")),
+        *(Column("undefined", kind="share", level=DATA), words("name", level=DATA)),
     ]
     rows = []
     for name, spread in drawn.spreads.items():
         unit = drawn.units.get(name, "1")
         ends = [end for part in shares for end in spread.ranges.get(part, (math.nan, math.nan))]
-        width = "difference" if unit == "K" else ""
+        relative, width = spread.deviation / abs(spread.mean) if spread.mean else None, "difference" * (unit == "K")
         rows.append(
             [
-                *(spaced(name), _median(drawn, name), spread.deviation / abs(spread.mean) if spread.mean else None),
+                *(spaced(name), _median(drawn, name), relative),
                 *(Quantity(value, unit=unit) for value in (spread.mean, *spread.quantiles.values())),
                 *(Quantity(end, unit=unit) if math.isfinite(end) else None for end in ends),
                 *(Quantity(value, unit=unit, kind=width) for value in (spread.deviation, spread.error)),
@@ -128,7 +128,7 @@ def chances_table(drawn: MonteCarlo) -> Table:
     columns = [
         *(words("limit"), Column("least", "at least", ""), Column("most", "at most", "")),
         *(Column("chance", kind="share"), Column("chance_low", "95 % from", kind="share")),
-        *(Column("chance_high", "to", kind="share"), words("name", "", DATA)),
+        *(Column("chance_high", "to", kind="share"), words("name", level=DATA)),
     ]
     rows = []
     for name, chance in drawn.chances.items():
@@ -142,17 +142,25 @@ def chances_table(drawn: MonteCarlo) -> Table:
 
 
 def indices_table(drawn: MonteCarlo, name: str) -> Table:
-    """Factors by their total index of an output; the largest in the short form."""
+    """Factors by their total index of an output, with 90 % intervals; the largest in the short form."""
+
+    def index(value: float, half: float) -> Quantity:
+        """From half the width of the 95 % interval."""
+        if not math.isfinite(half):
+            return Quantity(value)
+        half *= DEVIATIONS / NORMAL
+        return Quantity(value, max(value - half, min(value, 0.0)), min(value + half, max(value, 1.0)))
+
     columns = [
         *(words("factor", "number"), Column("first", "alone", kind="share")),
         Column("total", "with others", kind="share"),
         *(Column(f"{part}_error", "95 %: ±", kind="share", level=DATA) for part in ("first", "total")),
-        words("path", "", DATA),
+        words("path", level=DATA),
     ]
     ranked = drawn.by_total(name)
     rows = [
         [
-            *(_factor(of.factor), _index(of.first, of.first_half), _index(of.total, of.total_half)),
+            *(_factor(of.factor), index(of.first, of.first_half), index(of.total, of.total_half)),
             *(of.first_half, of.total_half, of.factor),
         ]
         for of in ranked
@@ -160,14 +168,6 @@ def indices_table(drawn: MonteCarlo, name: str) -> Table:
     short = range(min(TOP, sum(of.total >= SMALLEST for of in ranked)))
     title = f"What makes {spaced(name)} uncertain: shares of its variance"
     return Table(f"indices_{name}", title, columns, rows, short=short)
-
-
-def _index(value: float, half: float) -> Quantity:
-    """A share of the variance with the 90 % interval that follows from half the width of the 95 % interval."""
-    if not math.isfinite(half):
-        return Quantity(value)
-    half *= DEVIATIONS / NORMAL
-    return Quantity(value, max(value - half, min(value, 0.0)), min(value + half, max(value, 1.0)))
 
 
 def _factor(path: str) -> str:

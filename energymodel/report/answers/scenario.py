@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from energymodel.report import toml_text
-from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, facts, words
+from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, answer_of, facts, words
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.run_tables import plan_table
 from energymodel.scenarios.pieces import Pieces
@@ -19,14 +19,13 @@ def scenario_answer(pieces: Pieces, file: Path | None) -> Answer:
     """The plan, what was assumed, and what to do next with the scenario in `file`."""
     scenario = pieces.scenario
     name, hint = (str(file), "") if file else ("FILE.toml", " (write it with -o FILE.toml)")
-    return Answer(
+    return answer_of(
+        scenario,
         "scenario",
-        scenario.title,
         Sentence("What is given and what is assumed"),
         [Sentence(assumed) for assumed in pieces.assumed],
         [plan_table(scenario, {"plan": scenario.plan})],
         also=[("Next", f"energymodel evaluate {name}"), ("Or", f"energymodel optimize {name}{hint}")],
-        inputs=scenario.named_tables,
     )
 
 
@@ -76,17 +75,12 @@ def whole_run_table(
 def updates_table(replan: Replan) -> Table:
     """Numbers that the measurements moved, farthest first."""
     rows = [
-        [
-            *(update.path, Quantity(update.before, unit=update.unit)),
-            Quantity(update.after, update.lower, update.upper, unit=update.unit),
-        ]
-        for update in replan.rest.updates
+        [of.path, Quantity(of.before, unit=of.unit), Quantity(of.after, of.lower, of.upper, unit=of.unit)]
+        for of in replan.rest.updates
     ]
-    columns, short = (
-        [words("path", ""), Column("before", unit=""), Column("after", unit="")],
-        range(min(_MOST_UPDATES, len(rows))),
-    )
-    return Table("updates", "What the measurements moved, farthest first", columns, rows, short=short)
+    columns, short = [words("path", ""), Column("before", unit=""), Column("after", unit="")], _MOST_UPDATES
+    title = "What the measurements moved, farthest first"
+    return Table("updates", title, columns, rows, short=range(min(short, len(rows))))
 
 
 def rest_toml(replan: Replan) -> str:

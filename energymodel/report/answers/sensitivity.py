@@ -13,6 +13,8 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
+    answer_of,
+    finite,
     number,
     share,
     spaced,
@@ -50,15 +52,14 @@ def sensitivity_answer(analysis: Sensitivity, spread: OutcomeSpread | None = Non
         sentences += [_measure_sentence(analysis, first), *_change_sentence(analysis, first)]
         remarks = [*together_sentences(analysis), *notes(analysis)]
     what = f"the lowest {spaced(first)}" if analysis.optimum else spaced(first)
-    return Answer(
+    return answer_of(
+        scenario,
         "sensitivity",
-        scenario.title,
         Sentence(f"What to measure or change next for {what}"),
         sentences,
         [*(table for table in tables if table.rows), priors_table(scenario)],
-        charts,
-        remarks,
-        inputs=scenario.named_tables,
+        charts=charts,
+        notes=remarks,
         rows="numbers" if analysis.rows else "outputs",
         result=str(analysis.result),
         message=analysis.message,
@@ -94,8 +95,7 @@ def headline(analysis: Sensitivity, spread: OutcomeSpread | None = None) -> Sent
 def outputs_table(analysis: Sensitivity, spread: OutcomeSpread | None) -> Table:
     """The outputs, what all uncertain numbers do to them together, and the share of priors in their variance."""
     columns = [
-        words("output"),
-        Column("value", digits="interval" if spread is not None else "two"),
+        *(words("output"), Column("value", digits="interval" if spread is not None else "two")),
         Column("together", "all numbers together, ±", kind="share", digits="two"),
         Column("prior_share", "variance from priors", kind="share", digits="two"),
     ]
@@ -122,8 +122,8 @@ def measure_table(analysis: Sensitivity, top: int = TOP) -> Table:
     low, high = (f"{100 * share:g} %" for share in SHARES)
 
     def changes(name: str, level: int) -> list[Column]:
-        pairs = ((f"{name}_at_low", f"{spaced(name)} at {low}"), (f"{name}_at_high", f"at {high}"))
-        return [Column(key, title, kind="change", digits="two", level=level) for key, title in pairs]
+        titles = {f"{name}_at_low": f"{spaced(name)} at {low}", f"{name}_at_high": f"at {high}"}
+        return [Column(key, title, kind="change", digits="two", level=level) for key, title in titles.items()]
 
     columns = [
         *(words("number"), words("known", "known as"), Column("low", low), Column("high", high), *changes(first, 0)),
@@ -134,37 +134,34 @@ def measure_table(analysis: Sensitivity, top: int = TOP) -> Table:
     ]
     rows: list[list[Any]] = []
     for row in analysis.by_uncertainty():
-        sizes = {name: row.size(name, values[name]) for name in values}
-        if not any(size >= _SMALLEST for size in sizes.values()):
+        sizes = {name: row.size(name, value) for name, value in values.items()}
+        if max(sizes.values()) < _SMALLEST:
             continue
-        effects = {name: [_change(change) for change in row.changes(name, values[name])] for name in values}
-        of_variance = shares.get(row.path, math.nan)
-        cells: list[Any] = [row.path, _kind(row), own_number(row, row.low), own_number(row, row.high), *effects[first]]
-        cells += [of_variance if math.isfinite(of_variance) else None, *(_change(sizes[name]) for name in others)]
-        cells += [cell for name in others for cell in effects[name]]
-        rows.append([*cells, "" if row.effects[first].exact else "≈ from the elasticity"])
+        cells: dict[str, Any] = {name: own_number(row, getattr(row, name)) for name in ("low", "high")}
+        cells |= {"number": row.path, "known": _kind(row), "share": finite(shares.get(row.path))}
+        for name, value in values.items():
+            at_low, at_high = map(_change, row.changes(name, value))
+            cells |= {f"{name}_at_low": at_low, f"{name}_at_high": at_high, f"{name}_size": _change(sizes[name])}
+        cells["search"] = "" if row.effects[first].exact else "≈ from the elasticity"
+        rows.append([cells[column.name] for column in columns])
     title = f"Measure next: {spaced(first)} with each uncertain number at its {low} and {high} quantile"
     return Table("measure", title, columns, rows, short=range(min(top, len(rows))))
 
 
 def together_sentences(analysis: Sensitivity) -> list[Sentence]:
     """What all uncertain numbers do together, to first order, and what of that rests on priors that matter."""
-    names = analysis.values
     priors = [row for row in analysis.rows if row.provenance.is_prior and row.path.startswith(SYSTEM)]
     effective = sum(any(effect.derivative for effect in row.effects.values()) for row in priors)
-    count = sum(row.is_uncertain for row in analysis.rows)
-    together = ", ".join(f"{spaced(name)} ± {{{name}}}" for name in names)
-    of_priors = ", ".join(f"{spaced(name)} {{{name}}}" for name in names)
+    count, numbers = sum(row.is_uncertain for row in analysis.rows), {}
+    for name in analysis.values:
+        numbers |= {name: share(analysis.together(name)), f"{name} priors": share(analysis.prior_share(name))}
+    together, of_priors = (
+        ", ".join(f"{spaced(name)} {text % name}" for name in analysis.values) for text in ("± {%s}", "{%s priors}")
+    )
+    text = f"Share of the variance that comes from priors ({effective} of the {len(priors)} have any effect): "
     return [
-        Sentence(
-            f"All {count} together, if independent (root of the sum of squares): {together}.",
-            {name: share(analysis.together(name)) for name in names},
-        ),
-        Sentence(
-            f"Share of the variance that comes from priors ({effective} of the {len(priors)} have any effect): "
-            f"{of_priors}.",
-            {name: share(analysis.prior_share(name)) for name in names},
-        ),
+        Sentence(f"All {count} together, if independent (root of the sum of squares): {together}.", numbers),
+        Sentence(f"{text}{of_priors}.", numbers),
     ]
 
 
@@ -220,14 +217,12 @@ def limits_table(analysis: Sensitivity) -> Table:
     name = spaced(next(iter(analysis.values)))
     columns = [
         *(words("limit"), Column("value"), Column("elasticity", f"{name} (% per %)", digits="two")),
-        *(words("origin", ""), Column("derivative", "derivative", "", level=DATA)),
+        *(words("origin", ""), Column("derivative", unit="", level=DATA)),
     ]
+    follows = {True: "taken from the scenario; moves with it", False: ""}
     rows = [
-        [
-            *(spaced(limit.name), Quantity(limit.value, unit=limit.unit), limit.elasticity),
-            *("taken from the scenario; moves with it" if limit.follows else "", limit.derivative),
-        ]
-        for limit in sorted(analysis.limits, key=lambda limit: -abs(limit.elasticity))
+        [spaced(of.name), Quantity(of.value, unit=of.unit), of.elasticity, follows[of.follows], of.derivative]
+        for of in sorted(analysis.limits, key=lambda limit: -abs(limit.elasticity))
     ]
     return Table("limits", f"Change next: limits, by what 1 % more does to the lowest {name}", columns, rows)
 
@@ -254,27 +249,26 @@ def numbers_table(analysis: Sensitivity) -> Table:
 
     Where a number or an output is zero there is no elasticity: the derivative stands alone.
     """
-    own = ("value", "low", "high")
     columns = [words(name) for name in ("path", "kind", "source", "distribution", "action", "range", "breaks")]
-    columns += [Column(name) for name in own]
-    shares = {name: analysis.shares(name) for name in analysis.values}
-    for name in analysis.values:
-        columns += [Column(f"{name}.elasticity", ""), Column(f"{name}.derivative", "", "")]
-        columns += [Column(f"{name}.{end}", "", analysis.units[name], "amount") for end in ("at_low", "at_high")]
-        columns += [words(f"{name}.exact", ""), Column(f"{name}.share", "", kind="share")]
-    uncertain, rows = analysis.by_uncertainty(), []
-    paths = {row.path for row in uncertain}
-    for row in [*uncertain, *(row for row in analysis.by_elasticity() if row.path not in paths)]:
-        has_ends = (row.low, row.high) != (None, None)
+    columns += [Column(name) for name in ("value", "low", "high")]
+    for name, unit in analysis.units.items():
+        columns += [Column(f"{name}.elasticity"), Column(f"{name}.derivative", unit="")]
+        columns += [Column(f"{name}.{end}", unit=unit, kind="amount") for end in ("at_low", "at_high")]
+        columns += [words(f"{name}.exact"), Column(f"{name}.share", kind="share")]
+    shares, rows = {name: analysis.shares(name) for name in analysis.values}, []
+    ordered = {row.path: row for row in (*analysis.by_uncertainty(), *analysis.by_elasticity())}
+    for path, row in ordered.items():
         broken = [f"{limit} at {end}" for end, ends in zip(("low", "high"), row.breaks, strict=True) for limit in ends]
-        cells: list[Any] = [row.path, row.provenance.kind, row.provenance.source]
-        cells += [analysis.scenario.uncertainty.get(row.path, ""), row.action]
-        cells += ["quantiles" if row.is_uncertain else "next values" if has_ends else "", "; ".join(broken)]
-        cells += [own_number(row, getattr(row, name)) for name in own]
+        cells: dict[str, Any] = {"path": path, "kind": row.provenance.kind, "source": row.provenance.source}
+        cells |= {name: own_number(row, getattr(row, name)) for name in ("value", "low", "high")}
+        cells |= {"distribution": analysis.scenario.uncertainty.get(path, ""), "action": row.action}
+        has_ends = (row.low, row.high) != (None, None)
+        cells["range"] = "quantiles" if row.is_uncertain else "next values" if has_ends else ""
+        cells["breaks"] = "; ".join(broken)
         for name, effect in row.effects.items():
-            cells += [effect.elasticity, effect.derivative, effect.low, effect.high, effect.exact]
-            cells.append(shares[name].get(row.path))
-        rows.append(cells)
+            of_output = {"at_low": effect.low, "at_high": effect.high, "share": shares[name].get(path), **vars(effect)}
+            cells |= {f"{name}.{part}": value for part, value in of_output.items()}
+        rows.append([cells[column.name] for column in columns])
     return Table("numbers", "All numbers and their effects", columns, rows, level=DATA)
 
 
@@ -312,16 +306,14 @@ def notes(analysis: Sensitivity) -> list[Sentence]:
     if any(row.is_uncertain and not row.effects[first].exact for row in analysis.rows):
         lines.append(Sentence("≈ from the elasticity; the others are from new searches in the same layout."))
     if best and any(limit.follows for limit in analysis.limits):
-        numbers = {"held": number(best.limits.get("time", float(best.baseline.time)), "s")}
+        held = {"held": number(best.limits.get("time", float(best.baseline.time)), "s")}
         text = "Limits taken from the scenario move with its numbers; hold one with --limit, such as --limit "
-        lines.append(Sentence(f'{text}"time={{held}}".', numbers))
+        lines.append(Sentence(f'{text}"time={{held}}".', held))
     for row in analysis.rows:
         if row.distribution is not None and not row.distribution.has_quantiles:
-            joint.setdefault(row.distribution.name, []).append(f"{row.path.rpartition('.')[0]}.*")
-    lines += [
-        Sentence(f"Not varied alone, because their distribution is joint ({name}): {', '.join(dict.fromkeys(paths))}.")
-        for name, paths in joint.items()
-    ]
+            joint.setdefault(row.distribution.name, {})[f"{row.path.rpartition('.')[0]}.*"] = None
+    for name, paths in joint.items():
+        lines.append(Sentence(f"Not varied alone, because their distribution is joint ({name}): {', '.join(paths)}."))
     without = {
         row.path: row.effects[first].elasticity
         for row in analysis.by_elasticity()

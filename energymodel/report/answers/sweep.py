@@ -20,9 +20,11 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
+    answer_of,
     around,
     facts,
     number,
+    present,
     share,
     spaced,
     words,
@@ -83,36 +85,32 @@ def sweep_answer(
     - `most`: rows of a full array.
     - `details`: also what makes the outputs uncertain.
     """
-    rows = rows_table(swept, minimize, spread, most)
+    rows, at = rows_table(swept, minimize, spread, most), {axis.name: axis_column(axis) for axis in swept.axes}
     tables, charts = [rows, axes_table(swept.axes), _run_table(swept)], []
     if swept.winners:
         charts.append(_chart(swept, rows, minimize))
     if (near := swept.polished) is not None:
-        columns = [*map(axis_column, swept.axes), _value_column(minimize), words("result"), words("message")]
-        row = [*(near.point[axis.name] for axis in swept.axes), near.value, near.result, near.message]
+        columns = [*at.values(), _value_column(minimize), words("result"), words("message")]
+        row = [*(near.point[name] for name in at), near.value, near.result, near.message]
         tables.append(Table("polished", "Between the points", columns, [row], level=DATA))
     if missing := infeasible_points(swept):
-        columns = [axis_column(axis) for axis in swept.axes if axis.name in missing[0]]
-        cells = [[point[column.name] for column in columns] for point in missing]
-        tables.append(
-            Table("infeasible", "Combinations at which no point obeys all limits", columns, cells, level=DATA)
-        )
-    if asked:
-        tables.append(question_table(asked))
+        columns = [column for name, column in at.items() if name in missing[0]]
+        cells, title = [[*point.values()] for point in missing], "Combinations at which no point obeys all limits"
+        tables.append(Table("infeasible", title, columns, cells, level=DATA))
+    tables += [question_table(asked)] if asked else []
     if spread is not None and details:
         own = outcome_table({scenario.name: Run(scenario.plan, spread.outcome, spread)})
         table, chart = causes(scenario, spread, "energy")
         tables += [dataclasses.replace(own, title="Outcome of the scenario's own plan", level=PAGE), table]
-        charts += [intervals_chart(own), *([chart] if chart is not None else [])]
-    return Answer(
+        charts += present(intervals_chart(own), chart)
+    return answer_of(
+        scenario,
         "sweep",
-        scenario.title,
         Sentence(f"Sweep of {counted(swept.points, 'point')}"),
         [*_sentences(scenario, swept, rows, minimize), Sentence(swept.choice.sentence())],
         [*tables, *([priors_table(scenario)] if details else [])],
-        charts,
-        [prior_count(scenario)],
-        inputs=scenario.named_tables,
+        charts=charts,
+        notes=[prior_count(scenario)],
         rows=rows.name,
         result="interrupted" if not swept.complete else "infeasible" if swept.message else "successful",
         message=swept.message,
@@ -121,34 +119,29 @@ def sweep_answer(
 
 def _sentences(scenario: Scenario, swept: SweepResult, rows: Table, minimize: str) -> list[Sentence]:
     """Where the best point lies, how sure it is, what lies between the points, and where there is none."""
-    sentences = [Sentence(swept.message)] if swept.message else []
+    texts, numbers = [swept.message] if swept.message else [], {}
     if swept.winners:
         best = _best_index(swept)
-        numbers = {
-            column.name: (column if column.digits != "rows" else dataclasses.replace(column, digits="interval"), cell)
-            for column, cell in zip(rows.columns, rows.rows[best], strict=True)
-            if isinstance(cell, Quantity)
-        }
+        for column, cell in zip(rows.columns, rows.rows[best], strict=True):
+            if isinstance(cell, Quantity):
+                digits = "interval" if column.digits == "rows" else column.digits
+                numbers[column.name] = dataclasses.replace(column, digits=digits), cell
         at, value = point_words(swept.axes, swept.winners[best].point), _value_name(swept, minimize)
         text = f"Of {counted(swept.points, 'point')}, the best has {at}"
-        text += f"; its {spaced(minimize)} is {{{value}}}." if value in numbers else "."
-        sentences.append(Sentence(text, numbers))
-        sure = ", ".join(
-            f"{spaced(name)} {{{name}:i}}" for name in SHOWN if name in numbers and numbers[name][1].low is not None
-        )
-        if sure:
-            text = f"Intervals of that point, as wide as those of {scenario.name} itself: {sure}."
-            sentences.append(Sentence(text, numbers))
+        texts.append(f"{text}; its {spaced(minimize)} is {{{value}}}." if value in numbers else f"{text}.")
+        known = [name for name in SHOWN if name in numbers and numbers[name][1].low is not None]
+        if sure := ", ".join(f"{spaced(name)} {{{name}:i}}" for name in known):
+            texts.append(f"Intervals of that point, as wide as those of {scenario.name} itself: {sure}.")
         if (near := swept.polished) is not None:
-            gain = {"gain": share(1.0 - near.value / swept.winners[0].value)}
+            numbers["gain"] = share(1.0 - near.value / swept.winners[0].value)
             text = f"Between the points, {minimize} is {{gain}} lower ({near.result}): "
-            sentences.append(Sentence(f"{text}{point_words(swept.axes, near.point)}.", gain))
+            texts.append(f"{text}{point_words(swept.axes, near.point)}.")
     if missing := infeasible_points(swept):
         chosen = [axis for axis in swept.axes if axis.name in missing[0]]
         at = "; ".join(point_words(chosen, point) for point in missing[:_MOST_NAMED])
         more = f" and {len(missing) - _MOST_NAMED} others" if len(missing) > _MOST_NAMED else ""
-        sentences.append(Sentence(f"No point obeys all limits at {at}{more}."))
-    return sentences
+        texts.append(f"No point obeys all limits at {at}{more}.")
+    return [Sentence(text, numbers) for text in texts]
 
 
 def rows_table(swept: SweepResult, minimize: str, spread: OutcomeSpread | None = None, most: int = MOST_ROWS) -> Table:
@@ -167,47 +160,44 @@ def rows_table(swept: SweepResult, minimize: str, spread: OutcomeSpread | None =
 
 
 def _points(swept: SweepResult, minimize: str, spread: OutcomeSpread | None) -> Table:
-    winners = swept.winners
-    outputs, titles = (
-        list(winners[0].outputs) if winners else [],
-        {col.name: col for col in output_columns(serves=True)},
-    )
-    columns = [axis_column(axis) for axis in swept.axes]
+    winners, titles = swept.winners, {column.name: column for column in output_columns(serves=True)}
+    outputs, columns = list(winners[0].outputs) if winners else [], [axis_column(axis) for axis in swept.axes]
     for name in outputs:
         unit, varies = swept.units.get(name, "1"), len({winner.outputs[name] for winner in winners}) > 1
         column = titles.get(name, Column(name, unit=unit))
         level = SHORT if name in SHOWN or name == minimize else DATA
         columns.append(dataclasses.replace(column, unit=unit, digits="rows" if varies else "interval", level=level))
     first = winners[0].value if winners else math.nan
-    several, has_value = len(winners) > 1 and first > 0.0, math.isfinite(first) and minimize not in outputs
-    columns += [_value_column(minimize)] if has_value else []
-    columns += [Column("change", f"{spaced(minimize)} above first", kind="change")] if several else []
+    if math.isfinite(first) and minimize not in outputs:
+        columns.append(_value_column(minimize))
+    if len(winners) > 1 and first > 0.0:
+        columns.append(Column("change", f"{spaced(minimize)} above first", kind="change"))
     columns.append(words("point", level=DATA))
     halves = {name: DEVIATIONS * spread.deviation(name) for name in SHOWN if name in outputs} if spread else {}
-    rows = [
-        [
-            *(winner.point[axis.name] for axis in swept.axes),
-            *(around(winner.outputs[name], halves.get(name) or None) for name in outputs),
-            *([winner.value] if has_value else []),
-            *([winner.value / first - 1.0] if several else []),
-            label,
-        ]
+    rows: list[Mapping[str, Any]] = [
+        {
+            **winner.point,
+            **{name: around(value, halves.get(name) or None) for name, value in winner.outputs.items()},
+            "value": winner.value,
+            "change": winner.value / first - 1.0 if first else None,
+            "point": label,
+        }
         for winner, label in zip(winners, _labels(swept), strict=True)
     ]
-    rows += [[point.get(column.name) for column in columns] for point in infeasible_points(swept)]
-    count = len(winners)
+    cells, count = (
+        [[row.get(column.name) for column in columns] for row in (*rows, *infeasible_points(swept))],
+        len(rows),
+    )
     title = f"{min(count, ROWS)} of {count:,} points that were kept" if count > ROWS else "Points that were kept"
-    return Table("points", title, columns, rows, short=range(min(count, ROWS)))
+    return Table("points", title, columns, cells, short=range(min(count, ROWS)))
 
 
 def _full(swept: SweepResult, names: Sequence[str], most: int) -> Table:
     axes, shape = swept.grid_axes, swept.grid.sizes
     arrays: Mapping[str, Any] = swept.result if swept.result is not None else swept.to_xarray()
     values, count = [np.asarray(arrays[name]) for name in names], math.prod(shape)
-    columns = [
-        *map(axis_column, axes),
-        *(Column(name, unit=swept.units.get(name, "1"), kind="amount") for name in names),
-    ]
+    columns = [*map(axis_column, axes)]
+    columns += [Column(name, unit=swept.units.get(name, "1"), kind="amount") for name in names]
     rows = [
         [*(axis.label(at) for axis, at in zip(axes, index, strict=True)), *(array[index] for array in values)]
         for index in itertools.islice(np.ndindex(*shape), most)
@@ -222,28 +212,20 @@ def _distributions(outputs: Mapping[str, Any], units: Mapping[str, str]) -> Tabl
     def cell(name: str, value: float) -> Quantity | None:
         return Quantity(float(value), unit=units.get(name, "1")) if math.isfinite(value) else None
 
+    rows: list[list[Any]] = []
     if not all(isinstance(output, BinCounts) for output in outputs.values()):
-        columns = [words("output"), Column("share", "share of points", kind="share"), Column("value", "value", "")]
-        quantiles = [
-            [spaced(name), of_points, cell(name, value)]
-            for name, output in outputs.items()
-            for of_points, value in output.items()
-        ]
-        return Table("quantiles", "Quantiles", columns, quantiles)
-    columns = [words("output"), Column("from", "from", ""), Column("to", "to", ""), Column("points", kind="count")]
-    bins = [
-        [spaced(name), cell(name, low), cell(name, high), count]
-        for name, output in outputs.items()
-        for (low, high), count in zip(
-            itertools.pairwise([-math.inf, *output.edges, math.inf]),
-            [output.below, *output.counts, output.above],
-            strict=True,
-        )
-        if count
-    ]
-    title = f"{ROWS} of {len(bins)} bins" if len(bins) > ROWS else "Bins that have points"
-    short, note = range(min(ROWS, len(bins))), "A bin without an end is open."
-    return Table("histogram", title, columns, bins, short=short, note=note)
+        columns = [words("output"), Column("share", "share of points", kind="share"), Column("value", unit="")]
+        for name, output in outputs.items():
+            rows += [[spaced(name), of_points, cell(name, value)] for of_points, value in output.items()]
+        return Table("quantiles", "Quantiles", columns, rows)
+    columns = [words("output"), Column("from", unit=""), Column("to", unit=""), Column("points", kind="count")]
+    for name, output in outputs.items():
+        ends = itertools.pairwise([-math.inf, *output.edges, math.inf])
+        counts = zip(ends, [output.below, *output.counts, output.above], strict=True)
+        rows += [[spaced(name), cell(name, low), cell(name, high), count] for (low, high), count in counts if count]
+    title = f"{ROWS} of {len(rows)} bins" if len(rows) > ROWS else "Bins that have points"
+    short, note = range(min(ROWS, len(rows))), "A bin without an end is open."
+    return Table("histogram", title, columns, rows, short=short, note=note)
 
 
 def infeasible_points(swept: SweepResult) -> list[dict[str, Any]]:
@@ -273,9 +255,8 @@ def axes_table(axes: Iterable[Axis]) -> Table:
 
 def question_table(asked: Mapping[str, str]) -> Table:
     """What was asked, for other programs."""
-    return Table(
-        "question", "The question", [words("name", "question"), words("value", "")], [*asked.items()], level=DATA
-    )
+    columns = [words("name", "question"), words("value", "")]
+    return Table("question", "The question", columns, [*asked.items()], level=DATA)
 
 
 def axis_column(axis: Axis) -> Column:
@@ -295,12 +276,11 @@ def _value_name(swept: SweepResult, minimize: str) -> str:
 
 def _run_table(swept: SweepResult) -> Table:
     """Points, time and rate of the evaluation, and the program."""
+    rate = Column("rate", "points per second", "1/s", digits="two")
     cells: dict[Column, Any] = {
         Column("points", kind="count"): swept.points,
         Column("time", unit="s", digits="two"): swept.seconds,
-        Column("rate", "points per second", "1/s", digits="two"): swept.points / swept.seconds
-        if swept.seconds
-        else None,
+        rate: swept.points / swept.seconds if swept.seconds else None,
         words("complete", level=DATA): swept.complete,
         words("order", "order of the axes", DATA): ", ".join(swept.grid.names),
         words("program", "evaluated by", DATA): swept.choice.program,
@@ -376,5 +356,4 @@ def cost_answer(scenario: Scenario, cost: SweepCost) -> Answer:
         words("order", "order of the axes, outermost first"): ", ".join(cost.order),
     }
     headline = Sentence(f"{counted(cost.points, 'point')} in {counted(cost.tiles, 'tile')}, not evaluated")
-    tables = [facts("cost", "Cost", cells)]
-    return Answer("sweep", scenario.title, headline, [], tables, inputs=scenario.named_tables, rows="cost")
+    return answer_of(scenario, "sweep", headline, [], [facts("cost", "Cost", cells)], rows="cost")

@@ -6,7 +6,21 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.performance.pipeline_simulator import SimulatedPass
-from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, facts, number, words
+from energymodel.report.answer import (
+    DATA,
+    FULL,
+    Answer,
+    Chart,
+    Column,
+    Quantity,
+    Sentence,
+    Table,
+    answer_of,
+    facts,
+    number,
+    spaced,
+    words,
+)
 from energymodel.report.answers.run_tables import Run
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.pipeline import Timeline, step_timeline
@@ -102,30 +116,29 @@ def timeline_answer(scenario: Scenario, timeline: Timeline) -> Answer:
     """Each pipeline rank, the terms of the step, and all passes."""
     ranks, total = len(timeline.simulated.busy), float(np.asarray(timeline.step_time.total))
     terms = {name: float(value) for name, value in vars(timeline.step_time).items()} | {"total": total}
-    rows = [[name.replace("_", " "), value, value / total] for name, value in terms.items()]
-    times = {
-        Column("pipeline_time", "time of the passes", "s"): timeline.pipeline_time,
-        Column("closed_form_time", "by the closed form", "s"): timeline.closed_form_time,
-    }
+    rows = [[spaced(name), value, value / total] for name, value in terms.items()]
+    times = {Column("pipeline_time", "time of the passes", "s"): timeline.pipeline_time}
+    times[Column("closed_form_time", "by the closed form", "s")] = timeline.closed_form_time
     columns = [words("term"), Column("time", unit="s"), Column("share", kind="share")]
-    return Answer(
+    tables = [ranks_table(timeline), Table("step_time", "Step time", columns, rows)]
+    return answer_of(
+        scenario,
         "timeline",
-        scenario.title,
         Sentence(f"Pipeline with schedule {timeline.schedule}, {ranks} ranks, {len(timeline.layers)} virtual stages"),
         [step_sentence(timeline, Quantity(total))],
-        [
-            *(ranks_table(timeline), Table("step_time", "Step time", columns, rows)),
-            *(facts("times", "Time of all passes", times, FULL), passes_table(timeline)),
-        ],
-        [timeline_chart(timeline)],
-        inputs=scenario.named_tables,
+        [*tables, facts("times", "Time of all passes", times, FULL), passes_table(timeline)],
+        charts=[timeline_chart(timeline)],
         rows="passes",
     )
 
 
 def ranks_table(timeline: Timeline) -> Table:
     """How long each rank works and waits, and the micro-batches that it holds, in those of a whole rank."""
-    step, time, layers = timeline.simulated, timeline.pipeline_time, layers_of_ranks(timeline)
+    step, time, layers = timeline.simulated, timeline.pipeline_time, np.zeros(len(timeline.simulated.busy))
+    for rank, stage in {(run.rank, run.operation.stage) for run in step.passes}:
+        layers[rank] += timeline.layers[stage]
+    if timeline.schedule == "dualpipe":
+        layers[:] = np.mean(layers)
     of_whole = len(step.busy) / len(timeline.layers)
     rows = [
         [rank, layers[rank], busy, time - busy, (time - busy) / time, step.held[rank] * of_whole]
@@ -139,59 +152,43 @@ def _ends(count: int, most: int) -> Sequence[int]:
     return range(count) if count <= most else (*range(most // 2), *range(count - most // 2, count))
 
 
-def layers_of_ranks(timeline: Timeline) -> np.ndarray:
-    """Layers of each rank [1], of all its virtual stages."""
-    layers = np.zeros(len(timeline.simulated.busy))
-    for rank, stage in {(run.rank, run.operation.stage) for run in timeline.simulated.passes}:
-        layers[rank] += timeline.layers[stage]
-    return layers if timeline.schedule != "dualpipe" else np.full(len(layers), np.mean(layers))
-
-
 def stage_clocks_answer(scenario: Scenario, front: StageFront) -> Answer:
     """The front, then the clocks of the ranks at the step time that saves most beside one clock."""
-    best, kinds = int(np.argmax(front.saved)), front.clocks.clock.shape[-1]
-    numbers = {"saved": number(front.saved[best], kind="share"), "time": number(front.clocks.step_time[best], "s")}
-    late = np.flatnonzero(~result_is(front.clocks.result, RESULTS.successful))
-    times = {f"time{row}": number(front.clocks.step_time[row], "s") for row in late}
-    listed = ", ".join(f"{{{name}}}" for name in times)
-    return Answer(
+    clocks, best, kinds = front.clocks, int(np.argmax(front.saved)), front.clocks.clock.shape[-1]
+    is_found = np.asarray(result_is(clocks.result, RESULTS.successful))
+    times = {f"time{row}": number(clocks.step_time[row], "s") for row in np.flatnonzero(~is_found)}
+    longer, price = clocks.step_time / clocks.step_time[0] - 1.0, np.maximum(0.0, clocks.price)
+    columns = (clocks.step_time, longer, clocks.energy, front.one_clock_energy, front.saved, price, is_found)
+    on_front = Table("front", "Passes of a step, all chips", _FRONT, [*zip(*map(np.asarray, columns), strict=True)])
+    all_clocks = [
+        [time, DIRECTIONS[direction], rank, kind, clock]
+        for time, of_time in zip(clocks.step_time, clocks.clock, strict=True)
+        for (direction, rank, kind), clock in np.ndenumerate(of_time)
+    ]
+    of_ranks = rank_clocks_table(clocks.clock[best], float(scenario.system.accelerator.reference_clock))
+    numbers = {"saved": number(front.saved[best], kind="share"), "time": number(clocks.step_time[best], "s")}
+    texts = ["Clocks by rank save up to {saved} of the energy that one clock takes, at {time}."]
+    texts += [f"The search needed {clocks.paths} paths through the schedule."]
+    texts += [f"-o FILE.csv has all {kinds} kinds of operations."] if kinds > _MOST_KINDS else []
+    late = (
+        f"Not converged at {', '.join(f'{{{name}}}' for name in times)}: clocks that are as good or better may exist."
+    )
+    subtitle = "Energy of the passes of a step on all chips, with clocks by rank and with one clock"
+    title, y = Sentence("Clocks by rank save up to {saved}", numbers), ["energy", "one_clock_energy"]
+    return answer_of(
+        scenario,
         "timeline",
-        scenario.title,
         Sentence("Clocks of the pipeline ranks with the lowest energy of a step"),
-        [
-            Sentence("Clocks by rank save up to {saved} of the energy that one clock takes, at {time}.", numbers),
-            Sentence(f"The search needed {front.clocks.paths} paths through the schedule."),
-            *([Sentence(f"-o FILE.csv has all {kinds} kinds of operations.")] if kinds > _MOST_KINDS else []),
-        ],
-        [front_table(front), rank_clocks_table(front, best, scenario), clocks_table(front)],
-        [
-            Chart(
-                *("plane", Sentence("Clocks by rank save up to {saved}", numbers), "front", "step_time"),
-                *(["energy", "one_clock_energy"],),
-                "Energy of the passes of a step on all chips, with clocks by rank and with one clock",
-                lines=True,
-                axis="energy",
-            )
-        ],
-        warnings=[Sentence(f"Not converged at {listed}: clocks that are as good or better may exist.", times)]
-        if times
-        else [],
-        inputs=scenario.named_tables,
+        [Sentence(text, numbers) for text in texts],
+        [on_front, of_ranks, Table("clocks", "All clocks", _CLOCKS, all_clocks, level=DATA)],
+        charts=[Chart("plane", title, "front", "step_time", y, subtitle, lines=True, axis="energy")],
+        warnings=[Sentence(late, times)] if times else [],
         rows="clocks",
     )
 
 
-def front_table(front: StageFront) -> Table:
-    """Energy of the passes of a step on all chips against its time."""
-    clocks, converged = front.clocks, result_is(front.clocks.result, RESULTS.successful)
-    longer, price = clocks.step_time / clocks.step_time[0] - 1.0, np.maximum(0.0, clocks.price)
-    columns = (clocks.step_time, longer, clocks.energy, front.one_clock_energy, front.saved, price, converged)
-    return Table("front", "Passes of a step, all chips", _FRONT, [*zip(*map(np.asarray, columns), strict=True)])
-
-
-def rank_clocks_table(front: StageFront, row: int, scenario: Scenario) -> Table:
-    """Clocks of each rank at one step time, as shares of the reference clock and as frequencies."""
-    clocks, reference = front.clocks.clock[row], float(scenario.system.accelerator.reference_clock)
+def rank_clocks_table(clocks: np.ndarray, reference: float) -> Table:
+    """Clocks of each rank at one step time, as shares of the reference clock [Hz] and as frequencies."""
     _, ranks, kinds = clocks.shape
     columns, cells = [_RANK], [np.arange(ranks)]
     for index, direction in enumerate(DIRECTIONS):
@@ -202,13 +199,3 @@ def rank_clocks_table(front: StageFront, row: int, scenario: Scenario) -> Table:
             cells += [own, own * reference]
     title, rows = "Clocks at the step time that saves most", [*zip(*cells, strict=True)]
     return Table("rank_clocks", title, columns, rows, short=_ends(ranks, _MOST_RANKS // 2))
-
-
-def clocks_table(front: StageFront) -> Table:
-    """A row for each clock of each step time, as a share of the reference clock."""
-    rows = [
-        [time, DIRECTIONS[direction], rank, kind, clock]
-        for time, of_time in zip(front.clocks.step_time, front.clocks.clock, strict=True)
-        for (direction, rank, kind), clock in np.ndenumerate(of_time)
-    ]
-    return Table("clocks", "All clocks", _CLOCKS, rows, level=DATA)
