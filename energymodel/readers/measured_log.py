@@ -164,7 +164,7 @@ def measure_logs(
         segments = run.segments()
         own = no_part_twice(_beside(segments, devices, name, notes)) if devices else {}
         meters = take(name, own, segments)
-        measured = (_measurement(name, run, *batch, segments, meters, own, notes) for batch in batches(run))
+        measured = (_measurement(name, run, *batch, segments, meters, notes) for batch in batches(run))
         rows += [row for row in measured if row is not None]
     for group, own in {} if runs else groups_of(by_device(readings)).items():
         alone += [device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
@@ -239,7 +239,6 @@ def _measurement(
     indices: np.ndarray,
     spans: Sequence[Segment],
     meters: dict[str, Metered],
-    devices: dict[str, list[PowerReading]],
     notes: list[str],
 ) -> Measurement | None:
     """The training steps of one batch; nothing where none has a time, a rate or a loss."""
@@ -278,7 +277,7 @@ def _measurement(
     training = [span for span in spans if span.phase == TRAINING and span.stop > begin and span.start < ends[-1]]
     long = [(span.start, span.stop) for span in training if span.stop - span.start >= SHORTEST]
     if long:
-        return _with_power(row, long, meters, devices, notes)
+        return _with_power(row, long, meters, notes)
     notes.append(
         f"{name}: it trains for less than {SHORTEST:g} s at a time, which meters do not resolve: no power is given."
     )
@@ -286,18 +285,13 @@ def _measurement(
 
 
 def _with_power(
-    row: Measurement,
-    spans: Sequence[tuple[float, float]],
-    meters: dict[str, Metered],
-    devices: dict[str, list[PowerReading]],
-    notes: list[str],
+    row: Measurement, spans: Sequence[tuple[float, float]], meters: dict[str, Metered], notes: list[str]
 ) -> Measurement:
     """A measurement with the power of its devices in its spans of training, which follow each other."""
     chips: list[float] = []
     nodes: list[float] = []
-    states: dict[str, list[float]] = {state: [] for state in STATES}
+    states: list[dict[str, float]] = []
     how: set[str] = set()
-    starts, stops = np.array(spans).T
     for device, meter in meters.items():
         energy, seconds, covered = meter.energy(spans)
         if covered <= 0.5 * sum(stop - start for start, stop in spans):
@@ -309,14 +303,10 @@ def _with_power(
             continue  # a part of the host, or all chips together: its energy is that of the phases
         (nodes if is_node(device) else chips).append(energy / seconds)
         how.add(meter.how)
-        time = np.array([reading.time for reading in devices[device]])
-        span = np.searchsorted(starts, time, side="right") - 1
-        within = np.flatnonzero((span >= 0) & (time <= stops[np.maximum(span, 0)]))
-        for state, values in states.items():
-            values.append(median(getattr(devices[device][index], state) for index in within))
+        states.append(meter.states(spans))
     if not chips and not nodes:
         return row
-    measured = {state: median(values) for state, values in states.items()}
+    measured = {state: median(values[state] for values in states) for state in STATES}
     if nodes:
         measured["node_power"] = float(np.mean(nodes))
     if chips:

@@ -90,7 +90,7 @@ class Metered:
 
     def __init__(self, readings: Sequence[PowerReading]) -> None:
         self.device = readings[0].device if readings else ""
-        self.count = len(readings)
+        self.readings = readings
         self.sampled, self._sampled_every = _sampled(readings)
         with np.errstate(over="ignore"):  # what is damaged may be 1e300
             self.counter = _counted(readings)
@@ -127,6 +127,16 @@ class Metered:
         parts = [(*self.pieces.integral(*span), gaps.integral(*span)[1]) for span in spans]
         energy, seconds, bridged = (float(sum(values)) for values in zip(*parts, strict=True)) if parts else (0.0,) * 3
         return energy, seconds, seconds - bridged
+
+    def states(self, spans: Sequence[tuple[float, float]] | None = None) -> dict[str, float]:
+        """Median clock [Hz], temperature [K] and power limit [W] of all readings, or of those in spans in order."""
+        readings = self.readings
+        if spans is not None:
+            starts, stops = np.array(spans).T
+            time = np.array([reading.time for reading in readings])
+            span = np.searchsorted(starts, time, side="right") - 1
+            readings = [readings[i] for i in np.flatnonzero((span >= 0) & (time <= stops[np.maximum(span, 0)]))]
+        return {state: median(getattr(reading, state) for reading in readings) for state in STATES}
 
 
 def _columns(
@@ -316,9 +326,8 @@ def device_power(group: str, device: str, readings: Sequence[PowerReading]) -> D
     power, how = (float(np.mean(powers)), "single readings") if powers else (math.nan, "")
     if seconds > 0.0:
         power, how = energy / seconds, meter.how
-    states = (median(getattr(reading, state) for reading in readings) for state in STATES)
     energy = energy if seconds > 0.0 else math.nan
-    return DevicePower(group, device, len(readings), seconds, energy, power, *states, how=how)
+    return DevicePower(group, device, len(readings), seconds, energy, power, **meter.states(), how=how)
 
 
 def median(values: Iterable[float]) -> float:

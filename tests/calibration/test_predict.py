@@ -54,21 +54,12 @@ def test_terms_add_up_and_tokens_per_second_follow():
     np.testing.assert_allclose(table["tokens_per_s"] * table["step_time_s"], 64 * 2048, rtol=1e-12)
 
 
-FASTER = {
-    "accelerator.peak_flops": 2.0,
-    "accelerator.memory_bandwidth": 2.0,
-    "node.scale_up.lane_bandwidth": 2.0,
-    "network.link.lane_bandwidth": 2.0,
-    "accelerator.launch_overhead": 0.5,
-    "accelerator.overhead_time": 0.5,
-    "accelerator.product_latency": 0.5,
-    "node.scale_up.latency": 0.5,
-    "network.link.latency": 0.5,
-    "node.collectives.start_latency": 0.5,
-    "node.collectives.protocol_latency": 0.5,
-    "software.collective_latency": 0.5,
-    "software.microbatch_time": 0.5,
-}
+RATES = ("accelerator.peak_flops", "accelerator.memory_bandwidth")
+RATES += ("node.scale_up.lane_bandwidth", "network.link.lane_bandwidth")
+DELAYS = ("accelerator.launch_overhead", "accelerator.overhead_time", "accelerator.product_latency")
+DELAYS += ("node.scale_up.latency", "network.link.latency", "software.collective_latency", "software.microbatch_time")
+DELAYS += ("node.collectives.start_latency", "node.collectives.protocol_latency")
+FASTER = dict.fromkeys(RATES, 2.0) | dict.fromkeys(DELAYS, 0.5)
 """Factors of rates and of delays."""
 
 
