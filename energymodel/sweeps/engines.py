@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from energymodel.errors import InputError
 from energymodel.runtime.compilation import compiler_options
 from energymodel.runtime.program_cache import cached
-from energymodel.sweeps.tile_program import TileProgram, TileTrace
+from energymodel.sweeps.tile_program import TileProgram, TileTrace, platform
 
 Engine = Callable[[TileProgram, Sequence[int]], Iterator[tuple[int, Any]]]
 RETRIES = 5
@@ -37,8 +37,8 @@ TIMEOUT = "20s"
 
 
 def threads() -> int:
-    """Tiles that run at once in this process: one for each core, or one on an accelerator."""
-    return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
+    """Tiles that run at once in this process: one for each core; two on an accelerator, one of which is prepared."""
+    return len(os.sched_getaffinity(0)) if platform() == "cpu" else 2
 
 
 def in_process(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:

@@ -38,7 +38,7 @@ from energymodel.sweeps.sample_statistics import (
 )
 from energymodel.sweeps.scenario_axes import UNITS, model_and_limits
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
-from energymodel.sweeps.tile_program import TileProgram
+from energymodel.sweeps.tile_program import TileProgram, platform
 from energymodel.system.outputs import OUTPUTS
 
 OF = ("energy", "time", "money", "carbon", "loss")
@@ -49,7 +49,8 @@ POINTS = (2**4, 2**12)
 """Fewest and most points of a replicate."""
 CHUNK = 2**13
 """Samples of a chunk: samples share no operation, so that the cache decides."""
-TILE = 2**16
+LARGE_CHUNK = 2**20
+"""The same on an accelerator."""
 TILES = 4096  # of a long run, about
 MIN_INDEX_SAMPLES = 64
 LONG_RUN = 2**21  # samples of a scenario for which it pays to compile longer (`benchmarks/sweep --only samples`)
@@ -287,9 +288,10 @@ def sample_axes(samples: int, dimensions: int, seed: int) -> tuple[Axis, Axis]:
 def divide_samples(axes: Sequence[Axis], each: int) -> Grid:
     """A grid cut so that a chunk holds points of one replicate only, a power of two; a sample has `each` points."""
     names, sizes = tuple(axis.name for axis in axes), tuple(map(len, axes))
-    block = min(sizes[1], 2 ** max(0, (CHUNK // each).bit_length() - 1))
+    chunk = CHUNK if platform() == "cpu" else LARGE_CHUNK
+    block = min(sizes[1], 2 ** max(0, (chunk // each).bit_length() - 1))
     chunks = sizes[0] * (sizes[1] // block)
-    return Grid(names, sizes, 1, block, max(1, TILE // (block * each), chunks // TILES))
+    return Grid(names, sizes, 1, block, max(1, 8 * chunk // (block * each), chunks // TILES))
 
 
 def check_names(names: Sequence[str], outputs: Sequence[str] | Mapping[str, Any]) -> None:

@@ -24,18 +24,18 @@ from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.scenario_axes import UNITS, model_and_limits, scenario_axis
 from energymodel.sweeps.sweep_result import SweepResult
-from energymodel.sweeps.tile_program import SmallGrid, TileProgram, best_order, is_small
+from energymodel.sweeps.tile_program import SmallGrid, TileProgram, best_order, is_small, platform
 from energymodel.system.outputs import Objective, parse_objective
 from energymodel.units import whole_number
 
 CHUNK = 2**18
 """Most points of a chunk on a CPU: a few arrays of them fit into cache, and operations are long against their start."""
-LARGE_CHUNK = 2**23
+LARGE_CHUNK = 2**24
 """The same on an accelerator: starting the operations of a chunk takes less time than they do."""
 TILES = 4096
 """Tiles of a large grid, about; each is a file of a ledger, and a call of an accelerator."""
-TILE_CHUNKS = 16
-"""Chunks of a tile, at least."""
+TILE_CHUNKS, LARGE_TILE_CHUNKS = 16, 4
+"""Chunks of a tile, at least, on a CPU and on an accelerator."""
 MOST_POINTS = 10**6
 """Points that `top` keeps: each is evaluated once more, and the state of every chunk holds them all."""
 WORDS = ("best", "top", "along", "pareto", "bins", "count", "histogram", "quantiles", "full")
@@ -125,7 +125,8 @@ def prepare_sweep(
     reduction = parse_keep(keep, minimize, ranges).scaled_to(GridSample(function, parsed))
     names = [axis.name for axis in parsed]
     points = math.prod(map(len, parsed))
-    chunk = chunk or (CHUNK if jax.default_backend() == "cpu" else LARGE_CHUNK)
+    on_cpu = platform() == "cpu"
+    chunk = chunk or (CHUNK if on_cpu else LARGE_CHUNK)
     small = is_small(function, points)
     if order is None and small:
         order = names
@@ -134,7 +135,8 @@ def prepare_sweep(
     elif sorted(order) != sorted(names):
         raise InputError(f"order: {', '.join(order)} are not the axes. Give each of {', '.join(names)} once.")
     ordered = [parsed[names.index(name)] for name in order]
-    grid = divide(ordered, chunk, max(TILE_CHUNKS * chunk, points // TILES) if tile is None else tile)
+    tile = tile or max(chunk * (TILE_CHUNKS if on_cpu else LARGE_TILE_CHUNKS), points // TILES)
+    grid = divide(ordered, chunk, tile)
     check_size(grid)
     program = (SmallGrid if small else TileProgram)(function, ordered, grid, reduction, precision, small)
     return PreparedSweep(program, parsed, ranges, minimize, units, tables)

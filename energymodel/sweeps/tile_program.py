@@ -5,12 +5,13 @@ ranges are arguments, so that another sweep of the same structure traces and com
 scenario has no program of its model: its points are evaluated by one that is kept for all its grids.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -113,7 +114,7 @@ class TileTrace(NamedTuple):
             if self.row > grid.shape[-1]:
                 own = (*own[:-1], jax.tree.map(lambda leaf: _padded(leaf, self.row), own[-1]))
             picked = point(*own)
-            if jax.default_backend() != "cpu":  # else what the reduction reads twice is evaluated twice
+            if platform() != "cpu":  # else what the reduction reads twice is evaluated twice
                 picked = jax.lax.optimization_barrier(picked)
             valid = _valid(grid, start, self.row)
             return reduction.update(state, picked, Chunk(grid, number, position, leading, start, valid, self.row, hint))
@@ -141,9 +142,10 @@ def shapes_of(tree: Any) -> tuple[Any, tuple[Any, ...]]:
     return structure, tuple((np.shape(leaf), np.dtype(jnp.result_type(leaf))) for leaf in leaves)
 
 
-def where() -> str:
-    """The device for which a program is compiled."""
-    return f"{jax.default_backend()} {CONFIG.jax_default_device}"
+def platform() -> str:
+    """Where a program that is made now runs, such as "cpu" or "gpu"."""
+    device = CONFIG.jax_default_device
+    return jax.default_backend() if device is None else getattr(device, "platform", device)
 
 
 def _shaped(structure: Any, shapes: Sequence[Any]) -> Any:
@@ -151,7 +153,7 @@ def _shaped(structure: Any, shapes: Sequence[Any]) -> Any:
 
 
 @cached
-def _traced(trace: TileTrace, platform: str, structure: Any, shapes: tuple[Any, ...]) -> jax.stages.Traced:
+def _traced(trace: TileTrace, device: str, structure: Any, shapes: tuple[Any, ...]) -> jax.stages.Traced:
     options = compiler_options(once=trace.quick, tile=True)
     return jax.jit(trace.run, compiler_options=options).trace(*_shaped(structure, shapes))
 
@@ -215,6 +217,7 @@ class TileProgram:
             raise InputError(f"precision: {bits} is neither 32 nor 64 bits.")
         self.function, self.axes, self.grid, self.reduction = function, tuple(axes), grid, reduction
         self.bits, self.quick = bits, quick
+        self._device = CONFIG.jax_default_device
         self._lock = Lock()
         self._hint: Any = None
 
@@ -226,7 +229,7 @@ class TileProgram:
     def _parts(self) -> tuple[TileTrace, tuple[Any, ...]]:
         function, axes = self.scanned()
         model, arrays, numbers = PointModel.of(function, self.reduction, self.grid.names, self.bits)
-        own_functions = self.bits == 32 and not self.quick and jax.default_backend() == "cpu"
+        own_functions = self.bits == 32 and not self.quick and platform() == "cpu"
         row = self.grid.shape[-1]
         if own_functions and self.reduction.takes_padding and row >= LANES and not wide_vectors():
             row += -row % LANES
@@ -243,9 +246,15 @@ class TileProgram:
         """Arrays of the model, numbers of the reduction and values of the axes: the first arguments of the program."""
         return self._parts[1]
 
-    def precision(self) -> Any:
-        """Context in which the program is traced and called."""
-        return jax.enable_x64(self.bits == 64)
+    @cached_property
+    def _on_device(self) -> Any:
+        return jax.device_put(self.arguments)  # once, not for each tile
+
+    @contextlib.contextmanager
+    def precision(self) -> Iterator[None]:
+        """Context in which the program is traced and called, in any thread: precision, and device of the caller."""
+        with jax.enable_x64(self.bits == 64), jax.default_device(self._device):
+            yield
 
     def compile(self) -> jax.stages.Compiled:
         """The compiled program; one for all sweeps of the same structure."""
@@ -254,7 +263,7 @@ class TileProgram:
 
     def _key(self) -> tuple[Any, ...]:
         arguments = (*self.arguments, self.no_hint(), np.int32(0), np.int32(0))
-        return self.trace, where(), *shapes_of(arguments)
+        return self.trace, str((jax.default_backend(), CONFIG.jax_default_device)), *shapes_of(arguments)
 
     def digest(self) -> str:
         """What the program does, in all processes the same; without the arrays that are its arguments."""
@@ -311,7 +320,7 @@ class TileProgram:
 
     def _run(self, program: jax.stages.Compiled, hint: Any, first: int, count: int) -> Any:
         with self.precision():
-            state = program(*self.arguments, hint, np.int32(first), np.int32(count))
+            state = program(*self._on_device, hint, np.int32(first), np.int32(count))
             return jax.tree.map(np.asarray, jax.device_get(state))
 
     def seconds_per_chunk(self) -> float:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from energymodel.runtime.program_cache import Split, cached, split
@@ -94,7 +95,15 @@ def fused_sweep(
     chosen = resolve(implementation, gpu="pallas_triton" if kernel_wins else "xla")
     grid = Grid(tuple(axes), tuple(axes.values()))
     arguments, question = split((formula, grid, parameters, tuple(limits)), _is_argument)
-    return _program(question, keep, gradient, chosen, dtype, approximate, tile)(arguments)
+    is_host = tuple(map(_is_host_number, arguments))  # one transfer to an accelerator takes as long as for all of them
+    numbers = np.array([leaf for leaf, host in zip(arguments, is_host, strict=True) if host], np.float64)
+    others = [leaf for leaf, host in zip(arguments, is_host, strict=True) if not host]
+    return _program(question, is_host, keep, gradient, chosen, dtype, approximate, tile)(numbers, others)
+
+
+def _is_host_number(leaf: Any) -> bool:
+    scalar = isinstance(leaf, np.ndarray | np.generic) and leaf.shape == () and leaf.dtype.kind == "f"
+    return scalar or isinstance(leaf, float)
 
 
 def _is_argument(leaf: Any) -> bool:
@@ -104,17 +113,19 @@ def _is_argument(leaf: Any) -> bool:
 @cached
 def _program(
     question: Split,
+    is_host: tuple[bool, ...],
     keep: Keep,
     gradient: bool,
     implementation: str,
     dtype: Any,
     approximate: bool,
     tile: Tile | Slab | None,
-) -> Callable[[Sequence[Any]], Sweep]:
+) -> Callable[[Any, Sequence[Any]], Sweep]:
     """The compiled sweep of a formula over axes of these lengths, as a function of all numbers."""
 
-    def sweep(arguments: Sequence[Any]) -> Sweep:
-        formula, grid, parameters, limits = question.joined(arguments)
+    def sweep(numbers: Any, others: Sequence[Any]) -> Sweep:
+        own, rest = iter(numbers), iter(others)
+        formula, grid, parameters, limits = question.joined([next(own if host else rest) for host in is_host])
         _check_limits(formula, grid, parameters, limits, dtype)
         division = _tile(tile, grid, keep, implementation)
         inputs = jax.tree.map(
