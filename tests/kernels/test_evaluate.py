@@ -11,6 +11,7 @@ from jax.experimental.pallas import triton
 from energymodel.runtime.compilation import compiler_options
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate
+from gpu_lowering import abstract_gpu
 
 PRECISION = 32  # of kernels
 # One of each structure: the others differ from them in numbers only, which are the kernel's input.
@@ -53,7 +54,8 @@ def fused(scenario, interpret):
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_evaluate_lowers_for_cuda(name):
     launch, parameters, _ = fused(load_scenario(name), interpret=False)
-    lowered = jax.jit(launch).trace(parameters).lower(lowering_platforms=("cuda",))
+    with abstract_gpu():
+        lowered = jax.jit(launch).trace(parameters).lower(lowering_platforms=("cuda",))
     assert "__gpu$xla.gpu.triton" in lowered.as_text() or "triton_kernel_call" in lowered.as_text()
 
 
