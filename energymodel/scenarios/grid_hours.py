@@ -77,12 +77,10 @@ class GridHours(NamedTuple):
         """Some of the hours, from a first one on; a year that repeats goes on from its end."""
         index = np.arange(start, start + hours)
         index = index % self.hours if self.repeats else index[index < self.hours]
-        price, carbon, dry, wet = (
-            None if series is None else series[index]
-            for series in (self.price, self.carbon, self.dry_bulb, self.wet_bulb)
-        )
+        names = ("price", "carbon", "dry_bulb", "wet_bulb")
+        some = {name: None if (series := getattr(self, name)) is None else series[index] for name in names}
         turns = np.concatenate([[0], np.cumsum(np.diff(self.month[index]) != 0)])  # a second January is another month
-        return GridHours(self.name, price, carbon, dry, wet, self.spread, turns, False, self.first + start)
+        return self._replace(**some, month=turns, repeats=False, first=self.first + start, notes=())
 
     def starts(self, start: int | None, shortest: float) -> np.ndarray:
         """Hours at which a run of at least so many seconds may begin, counted from the first: all, or one of the file.
@@ -180,10 +178,8 @@ def read_grid(
     if "hour" in table.columns:
         number = _full(table, "hour", "Write a number.")
         for row in np.flatnonzero(np.diff(number) != 1.0):
-            raise InputError(
-                f"{path}, line {table.lines[row + 1]}: hour {number[row + 1]:g} follows {number[row]:g}. Give all, "
-                "each once and in order."
-            )
+            words = f"hour {number[row + 1]:g} follows {number[row]:g}. Give all, each once and in order."
+            raise table.error(row + 1, words)
         order, repeats, first, spread = np.arange(len(table)), False, int(number[0]), LEAST_SPREAD
         month = _months(first, len(table))
     elif {"month", "utc_hour"} <= table.columns.keys():
@@ -252,7 +248,7 @@ def _full(table: Measurements, name: str, advice: str) -> np.ndarray:
     if name not in table.columns:
         raise InputError(f"{table.path}: no column {heading}, which is needed. {advice}")
     for row in np.flatnonzero(np.isnan(table.columns[name])):
-        raise InputError(f"{table.path}, line {table.lines[row]}: {heading} is empty. {advice}")
+        raise table.error(row, f"{heading} is empty. {advice}")
     return table.columns[name]
 
 
@@ -272,9 +268,7 @@ def _mean_year(table: Measurements) -> tuple[np.ndarray, np.ndarray]:
     pairs = zip(*(_full(table, name, "Write a number.") for name in ("month", "utc_hour")), strict=True)
     for row, (month, hour) in enumerate(pairs):
         if (month, hour) in rows:
-            raise InputError(
-                f"{table.path}, line {table.lines[row]}: month {month:g}, hour {hour:g} appears twice. Keep one."
-            )
+            raise table.error(row, f"month {month:g}, hour {hour:g} appears twice. Keep one.")
         rows[month, hour] = row
     hours = [(month + 1, hour) for month, days in enumerate(DAYS) for _ in range(days) for hour in range(24)]
     for month, hour in hours:
