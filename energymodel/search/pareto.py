@@ -262,7 +262,7 @@ def _front(
     baseline: TrainingOutcome,
 ) -> Front:
     layouts, criteria = take((lanes.lattice, lanes.criteria), np.array([plan.lane for plan in rounded]))
-    counts, at, *_ = zip(*rounded, strict=True)
+    at, counts = [plan.point for plan in rounded], [plan.counts for plan in rounded]
     points = []
     for count, (plan, outcome) in zip(counts, plans_at(scenario, problem, at, layouts, criteria, counts), strict=True):
         prices = dict(zip(names[1:], map(float, exchange[count.lane]), strict=True))

@@ -184,7 +184,8 @@ def _starts(
         if own is not None:
             start[:, column] = [plan.point[own] for plan in plans]
         else:
-            points, layouts = [plan.point for plan in rounded], take(searched.lattice, [plan.lane for plan in rounded])
+            points = [plan.point for plan in rounded]
+            layouts = take(searched.lattice, np.array([plan.lane for plan in rounded]))
             busy = [float(outcome.power_busy) for _, outcome in plans_at(scenario, problem, points, layouts)]
             start[:, column] = np.clip(np.log(np.repeat(busy, len(rises))), lower[:, column], upper[:, column])
     lanes = at_counts(refined, searched.lattice, [plan.counts for plan in plans], start)
