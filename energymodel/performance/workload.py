@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, at_most_one, blend, part, real
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE
 
 
@@ -225,7 +225,7 @@ class Transformer(eqx.Module):
     @property
     def latent(self) -> Float[Array, ""]:
         """1 with latent attention, 0 without."""
-        return jnp.minimum(1.0, jnp.asarray(self.kv_rank))
+        return at_most_one(self.kv_rank)
 
     @property
     def query_width(self) -> Float[Array, ""]:
@@ -235,7 +235,7 @@ class Transformer(eqx.Module):
     @property
     def value_width(self) -> Float[Array, ""]:
         """Width of what attention gives to the output projection [1]."""
-        return self.heads * (jnp.asarray(self.head_size) + self.latent * (self.value_head_size - self.head_size))
+        return self.heads * (self.head_size + part(self.latent, lambda: self.value_head_size - self.head_size))
 
     @property
     def mean_head_size(self) -> Float[Array, ""]:
@@ -251,7 +251,7 @@ class Transformer(eqx.Module):
     def kv_width(self) -> Float[Array, ""]:
         """Width of the keys and values of a token as attention reads them [1]; latent attention expands its latent."""
         grouped = 2.0 * jnp.asarray(self.kv_heads) * self.head_size
-        return grouped + self.latent * (self.query_width + self.value_width - grouped)
+        return grouped + part(self.latent, lambda: self.query_width + self.value_width - grouped)
 
     @property
     def cache_width(self) -> Float[Array, ""]:
@@ -262,23 +262,19 @@ class Transformer(eqx.Module):
     @property
     def attended_length(self) -> Float[Array, ""]:
         """Context with as many scores as the mean layer has, full causal ones and those with a window [token]."""
-        local = jnp.asarray(self.local_layers)
-        return (1.0 - local) * self.sequence + local * window_length(self.window, self.sequence)
+        return blend(
+            self.local_layers, lambda: window_length(self.window, self.sequence), lambda: jnp.asarray(self.sequence)
+        )
 
     @property
     def attention_block(self) -> Float[Array, ""]:
         """Parameters of the attention block of one layer [1]."""
-        grouped = attention_parameters(self.hidden, self.heads, self.kv_heads, self.head_size)
-        latent = latent_attention_parameters(
-            self.hidden,
-            self.heads,
-            self.head_size,
-            self.value_head_size,
-            self.rope_head_size,
-            self.query_rank,
-            self.kv_rank,
+        latent = self.head_size, self.value_head_size, self.rope_head_size, self.query_rank, self.kv_rank
+        return blend(
+            self.latent,
+            lambda: latent_attention_parameters(self.hidden, self.heads, *latent),
+            lambda: attention_parameters(self.hidden, self.heads, self.kv_heads, self.head_size),
         )
-        return grouped + self.latent * (latent - grouped)
 
     @property
     def expert_block(self) -> Float[Array, ""]:
@@ -308,7 +304,7 @@ class Transformer(eqx.Module):
     @property
     def mixture(self) -> Float[Array, ""]:
         """0 with one expert, 1 with two or more; linear in between, so that slopes are finite."""
-        return jnp.minimum(1.0, self.experts - 1.0)
+        return at_most_one(self.experts - 1.0)
 
     @property
     def _per_expert(self) -> Float[Array, ""]:
@@ -318,12 +314,13 @@ class Transformer(eqx.Module):
     @property
     def _shared(self) -> Float[Array, ""]:
         """Parameters of all layers beside routed experts [1]."""
-        dense_block = feed_forward_parameters(self.hidden, self.dense_feed_forward, self.gated)
         mixed = self.layers - self.dense_layers
-        routers = self.router * self.mixture * mixed * self.hidden * self.experts
-        shared_experts = mixed * self.shared_experts * self.expert_block
-        blocks = self.layers * self.attention_block + self.dense_layers * dense_block + shared_experts
-        return blocks + self.vector_parameters + routers
+        routers = part(self.router * self.mixture, lambda: mixed * self.hidden * self.experts)
+        dense = part(
+            self.dense_layers, lambda: feed_forward_parameters(self.hidden, self.dense_feed_forward, self.gated)
+        )
+        shared_experts = part(self.shared_experts, lambda: mixed * self.expert_block)
+        return self.layers * self.attention_block + self.vector_parameters + (dense + shared_experts + routers)
 
     def sizes(self) -> LayerSizes:
         """Sizes of the mean layer and of all layers."""
@@ -332,24 +329,26 @@ class Transformer(eqx.Module):
         weights = (shared + self.active_experts * per_expert) / layers
         table = jnp.asarray(self.vocabulary) * self.hidden
         attended, queries, values, kv = self.attended_length, self.query_width, self.value_width, self.kv_width
-        latents = jnp.asarray(self.query_rank) + self.kv_rank + self.rope_head_size
         return LayerSizes(
             layers=layers,
             weights=weights,
             # A dense model has all of its experts in every replica.
-            replicated=shared + (1.0 - mixture) * self.experts * per_expert,
-            routed=mixture * self.experts * per_expert,
+            replicated=shared + part(1.0 - mixture, lambda: self.experts * per_expert),
+            routed=part(mixture, lambda: self.experts * per_expert),
             table=table,
             head_layers=table / weights,
             queries=queries,
             values=values,
             kv=kv,
-            kept_attention=queries + kv + values + latent * latents,
+            kept_attention=queries
+            + kv
+            + values
+            + part(latent, lambda: self.query_rank + self.kv_rank + self.rope_head_size),
             attended=attended,
             attention_flops=attention_flops_per_token(1.0, self.attention_width, attended),
             latent=latent,
             mixture=mixture,
-            expert_share=(layers - self.dense_layers) / layers,
+            expert_share=1.0 - part(self.dense_layers, lambda: 1.0 / layers),
         )
 
     @property

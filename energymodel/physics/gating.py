@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real, sigmoid
+from energymodel.numerics import Numeric, Real, part, real, sigmoid
 from energymodel.ranges import ABOVE_ZERO, SHARE
 
 NEVER = 1e12
@@ -65,13 +65,17 @@ class PowerGate(eqx.Module):
 
     def saved_power(self, leakage_power: Numeric, idle_time: Numeric, period: Numeric) -> Float[Array, "..."]:
         """Mean power saved [W] with a leakage [W] and an idle time [s] in every period [s]."""
-        gated = self.residual_fraction * jnp.asarray(leakage_power)
-        saving = gating_saving(leakage_power, gated, idle_time, self.wake_energy, period)
-        return saving * self.fraction * self._decision(leakage_power, idle_time)
+
+        def saving() -> Float[Array, "..."]:
+            gated = self.residual_fraction * jnp.asarray(leakage_power)
+            saved = gating_saving(leakage_power, gated, idle_time, self.wake_energy, period)
+            return saved * self._decision(leakage_power, idle_time)
+
+        return part(self.fraction, saving)
 
     def wake_delay(self, leakage_power: Numeric, idle_time: Numeric) -> Float[Array, "..."]:
         """Time that waking adds to each period [s]."""
-        return self._decision(leakage_power, idle_time) * self.fraction * self.wake_time
+        return part(self.fraction, lambda: self._decision(leakage_power, idle_time) * self.wake_time)
 
     def _decision(self, leakage_power: Numeric, idle_time: Numeric) -> Float[Array, "..."]:
         gated = self.residual_fraction * jnp.asarray(leakage_power)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, p_norm
+from energymodel.numerics import Numeric, Scalar, known, p_norm, part
 from energymodel.performance.products import product_time
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.plan import ParallelLayout, TrainingPlan
@@ -79,15 +79,20 @@ def format_factors(chip: Accelerator, layout: ParallelLayout) -> FormatFactors:
     **Returns:** factors [1].
     """
     peak, ratio = jnp.asarray(chip.peak_flops), jnp.asarray(chip.fp8_energy_ratio)
-    fp8, fp4 = jnp.asarray(layout.fp8), jnp.asarray(layout.fp4)
     fp32_rate = rate_or_wider(chip.peak_flops_fp32, peak)
     tf32_rate = rate_or_wider(chip.peak_flops_tf32, fp32_rate)
-    slowdown = 1.0 + layout.tf32 * (peak / tf32_rate - 1.0) + layout.fp32 * (peak / fp32_rate - 1.0)
-    narrow = fp8 / rate_or_wider(chip.peak_flops_fp8, peak) + fp4 / rate_or_wider(chip.peak_flops_fp4, peak)
-    wide_energy = 1.0 + (jnp.asarray(layout.tf32) + layout.fp32) * (1.0 / ratio - 1.0)
-    saved = jnp.where(jnp.asarray(chip.peak_flops_fp8) > 0.0, fp8, 0.0) * (1.0 - ratio)
-    saved += jnp.where(jnp.asarray(chip.peak_flops_fp4) > 0.0, fp4, 0.0) * (1.0 - ratio**2)
-    return FormatFactors(1.0 / (slowdown - fp8 - fp4 + peak * narrow), wide_energy - saved, slowdown, wide_energy)
+    slowdown = 1.0 + part(layout.tf32, lambda: peak / tf32_rate - 1.0)
+    slowdown = slowdown + part(layout.fp32, lambda: peak / fp32_rate - 1.0)
+    wide_energy = 1.0 + part(layout.tf32 + layout.fp32, lambda: 1.0 / ratio - 1.0)
+    time, energy = slowdown, wide_energy
+    for share, rate, saved in (
+        (layout.fp8, chip.peak_flops_fp8, lambda: 1.0 - ratio),
+        (layout.fp4, chip.peak_flops_fp4, lambda: 1.0 - ratio**2),
+    ):
+        if not known(share, 0.0):
+            time = time - share * (1.0 - peak / rate_or_wider(rate, peak))
+            energy = energy - jnp.where(jnp.asarray(rate) > 0.0, share, 0.0) * saved()
+    return FormatFactors(1.0 / jnp.asarray(time), energy, slowdown, wide_energy)
 
 
 def products_time(
@@ -116,6 +121,8 @@ def products_time(
             (layout.fp8, chip.peak_flops_fp8, chip.fp8_gemm_efficiency, chip.fp8_gemm_edge, software.fp8_efficiency),
             (layout.fp4, chip.peak_flops_fp4, chip.fp4_gemm_efficiency, chip.fp4_gemm_edge, software.fp4_efficiency),
         ):
+            if known(share, 0.0):
+                continue
             has = jnp.asarray(peak) > 0.0
             narrow = jnp.where(has, time(jnp.where(has, peak, 1.0), jnp.asarray(efficiency) * reached, edge), bf16)
             total = total + share * (narrow - bf16)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar
+from energymodel.numerics import Numeric, Scalar, blend, known, part
 from energymodel.performance.collectives import Communication, Fabric, point_to_point_time
 from energymodel.system.cluster import Software
 from energymodel.system.division import Division
@@ -104,14 +104,17 @@ def layer_communication(
     **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
     """
     layout, workload, sizes, sent = plan.layout, system.workload, division.sizes, work.communicated
-    tensor, context, turned = layout.tensor, layout.context, jnp.asarray(layout.context_all_to_all)
-    passes = 4.0 + 2.0 * jnp.asarray(layout.recompute_full)
+    tensor, context, turned = layout.tensor, layout.context, layout.context_all_to_all
+    passes = 4.0 + 2.0 * layout.recompute_full
     copies = jnp.maximum(1.0, tensor * context / jnp.asarray(workload.kv_heads))
     heads = workload.heads + copies * workload.kv_heads
     of_heads = sent * 0.5 * heads * workload.head_size / (workload.hidden * tensor)
-    summed = fabric.all_reduce(tensor, 1.0, sent, fused=1.0 - jnp.asarray(layout.sequence_parallel))
-    in_turn = fabric.ring_pass(context, tensor, sent * sizes.kv / (workload.hidden * tensor))
-    at_once = fabric.all_to_all(context, tensor, of_heads)
+    summed = fabric.all_reduce(tensor, 1.0, sent, fused=1.0 - layout.sequence_parallel)
+    in_context = blend(
+        turned,
+        lambda: fabric.all_to_all(context, tensor, of_heads).scaled(2.0 * passes),
+        lambda: fabric.ring_pass(context, tensor, sent * sizes.kv / (workload.hidden * tensor)).scaled(3.0),
+    )
     dispatched = fabric.all_to_all(
         layout.expert,
         tensor,
@@ -122,7 +125,7 @@ def layer_communication(
     )
     return LayerCommunication(
         tensor=summed.scaled(passes * (1.0 - 0.5 * workload.parallel_block)),
-        context=in_turn.scaled(3.0 * (1.0 - turned)).plus(at_once.scaled(2.0 * passes * turned)),
+        context=in_context,
         expert=dispatched.scaled(passes * sizes.expert_share),
     )
 
@@ -146,7 +149,7 @@ def exposed_communication(
     parts = 1.0 - 1.0 / jnp.asarray(layout.tensor)
     transfer = traffic.tensor.time - traffic.tensor.latency
     hidden = software.latency_overlap * traffic.tensor.latency
-    hidden += layout.async_tensor * software.async_efficiency * parts * jnp.minimum(transfer, products)
+    hidden += part(layout.async_tensor, lambda: software.async_efficiency * parts * jnp.minimum(transfer, products))
     return ExposedCommunication(
         tensor=(1.0 - software.tensor_overlap) * (traffic.tensor.time - hidden),
         context=(1.0 - software.context_overlap) * traffic.context.time,
@@ -199,15 +202,19 @@ def data_communication(
 
     **Returns:** time [s] and bytes sent [B] in a step, before overlap.
     """
-    layout, software, part, stored = plan.layout, system.software, memory.shard, memory.stored
-    once_or_each = 1.0 + layout.shard_gradients * software.regather * (division.microbatches - 1.0)
-    gathers = (1.0 - layout.shard_parameters) * once_or_each + 2.0 * layout.shard_parameters * division.microbatches
-    scatters = 1.0 + layout.shard_gradients * (division.gradients.scatters - 1.0)
+    layout, software, own, stored = plan.layout, system.software, memory.shard, memory.stored
+    regathered = layout.shard_gradients * software.regather
+    gathers = blend(
+        layout.shard_parameters,
+        lambda: 2.0 * division.microbatches,
+        lambda: 1.0 + part(regathered, lambda: division.microbatches - 1.0),
+    )
+    scatters = 1.0 + part(layout.shard_gradients, lambda: division.gradients.scatters - 1.0)
     sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
     updated = stored.weight * (layout.shard_parameters + (1.0 - layout.shard_parameters) * stored.trained)
     halves = scatters * stored.sent + gathers * (sharded * updated + (1.0 - sharded) * stored.sent)
     # Reduce-scatter and all-gather use rings; only an all-reduce may use a tree.
-    fused, tree = 1.0 - sharded, software.tree * (1.0 - sharded)
+    fused, tree = 1.0 - sharded, part(software.tree, lambda: 1.0 - sharded)
 
     def collective(ranks: Numeric, stride: Numeric, parameters: Numeric) -> Communication:
         size = parameters * halves
@@ -216,6 +223,8 @@ def data_communication(
         # An all-reduce is a reduce-scatter and an all-gather of the same bytes, and `halves` counts both.
         return reduced.scaled(0.5)
 
-    dense = collective(part.dense_ranks, layout.tensor, part.dense)
-    routed = collective(part.routed_ranks, layout.tensor * layout.expert, part.routed)
+    dense = collective(own.dense_ranks, layout.tensor, own.dense)
+    if known(division.sizes.mixture, 0.0):
+        return dense
+    routed = collective(own.routed_ranks, layout.tensor * layout.expert, own.routed)
     return dense.plus(routed.scaled(division.sizes.mixture))  # a dense model starts no second collective

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar
+from energymodel.numerics import Numeric, Scalar, blend, known
 from energymodel.performance.gradient_sharding import last_round_share
 from energymodel.performance.parallelism import (
     StageLayers,
@@ -140,18 +140,18 @@ def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Divisi
 def _stage_cut(system: TrainingSystem, layout: ParallelLayout, sizes: LayerSizes) -> StageCut:
     full = fullest_stage_layers(sizes.layers, layout.pipeline, layout.virtual_stages)
     cut = uneven_stage_layers(sizes.layers, layout.pipeline, layout.first_stage_layers, layout.last_stage_layers)
-    by_hand = layout.cut_by_hand
+    by_hand, balanced = layout.cut_by_hand, system.software.balanced_stages
     return StageCut(
         full=full,
         chunk=full / layout.virtual_stages,
         spare=layout.pipeline * full - sizes.layers,
-        most=(1.0 - by_hand) * full + by_hand * cut.fullest,
-        ends=1.0 + jnp.asarray(layout.zero_bubble_v) + layout.dual_pipe,
-        head_share=1.0 - 0.5 * jnp.asarray(layout.dual_pipe),
+        most=blend(by_hand, lambda: cut.fullest, lambda: full),
+        ends=1.0 + layout.zero_bubble_v + layout.dual_pipe,
+        head_share=1.0 - 0.5 * layout.dual_pipe,
         balanced=balanced_stage_layers(sizes.layers, layout.pipeline, sizes.head_layers),
         cut=cut,
         by_hand=by_hand,
-        weighed=jnp.maximum(system.software.balanced_stages, by_hand),
+        weighed=by_hand if known(balanced, 0.0) else jnp.maximum(balanced, by_hand),
     )
 
 
@@ -165,22 +165,25 @@ def _held_activations(
     """
     m, p, v = jnp.asarray(microbatches), layout.pipeline, layout.virtual_stages
     in_groups, full, chunk, spare = system.software.whole_groups, stages.full, stages.chunk, stages.spare
-    group = in_groups * jnp.minimum(m, p) + (1.0 - in_groups) * group_size(m, p)
+    group = blend(in_groups, lambda: jnp.minimum(m, p), lambda: group_size(m, p))
     # The last virtual stage lacks the first spare layer, the first one the second: then the second rank holds most.
     opening, final = held_chunks(m, v, p - 1.0, group), held_chunks(m, v, 0.0, group)
     after = held_chunks(m, v, jnp.maximum(p - 2.0, 0.0), group)
     of_first_chunk = jnp.minimum(m, group + jnp.clip(2.0 * p - 1.0 - group, 0.0, group) * jnp.minimum(v - 1.0, 1.0))
     first = opening * chunk - jnp.clip(spare - 1.0, 0.0, 1.0) * of_first_chunk
     last = final * chunk - jnp.minimum(spare, 1.0)
-    deepest = layout.gpipe * m + layout.zero_bubble_h2 * (2.0 * p - 1.0) + layout.dual_pipe * (p + 1.0)
     even = layout.gpipe + layout.other_schedules
-    flying = jnp.minimum(m, deepest + (jnp.asarray(layout.zero_bubble) + layout.zero_bubble_v) * p)
+    in_turn = HeldActivations(jnp.maximum(first, after * chunk), last, opening / v, after / v, final / v)
+    if known(even, 0.0):
+        return in_turn
+    deepest = layout.gpipe * m + layout.zero_bubble_h2 * (2.0 * p - 1.0) + layout.dual_pipe * (p + 1.0)
+    flying = jnp.minimum(m, deepest + (layout.zero_bubble + layout.zero_bubble_v) * p)
     # The first rank of ZB-V, which is also the last, starts backward passes before the others are full.
     at_head = flying - layout.zero_bubble_v * jnp.maximum(jnp.minimum(m, p) - 0.5 * (m + 1.0), 0.0)
     return HeldActivations(
-        most=(1.0 - even) * jnp.maximum(first, after * chunk) + flying * full,
+        most=(1.0 - even) * in_turn.most + flying * full,
         last=(1.0 - even) * last + at_head * full,
-        opening=(1.0 - even) * opening / v + flying,
-        second=after / v,
-        final=(1.0 - even) * final / v + flying,
+        opening=(1.0 - even) * in_turn.opening + flying,
+        second=in_turn.second,
+        final=(1.0 - even) * in_turn.final + flying,
     )

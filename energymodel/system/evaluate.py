@@ -10,7 +10,7 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import RecipeLearning
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
-from energymodel.numerics import Numeric, Real, with_own_numbers
+from energymodel.numerics import Numeric, Real, known, with_own_numbers
 from energymodel.performance.reliability import Calendar
 from energymodel.runtime.operations import simplified
 from energymodel.system.outcome import EnergyBreakdown, TrainingOutcome
@@ -114,8 +114,11 @@ def learning_of(system: TrainingSystem, plan: TrainingPlan) -> AbstractLearning:
     """
     layout, recipe = plan.layout, system.recipe
     of_recipe = recipe.optimizer.token_efficiency * jnp.asarray(recipe.learning_rate.token_efficiency)
+    begun = system.learning
+    if not known(system.tokens_seen, 0.0):
+        begun = ContinuedLearning(begun, system.tokens_seen)
     learning = RecipeLearning(
-        base=ContinuedLearning(system.learning, system.tokens_seen),
+        base=begun,
         parameters_worth=system.chip_design.parameters_worth
         * recipe.precision.parameters_worth(layout.fp8, layout.fp4),
         tokens_worth=of_recipe * recipe.precision.tokens_worth(layout.fp8, layout.fp4),

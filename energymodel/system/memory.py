@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar
+from energymodel.numerics import Numeric, Scalar, blend, known, part
 from energymodel.performance.memory_footprint import (
     layer_activation_bytes,
     layer_buffer_bytes,
@@ -44,26 +44,35 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
     **Returns:** dense and routed parameters [1], each with the number of ranks that hold a copy [1].
     """
     layout, workload, sizes, fullest = plan.layout, system.workload, division.sizes, division.stages.most
-    layers, copies = sizes.layers, 1.0 + jnp.asarray(layout.dual_pipe)
+    layers, copies = sizes.layers, 1.0 + layout.dual_pipe
     share = fullest * copies / layers
     # The embedding is on the first rank and the output head on the last; a single rank holds both.
-    one_rank = jnp.maximum(jnp.maximum(0.0, 2.0 - layout.pipeline), layout.zero_bubble_v + layout.dual_pipe)
-    missing = layout.embedding_balanced * (1.0 - one_rank)
-    missing = missing * jnp.clip(layout.pipeline * fullest - layers - 1.0, 0.0, 1.0)
+    both_ends = layout.zero_bubble_v + layout.dual_pipe
+    one_rank = jnp.maximum(0.0, 2.0 - layout.pipeline)
+    if not known(both_ends, 0.0):
+        one_rank = jnp.maximum(one_rank, both_ends)
     tables = sizes.table * (1.0 + (1.0 - workload.tied) * one_rank)
-    more = jnp.maximum(0.0, tables - missing * sizes.replicated / layers)
-    with_experts = _expert_layer_share(workload, sizes, share * layers) * share * layers
-    of_routed = with_experts / jnp.maximum(1.0, layers - workload.dense_layers)
+    if not known(layout.embedding_balanced, 0.0):
+        missing = layout.embedding_balanced * (1.0 - one_rank)
+        missing = missing * jnp.clip(layout.pipeline * fullest - layers - 1.0, 0.0, 1.0)
+        tables = jnp.maximum(0.0, tables - missing * sizes.replicated / layers)
+
+    def routed() -> Scalar:
+        with_experts = _expert_layer_share(workload, sizes, share * layers) * share * layers
+        return with_experts / jnp.maximum(1.0, layers - workload.dense_layers) / (layout.tensor * layout.expert)
+
     return Shard(
-        dense=(sizes.replicated * share + more) / layout.tensor,
+        dense=(sizes.replicated * share + tables) / layout.tensor,
         dense_ranks=division.ranks * copies,
-        routed=sizes.routed * of_routed / (layout.tensor * layout.expert),
+        routed=part(sizes.routed, routed),
         routed_ranks=division.ranks * copies / layout.expert,
     )
 
 
 def _expert_layer_share(workload: Transformer, sizes: LayerSizes, layers: Numeric) -> Scalar:
     """Share of the layers of the fullest rank that have experts, `min(l, L - d) / l` of l layers [1]; 1 if dense."""
+    if known(workload.dense_layers, 0.0):
+        return jnp.asarray(1.0)
     fullest = jnp.minimum(layers, sizes.layers - workload.dense_layers) / layers
     return fullest + workload.alternating_dense * (sizes.expert_share - fullest)
 
@@ -123,23 +132,23 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
     **Returns:** bytes [B] and parameters [1].
     """
     layout = plan.layout
-    part, stored = shard(system, plan, division), kept_bytes(system, plan)
+    held, stored = shard(system, plan, division), kept_bytes(system, plan)
     activations = activation_bytes(system, plan, division)
-    updated, on_host = updated_bytes(layout, part, stored), jnp.asarray(layout.offload_optimizer)
+    updated = updated_bytes(layout, held, stored)
     return ChipMemory(
-        shard=part,
+        shard=held,
         stored=stored,
         activations=activations,
-        optimizer_traffic=(1.0 - on_host) * updated,
-        host_traffic=on_host * updated,
-        fetched=fetched_bytes(layout, part, stored),
-        copied=copied_bytes(layout, part, stored),
-        total=memory_per_chip(system, plan, division, part, stored, activations),
+        optimizer_traffic=part(1.0 - layout.offload_optimizer, lambda: updated),
+        host_traffic=part(layout.offload_optimizer, lambda: updated),
+        fetched=fetched_bytes(layout, held, stored),
+        copied=copied_bytes(layout, held, stored),
+        total=memory_per_chip(system, plan, division, held, stored, activations),
     )
 
 
 def memory_per_chip(
-    system: TrainingSystem, plan: TrainingPlan, division: Division, part: Shard, stored: KeptBytes, activations: Scalar
+    system: TrainingSystem, plan: TrainingPlan, division: Division, own: Shard, stored: KeptBytes, activations: Scalar
 ) -> Scalar:
     """Memory of the fullest chip, `(states + max(first, last) + b M h) x overhead + reserve` [Rajbhandari et al. 2020].
 
@@ -156,14 +165,17 @@ def memory_per_chip(
     """
     layout, workload, software = plan.layout, system.workload, system.software
     sizes, stages, held, m = division.sizes, division.stages, division.held, division.microbatches
-    on_chip = 1.0 - jnp.asarray(layout.offload_activations)
+    on_chip = 1.0 - layout.offload_activations
 
     def states(ranks: Numeric) -> Scalar:
         return state_bytes_per_parameter(
-            stored.weight * (1.0 - layout.offload_parameters),
-            stored.gradient * (1.0 - layout.offload_gradients),
-            stored.optimizer * (1.0 - layout.offload_optimizer)
-            + layout.offload_optimizer * jnp.minimum(stored.trained * software.offload_kept_bytes, stored.optimizer),
+            part(1.0 - layout.offload_parameters, lambda: stored.weight),
+            part(1.0 - layout.offload_gradients, lambda: stored.gradient),
+            blend(
+                layout.offload_optimizer,
+                lambda: jnp.minimum(stored.trained * software.offload_kept_bytes, stored.optimizer),
+                lambda: stored.optimizer,
+            ),
             layout.shard_parameters,
             layout.shard_gradients * (1.0 - division.gradients.held),
             layout.shard_optimizer,
@@ -175,14 +187,13 @@ def memory_per_chip(
         per_parameter = layer_buffer_bytes(stored.weight, stored.sent, *shards, ranks)
         return layer / (sizes.layers * layout.tensor) * per_parameter
 
-    per_layer, of_dense = activations * on_chip, states(part.dense_ranks)
+    per_layer, of_dense = part(on_chip, lambda: activations), states(own.dense_ranks)
     # From the second micro-batch on, the logits of the previous one are still in memory.
-    again = jnp.clip(m - 1.0, 0.0, 1.0) * software.kept_logit_bytes
+    again = part(software.kept_logit_bytes, lambda: jnp.clip(m - 1.0, 0.0, 1.0))
     logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
     logits = logits * (software.logit_bytes + again) / FP32_PAIR
     # GPipe has the logits of all micro-batches before it starts to go back.
-    logits = logits * (1.0 + layout.gpipe * (m - 1.0))
-    even = part.dense * of_dense + jnp.maximum(held.most * per_layer, held.last * per_layer + logits * on_chip)
+    logits = logits * (1.0 + part(layout.gpipe, lambda: m - 1.0))
 
     # With balanced stages the first rank has the embedding and the most layers, the last one the output head.
     several = jnp.minimum(layout.pipeline - 1.0, 1.0)
@@ -193,15 +204,26 @@ def memory_per_chip(
         occupied = (layers * (sizes.replicated / sizes.layers) + tables * sizes.table) / layout.tensor * of_dense
         return occupied + flying * layers * per_layer + head * logits
 
-    ranks = jnp.maximum(rank(opening, held.opening, tables, 1.0 - several), rank(final, held.final, tables, 1.0))
-    ends = jnp.maximum(rank(cut.first, held.opening, 1.0, 0.0), rank(cut.last, held.final, 1.0, 1.0))
-    by_hand = jnp.maximum(ends, rank(cut.middle, held.second, 0.0, 0.0))
-    divided = (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
-    occupied = part.routed * states(part.routed_ranks) + (1.0 - stages.by_hand) * divided + stages.by_hand * by_hand
-    occupied = occupied + buffers(sizes.replicated, part.dense_ranks)
-    occupied = occupied + buffers(sizes.routed / layout.expert, part.routed_ranks)
-    gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
-    return (occupied + software.gather_buffers * gathered) * software.memory_overhead + software.reserved_memory
+    def even() -> Scalar:
+        last = held.last * per_layer + part(on_chip, lambda: logits)
+        return own.dense * of_dense + jnp.maximum(held.most * per_layer, last)
+
+    def balanced() -> Scalar:
+        return jnp.maximum(rank(opening, held.opening, tables, 1.0 - several), rank(final, held.final, tables, 1.0))
+
+    def by_hand() -> Scalar:
+        ends = jnp.maximum(rank(cut.first, held.opening, 1.0, 0.0), rank(cut.last, held.final, 1.0, 1.0))
+        return jnp.maximum(ends, rank(cut.middle, held.second, 0.0, 0.0))
+
+    occupied = blend(stages.by_hand, by_hand, lambda: blend(software.balanced_stages, balanced, even))
+    occupied = occupied + buffers(sizes.replicated, own.dense_ranks)
+    if not known(sizes.routed, 0.0):
+        occupied = occupied + own.routed * states(own.routed_ranks)
+        occupied = occupied + buffers(sizes.routed / layout.expert, own.routed_ranks)
+    if not known(software.gather_buffers, 0.0):
+        gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
+        occupied = occupied + software.gather_buffers * gathered
+    return occupied * software.memory_overhead + software.reserved_memory
 
 
 def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
@@ -215,17 +237,21 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     """
     layout, workload, software, sizes = plan.layout, system.workload, system.software, division.sizes
     routed = workload.active_experts * workload.expert_imbalance
-    feed_forward = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
     with_experts = _expert_layer_share(workload, sizes, division.stages.most)
     ratio = workload.feed_forward / workload.hidden
-    copies = with_experts * (routed + workload.shared_experts)
-    copies = copies + (1.0 - with_experts) * feed_forward / workload.expert_block
-    made_again = sizes.latent * (1.0 - software.kept_latent_heads) * (sizes.queries + sizes.kv)
-    attention = (sizes.kept_attention - made_again) / workload.hidden
-    stored = stored_bytes_per_unit(workload.gated, ratio, attention, copies)
-    narrow = 1.0 - 0.5 * jnp.asarray(layout.fp8) - 0.75 * layout.fp4
-    inputs = sizes.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated) * narrow
-    stored = stored + software.kept_expert_inputs * inputs
+    copies = routed + workload.shared_experts
+    if not known(workload.dense_layers, 0.0):
+        dense = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
+        copies = with_experts * copies + (1.0 - with_experts) * dense / workload.expert_block
+    attention = sizes.kept_attention
+    made_again = sizes.latent * (1.0 - software.kept_latent_heads)
+    if not known(made_again, 0.0):
+        attention = attention - made_again * (sizes.queries + sizes.kv)
+    stored = stored_bytes_per_unit(workload.gated, ratio, attention / workload.hidden, copies)
+    if not known(sizes.mixture, 0.0):
+        narrow = 1.0 - 0.5 * layout.fp8 - 0.75 * layout.fp4
+        inputs = sizes.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated) * narrow
+        stored = stored + software.kept_expert_inputs * inputs
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
     per_copy = layer_activation_bytes(
         division.tokens,
@@ -241,7 +267,7 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     return layout.width * software.activation_copies * per_copy
 
 
-def updated_bytes(layout: ParallelLayout, part: Shard, stored: KeptBytes) -> Scalar:
+def updated_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scalar:
     """Memory traffic of the optimizer step, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1; 2021].
 
     States of o bytes are read and written, gradients are read and weights written for the n parameters that the chip
@@ -250,12 +276,12 @@ def updated_bytes(layout: ParallelLayout, part: Shard, stored: KeptBytes) -> Sca
     **Returns:** traffic [B].
     """
     touched = 2.0 * stored.optimizer + stored.gradient + stored.trained * stored.weight
-    dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
-    routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
+    dense = own.dense * zero_share(layout.shard_optimizer, own.dense_ranks)
+    routed = part(own.routed, lambda: zero_share(layout.shard_optimizer, own.routed_ranks))
     return jnp.asarray(touched) * (dense + routed)
 
 
-def fetched_bytes(layout: ParallelLayout, part: Shard, stored: KeptBytes) -> Scalar:
+def fetched_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scalar:
     """State bytes that a micro-batch moves over the host link, `(2 o_p w z_p + o_g c z_g) n` [definition].
 
     Parameters are fetched for the forward and the backward pass; gradients are sent as they are computed and summed on
@@ -263,15 +289,18 @@ def fetched_bytes(layout: ParallelLayout, part: Shard, stored: KeptBytes) -> Sca
 
     **Returns:** traffic [B].
     """
-    fetched, sent = 2.0 * layout.offload_parameters * stored.weight, layout.offload_gradients * stored.sent
+    fetched = part(layout.offload_parameters, lambda: 2.0 * stored.weight)
+    sent = part(layout.offload_gradients, lambda: stored.sent)
 
     def moved(ranks: Numeric) -> Scalar:
-        return fetched * zero_share(layout.shard_parameters, ranks) + sent * zero_share(layout.shard_gradients, ranks)
+        of_parameters = part(fetched, lambda: zero_share(layout.shard_parameters, ranks))
+        return of_parameters + part(sent, lambda: zero_share(layout.shard_gradients, ranks))
 
-    return part.dense * moved(part.dense_ranks) + part.routed * moved(part.routed_ranks)
+    dense = part(moved(own.dense_ranks), lambda: own.dense)
+    return dense + part(own.routed, lambda: moved(own.routed_ranks))
 
 
-def copied_bytes(layout: ParallelLayout, part: Shard, stored: KeptBytes) -> Scalar:
+def copied_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scalar:
     """State bytes copied over the host link once a step, `(g |o_o - o_g| + w |o_o - o_p|) n` for shares of 0 or 1.
 
     Gradients go to the optimizer and new weights come back where they are kept on different sides of the link
@@ -279,11 +308,11 @@ def copied_bytes(layout: ParallelLayout, part: Shard, stored: KeptBytes) -> Scal
 
     **Returns:** traffic [B].
     """
-    gradients = stored.gradient * _apart(layout.offload_optimizer, layout.offload_gradients)
-    weights = stored.trained * stored.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
-    return jnp.asarray(gradients + weights) * (part.dense + part.routed)
+    gradients = part(_apart(layout.offload_optimizer, layout.offload_gradients), lambda: stored.gradient)
+    weights = part(_apart(layout.offload_optimizer, layout.offload_parameters), lambda: stored.trained * stored.weight)
+    return part(gradients + weights, lambda: own.dense + own.routed)
 
 
 def _apart(first: Numeric, second: Numeric) -> Scalar:
     """Share of two states that lies on different sides of the host link, from their shares on the host [1]."""
-    return jnp.asarray(first) + second - 2.0 * jnp.asarray(first) * second
+    return first + second - 2.0 * first * second

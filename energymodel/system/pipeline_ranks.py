@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Scalar
+from energymodel.numerics import Numeric, Scalar, blend, known, part
 from energymodel.performance.pipeline_bubble import (
     dual_pipe_wait,
     idle_stage_layers,
@@ -91,7 +91,9 @@ def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> 
     rank = (layers * layer + passes.head) / layout.pipeline + passes.hop + idle
     slowest = slowest_chunk_layers(stages.chunk, stages.spare, head) * layer
     # In DualPipe two ranks have half of the output head each, beyond a full one.
-    excess = layer * (0.5 * jnp.maximum(0.0, head - jnp.minimum(2.0, stages.spare)))
+    excess = 0.0
+    if not known(layout.dual_pipe, 0.0):
+        excess = layer * (0.5 * jnp.maximum(0.0, head - jnp.minimum(2.0, stages.spare)))
     times = RankTimes(rank, idle, _chunk(layout, stages, slowest, rank, passes.hop), excess)
     return _schedule_wait(layout, division.microbatches, times)
 
@@ -132,13 +134,14 @@ def _schedule_wait(layout: ParallelLayout, microbatches: Numeric, times: RankTim
     rank, idle, chunk, excess = times
     weights = 1.0 / (3.0 + layout.recompute_full)  # of the passes: one product for each forward and each input gradient
     counts = (microbatches, layout.pipeline)
-    return (
-        (1.0 - layout.other_schedules) * interleaved_bubble(rank, idle, chunk, *counts)
-        + layout.zero_bubble * zero_bubble_h1_wait(rank, idle, *counts, weights)
-        + layout.zero_bubble_h2 * zero_bubble_h2_wait(rank, idle, *counts, weights)
-        + layout.zero_bubble_v * zero_bubble_v_wait(rank, idle, chunk, *counts, weights)
-        + layout.dual_pipe * dual_pipe_wait(rank, idle, excess, *counts, weights)
+    waits = (
+        part(1.0 - layout.other_schedules, lambda: interleaved_bubble(rank, idle, chunk, *counts)),
+        part(layout.zero_bubble, lambda: zero_bubble_h1_wait(rank, idle, *counts, weights)),
+        part(layout.zero_bubble_h2, lambda: zero_bubble_h2_wait(rank, idle, *counts, weights)),
+        part(layout.zero_bubble_v, lambda: zero_bubble_v_wait(rank, idle, chunk, *counts, weights)),
+        part(layout.dual_pipe, lambda: dual_pipe_wait(rank, idle, excess, *counts, weights)),
     )
+    return sum(wait for wait in waits if not known(wait, 0.0))
 
 
 def rank_stages(layout: ParallelLayout, division: Division) -> RankStages:
@@ -179,15 +182,21 @@ def rank_stages(layout: ParallelLayout, division: Division) -> RankStages:
 
 def _chunk(layout: ParallelLayout, stages: StageCut, slowest: Scalar, rank: Scalar, hop: Scalar) -> Scalar:
     """Time of the slowest virtual stage [s]; where ranks are balanced by their work, of an equal part of the rank."""
-    return (1.0 - stages.weighed) * slowest + (stages.weighed * (rank - hop) + hop) / layout.virtual_stages
+    return (
+        blend(stages.weighed, lambda: (rank - hop) / layout.virtual_stages, lambda: slowest)
+        + hop / layout.virtual_stages
+    )
 
 
 def _idle_layers(layout: ParallelLayout, division: Division, head: Numeric) -> Scalar:
     """Layers' worth of time that the mean pipeline rank idles beside the slowest [1], by how stages are balanced."""
     stages = division.stages
-    even = idle_stage_layers(stages.spare, layout.pipeline, head, stages.ends, stages.head_share)
-    (fullest, last), cut, by_hand = stages.balanced, stages.cut, stages.by_hand
-    before = (1.0 - by_hand) * fullest + by_hand * jnp.maximum(cut.first, cut.middle)
-    slowest = jnp.maximum(before, (1.0 - by_hand) * last + by_hand * cut.last + head)
-    own = slowest - (division.sizes.layers + head) / layout.pipeline
-    return (1.0 - stages.weighed) * even + stages.weighed * own
+
+    def own() -> Scalar:
+        (fullest, last), cut, by_hand = stages.balanced, stages.cut, stages.by_hand
+        before = (1.0 - by_hand) * fullest + by_hand * jnp.maximum(cut.first, cut.middle)
+        slowest = jnp.maximum(before, (1.0 - by_hand) * last + by_hand * cut.last + head)
+        return slowest - (division.sizes.layers + head) / layout.pipeline
+
+    even = stages.spare, layout.pipeline, head, stages.ends, stages.head_share
+    return blend(stages.weighed, own, lambda: idle_stage_layers(*even))

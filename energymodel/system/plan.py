@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, component, real, vector
+from energymodel.numerics import Numeric, Real, at_most_one, component, part, real, vector
 from energymodel.performance.pipeline_bubble import fewest_microbatches
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, COOLANT, SHARE, SHARE_ABOVE_ZERO, Range
 
@@ -92,18 +92,18 @@ class ParallelLayout(eqx.Module):
     @property
     def cut_by_hand(self) -> Float[Array, "..."]:
         """1 where an end of the pipeline has a number of layers of its own, else 0 [1]."""
-        several = jnp.clip(jnp.asarray(self.pipeline) - 1.0, 0.0, 1.0)
-        return several * jnp.minimum(jnp.asarray(self.first_stage_layers) + self.last_stage_layers, 1.0)
+        ends = at_most_one(self.first_stage_layers + self.last_stage_layers)
+        return part(ends, lambda: jnp.clip(self.pipeline - 1.0, 0.0, 1.0))
 
     @property
     def other_schedules(self) -> Float[Array, "..."]:
         """1 for a schedule that is neither GPipe nor 1F1B, interleaved or not, else 0 [1]."""
-        return jnp.asarray(self.zero_bubble) + self.zero_bubble_h2 + self.zero_bubble_v + self.dual_pipe
+        return self.zero_bubble + self.zero_bubble_h2 + self.zero_bubble_v + self.dual_pipe
 
     @property
     def width(self) -> Numeric:
         """Bytes of an activation or weight relative to bf16 [1]: 2 for the share of products in tf32 or fp32."""
-        return 1.0 + jnp.asarray(self.tf32) + self.fp32
+        return 1.0 + self.tf32 + self.fp32
 
 
 class AbstractStagePower(eqx.Module):

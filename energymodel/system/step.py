@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
+from energymodel.numerics import Numeric, Scalar, known, p_norm, p_norm_excess, part
 from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
 from energymodel.physics.cooling import Coolant
@@ -130,14 +130,18 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     busy, apart = time.compute + time.memory + time.optimizer, time.apart
     waiting = time.tensor + time.context + time.expert + time.pipeline + apart
     waiting_power = point.static_power + point.spin_power
-    low = jnp.maximum(point.clock * plan.waiting_clock, chip.minimum_clock)
-    low_voltage = chip.voltage(low)
+    low, low_voltage = point.clock, point.voltage
+    if not known(plan.waiting_clock, 1.0):
+        low = jnp.maximum(point.clock * plan.waiting_clock, chip.minimum_clock)
+        low_voltage = chip.voltage(low)
     leakage = chip.leakage(low_voltage, point.temperature)
     low_power = leakage + chip.fixed_power
     periods = division.idle_periods
     saved = chip.gate.saved_power(leakage, waiting / periods, total / periods)
-    slow_share = low_clock_share(apart, chip.clock_switch_time)
-    slowed = (waiting_power - low_power - chip.spin_power(low, low_voltage)) * slow_share
+    slowed = 0.0
+    if not known(plan.waiting_clock, 1.0):
+        slowed = waiting_power - low_power - chip.spin_power(low, low_voltage)
+        slowed = slowed * low_clock_share(apart, chip.clock_switch_time)
     sent = work.traffic.of_step(division)
     between_nodes = system.network.energy_per_bit(system.network_nodes(plan.chips))
     network_energy = system.node.scale_up.transfer_energy(sum(part.inner_bytes for part in sent))
@@ -152,7 +156,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         idle_wait=(waiting_power * waiting + idle * time.host - slowed * apart) / total - saved,
     )
     some = waiting > 0.0
-    gated = jnp.where(some, saved * total / jnp.where(some, waiting, 1.0), 0.0)
+    gated = 0.0 if known(saved, 0.0) else jnp.where(some, saved * total / jnp.where(some, waiting, 1.0), 0.0)
     levels = _power_levels(plan, power.chip, time, point, waiting_power - gated - slowed, low_power, idle)
     power = power._replace(idle_wait=power.idle_wait + levels.added)
     power = power._replace(host=system.host_power(power.chip, coolant))
@@ -203,6 +207,8 @@ def _power_levels(
     """
     total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     working = (drawn * total - waiting * apart) / (total - apart)
+    if known(plan.power_floor, 0.0):
+        return PowerLevels(working, waiting, awake, stopped, jnp.zeros_like(total))
     floor = plan.power_floor * point.busy_power
     raised = jnp.maximum(floor - working, 0.0) * (total - apart) + jnp.maximum(floor - waiting, 0.0) * apart
     return PowerLevels(
@@ -278,11 +284,16 @@ def step_time(
     exposed = gradients_time - jnp.minimum(overlap * gradients_time, passes * window)
     # Fetches from the host hide behind all passes. After them the host updates what it keeps, and states on different
     # sides of the link are copied.
-    fetched = division.microbatches * memory.fetched / system.node.host_bandwidth
-    waiting = jnp.maximum(fetched - passes, 0.0)
-    waiting = waiting + memory.host_traffic / system.node.host_update_bandwidth
-    update = memory.optimizer_traffic / chip.sustained_bandwidth + memory.copied / system.node.host_bandwidth
-    outside = (1.0 - layout.cuda_graphs) * software.microbatch_time * division.microbatches * (1.0 + division.fill)
+    waiting = part(memory.host_traffic, lambda: 1.0 / system.node.host_update_bandwidth)
+    if not known(memory.fetched, 0.0):
+        fetched = division.microbatches * memory.fetched / system.node.host_bandwidth
+        waiting = waiting + jnp.maximum(fetched - passes, 0.0)
+    update = memory.optimizer_traffic / chip.sustained_bandwidth + part(
+        memory.copied, lambda: 1.0 / system.node.host_bandwidth
+    )
+    outside = part(
+        (1.0 - layout.cuda_graphs) * software.microbatch_time, lambda: division.microbatches * (1.0 + division.fill)
+    )
     waits = division.layer_passes * (tensor + context + expert) + hops + bubble + exposed + chip.overhead_time + outside
     periods = division.idle_periods
     waking = periods * chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), waits / periods)
@@ -316,14 +327,16 @@ def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point
     """
     chip, layout, software = system.accelerator, plan.layout, system.software
     hidden = software.latency_overlap * work.traffic.tensor.latency
-    spill = 2.0 * layout.offload_activations * work.memory.activations / system.node.host_bandwidth
+    spill = part(layout.offload_activations, lambda: 2.0 * work.memory.activations / system.node.host_bandwidth)
     on_chip = work.load.product_time(chip, point.clock) + work.load.elementwise + sum(work.exposed)
-    routed = work.division.sizes.mixture * work.division.sizes.expert_share
-    per_layer = chip.launch_overhead * (1.0 + software.expert_launch * routed) * (1.0 - layout.cuda_graphs)
+    sizes = work.division.sizes
+    launched = 1.0 + part(sizes.mixture, lambda: software.expert_launch * sizes.expert_share)
+    per_layer = part(1.0 - layout.cuda_graphs, lambda: chip.launch_overhead * launched)
     launch = p_norm(chip.launch_exponent, per_layer, hidden)
+    stall = p_norm_excess(chip.launch_exponent, on_chip, launch)
     return PassTimes(
         on_chip=on_chip,
-        stall=jnp.maximum(p_norm_excess(chip.launch_exponent, on_chip, launch), spill - on_chip),
+        stall=stall if known(spill, 0.0) else jnp.maximum(stall, spill - on_chip),
         head=work.head.time / point.clock + work.layer.head_bytes / chip.sustained_bandwidth,
         hop=(1.0 - software.pipeline_overlap) * work.traffic.pipeline.time,
     )

@@ -1,11 +1,10 @@
 """Arithmetic and memory traffic of one chip: products, attention, element-wise kernels, output head."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar
+from energymodel.numerics import Numeric, Scalar, at_most_one, blend, known, part
 from energymodel.performance.attention import exponential_slowdown, forward_attention_time, padded_head_size
 from energymodel.performance.hierarchy import gemm_traffic
 from energymodel.performance.products import alignment_slowdown, training_edges
@@ -85,30 +84,36 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     head_passes = 2.0 + plan.trained_share
     passes = head_passes + layout.recompute_full
     trained_flops, model_flops = 6.0 * weights + attention, 2.0 * head_passes * weights + attention
-    repeated = recomputed_share(layout.recompute_full, layout.recompute_attention, attention / trained_flops)
-    repeated = repeated * trained_flops / model_flops
 
     # The products of a layer count as one of equal depth. Resident experts are read even if no token uses them.
     width = weights / (workload.hidden * layout.tensor)
     element = ELEMENT_BYTES * layout.width
     product_traffic = gemm_traffic(tokens, width, workload.hidden, chip.cache_size / element) * element
-    resident = sizes.routed / (workload.layers * layout.tensor * layout.expert)
-    active_routed = resident * layout.expert * workload.active_experts / workload.experts
-    idle_experts = jnp.maximum(0.0, resident - active_routed) * element
+    resident = part(sizes.mixture, lambda: sizes.routed / (workload.layers * layout.tensor * layout.expert))
+    idle = part(resident, lambda: jnp.maximum(0.0, 1.0 - layout.expert * workload.active_experts / workload.experts))
 
     # Recomputing attention or the whole layer repeats attention's forward products.
     scored = tokens * attention / layout.tensor
-    selective = (1.0 - jnp.asarray(layout.recompute_full)) * layout.recompute_attention
+    selective = (1.0 - layout.recompute_full) * layout.recompute_attention
     again = layout.recompute_full + selective
+    shares = layout.recompute_full, layout.recompute_attention, attention / trained_flops
+    repeated = 0.0 if known(again, 0.0) else recomputed_share(*shares) * trained_flops / model_flops
 
-    scores = (1.0 - workload.flash) * 5.0 * workload.heads * workload.sequence * tokens / layout.tensor
+    scores = part(
+        1.0 - workload.flash,
+        lambda: 5.0 * workload.heads * workload.sequence * tokens / layout.tensor * software.score_passes,
+    )
     blocks = workload.active_experts + workload.shared_experts
-    of_experts = expert_bytes(workload.gated, workload.feed_forward / workload.hidden, blocks, workload.active_experts)
-    divided = DENSE_BYTES + sizes.mixture * sizes.expert_share * (of_experts - DENSE_BYTES)
+    inner = workload.feed_forward / workload.hidden
+    divided = DENSE_BYTES + part(
+        sizes.mixture,
+        lambda: (
+            sizes.expert_share * (expert_bytes(workload.gated, inner, blocks, workload.active_experts) - DENSE_BYTES)
+        ),
+    )
     moved = 0.25 * elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel, divided)
-    full = 1.0 + 0.5 * jnp.asarray(layout.recompute_full)
-    elementwise = software.elementwise_passes * moved * full
-    elementwise = elementwise + software.score_passes * scores * (full + 0.5 * selective)
+    full = 1.0 + 0.5 * layout.recompute_full
+    elementwise = software.elementwise_passes * moved * full + part(scores, lambda: full + 0.5 * selective)
     head_width = workload.vocabulary / layout.tensor
     forward = 2.0 * tokens * workload.hidden * head_width
     # Frameworks pad the vocabulary, so that its side is aligned.
@@ -119,7 +124,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
         attention_flops=scored * (1.0 + again / 3.0),
         products=layer_products(system, plan, division).scaled(passes),
         attention=attention_passes(system, plan, division, scored, again),
-        gemm_bytes=passes * (product_traffic + idle_experts),
+        gemm_bytes=passes * (product_traffic + idle * element),
         elementwise_bytes=elementwise * layout.width,
         communicated=tokens * workload.hidden * element,
         head_flops=head_passes * forward,
@@ -142,46 +147,46 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Divisio
     layout, workload, chip, sizes = plan.layout, system.workload, system.accelerator, division.sizes
     h, t, M = jnp.asarray(workload.hidden), layout.tensor, division.tokens
     gate, expert, latent = 1.0 + workload.gated, sizes.expert_share, sizes.latent
-    held = 1.0 + sizes.mixture * (workload.experts / layout.expert - 1.0)
+    held = 1.0 + part(sizes.mixture, lambda: workload.experts / layout.expert - 1.0)
     even = M * workload.active_experts
-    extra = even * (workload.expert_imbalance - 1.0) + sizes.mixture * held * chip.expert_tile
+    extra = part(workload.expert_imbalance - 1.0, lambda: even) + part(sizes.mixture, lambda: held * chip.expert_tile)
     inner, dense_inner = workload.feed_forward / t, workload.dense_feed_forward / t
     # Every tensor rank makes the latents from the hidden state, and its own heads from the latents.
-    compressed, query_rank, kv_rank = (
-        latent * jnp.minimum(1.0, workload.query_rank),
-        workload.query_rank,
-        workload.kv_rank,
-    )
-    inputs = ((1.0 - compressed) * sizes.queries + (1.0 - latent) * sizes.kv) / t
-    inputs += latent * (query_rank + kv_rank + workload.rope_head_size)
+    query_rank, kv_rank = workload.query_rank, workload.kv_rank
+    compressed = part(latent, lambda: at_most_one(query_rank))
+    inputs = part(1.0 - compressed, lambda: sizes.queries / t) + part(1.0 - latent, lambda: sizes.kv / t)
+    inputs += part(latent, lambda: query_rank + kv_rank + workload.rope_head_size)
     queries, out = sizes.queries / t, sizes.values / t
     made = workload.heads * (workload.head_size - workload.rope_head_size + workload.value_head_size) / t
-    slowdown = partial(alignment_slowdown, exponent=chip.alignment_exponent, unaligned=chip.unaligned_slowdown)
-    slow, dense_slow = slowdown(inner, h), slowdown(dense_inner, h)
-    rows, shared = even + extra, expert * workload.shared_experts
-    total = slowed = edges = jnp.zeros_like(h)
-    # Share of the layers that have the product, rows, columns, inner edge, slowdown, products that share the rows.
-    for share, m, n, k, a, count in (
-        (1.0, M, inputs, h, slowdown(inputs, h), 1.0),
-        (compressed, M, queries, query_rank, slowdown(queries, query_rank), 1.0),
-        (latent, M, made, kv_rank, slowdown(made, kv_rank), 1.0),
-        (1.0, M, h, out, slowdown(out, h), 1.0),
-        (expert, rows, gate * inner, h, slow, held),
-        (expert, rows, h, inner, slow, held),
-        (shared, M, gate * inner, h, slow, 1.0),
-        (shared, M, h, inner, slow, 1.0),
-        (1.0 - expert, M, gate * dense_inner, h, dense_slow, 1.0),
-        (1.0 - expert, M, h, dense_inner, dense_slow, 1.0),
+    rows, shared = even + extra, part(workload.shared_experts, lambda: expert)
+    total, slowed, edges = 0.0, 0.0, 0.0
+
+    def block(width: Numeric) -> tuple[tuple[Numeric, Numeric], ...]:
+        return (gate * width, h), (h, width)
+
+    # Share of the layers that have the products, rows, columns and inner edges, their number that shares the rows, and
+    # the edges that may be unaligned.
+    for share, m, sides, count, aligned in (
+        (1.0, M, ((inputs, h),), 1.0, (inputs, h)),
+        (compressed, M, ((queries, query_rank),), 1.0, (queries, query_rank)),
+        (latent, M, ((made, kv_rank),), 1.0, (made, kv_rank)),
+        (1.0, M, ((h, out),), 1.0, (out, h)),
+        (expert, rows, block(inner), held, (inner, h)),
+        (shared, M, block(inner), 1.0, (inner, h)),
+        (1.0 - expert, M, block(dense_inner), 1.0, (dense_inner, h)),
     ):
-        weight = share * m * (n * k / h)
+        if known(share, 0.0):
+            continue
+        a = alignment_slowdown(*aligned, chip.alignment_exponent, chip.unaligned_slowdown)
+        weight = share * m * (sum(n * k for n, k in sides) / h)
         total, slowed = total + weight, slowed + a * weight
-        edges += a * share * training_edges(m, n, k, count)
+        edges += a * share * sum(training_edges(m, n, k, count) for n, k in sides)
     operations = 2.0 * M * sizes.weights / t
-    operations += 2.0 * expert * extra * (gate + 1.0) * inner * h
+    operations += part(extra, lambda: 2.0 * expert * (gate + 1.0) * inner * h)
     return Products(
         operations=operations * slowed / total,
         edges=edges,
-        number=4.0 + latent + compressed + 2.0 * jnp.minimum(1.0, workload.shared_experts),
+        number=4.0 + latent + compressed + 2.0 * at_most_one(workload.shared_experts),
     )
 
 
@@ -206,20 +211,23 @@ def attention_passes(
     forward, attended = scored / 3.0, division.sizes.attended
     head = workload.mean_head_size
     padded = padded_head_size(head)
-    fused = forward_attention_time(
-        forward * padded / head,
-        chip.peak_flops * chip.attention_efficiency / exponential_slowdown(padded, chip.attention_half_head),
-        0.5 * attended / (1.0 + (layout.context - 1.0) * (1.0 - layout.context_all_to_all)),
-        division.tokens * workload.heads / layout.tensor,
-        chip.attention_half_keys,
-        chip.attention_tail,
-    )
-    square = 1.0 + software.unmasked * (2.0 * workload.sequence / attended - 1.0)
-    slow = alignment_slowdown(workload.sequence, head, chip.alignment_exponent, chip.unaligned_slowdown)
-    unfused = compute_time(forward * square * slow, chip.peak_flops, chip.gemm_efficiency * software.product_efficiency)
-    share = workload.flash / software.attention_efficiency
-    rest = (1.0 - workload.flash) / software.attention_efficiency
-    return AttentionPasses(
-        forward=share * fused + rest * unfused,
-        backward=share * (chip.attention_backward + again) * fused + rest * (2.0 + again) * unfused,
-    )
+
+    def fused() -> AttentionPasses:
+        time = forward_attention_time(
+            forward * padded / head,
+            chip.peak_flops * chip.attention_efficiency / exponential_slowdown(padded, chip.attention_half_head),
+            0.5 * attended / (1.0 + part(layout.context - 1.0, lambda: 1.0 - layout.context_all_to_all)),
+            division.tokens * workload.heads / layout.tensor,
+            chip.attention_half_keys,
+            chip.attention_tail,
+        )
+        return AttentionPasses(time, (chip.attention_backward + again) * time)
+
+    def unfused() -> AttentionPasses:
+        square = 1.0 + part(software.unmasked, lambda: 2.0 * workload.sequence / attended - 1.0)
+        slow = alignment_slowdown(workload.sequence, head, chip.alignment_exponent, chip.unaligned_slowdown)
+        efficiency = chip.gemm_efficiency * software.product_efficiency
+        time = compute_time(forward * square * slow, chip.peak_flops, efficiency)
+        return AttentionPasses(time, (2.0 + again) * time)
+
+    return AttentionPasses(*(t / software.attention_efficiency for t in blend(workload.flash, fused, unfused)))
