@@ -82,23 +82,23 @@ def component(default: eqx.Module | None = None) -> Any:
     return eqx.field() if default is None else eqx.field(default=default)
 
 
-def known(value: Any, constant: float) -> bool:
+def is_fixed(value: Any, constant: float) -> bool:
     """Whether a number is known to be a constant while a program is made, so that a part is absent or there alone."""
     return isinstance(value, int | float | np.number | np.ndarray) and bool(np.all(value == constant))
 
 
 def part(share: Numeric, value: Callable[[], Any]) -> Any:
     """`s value()`, of a part that is not computed where it is known to be absent."""
-    if known(share, 0.0):
+    if is_fixed(share, 0.0):
         return 0.0
-    return value() if known(share, 1.0) else share * value()
+    return value() if is_fixed(share, 1.0) else share * value()
 
 
 def blend(share: Numeric, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
     """`s first() + (1 - s) second()` of numbers or trees; one that is known to be absent is not computed."""
-    if known(share, 0.0):
+    if is_fixed(share, 0.0):
         return second()
-    if known(share, 1.0):
+    if is_fixed(share, 1.0):
         return first()
     return jax.tree.map(lambda one, other: share * one + (1.0 - share) * other, first(), second())
 

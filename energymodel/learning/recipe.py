@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
-from energymodel.numerics import Numeric, Real, component, known, real
+from energymodel.numerics import Numeric, Real, component, is_fixed, real
 from energymodel.ranges import ABOVE_ZERO, FACTOR
 
 WEIGHT_SENSITIVITY, ACTIVATION_SENSITIVITY = 2.6745, 2.2102
@@ -32,7 +32,7 @@ def share_worth(share: Numeric, efficiency: Numeric) -> Float[Array, "..."]:
 
     **Returns:** worth [1], 1 for a share of 0.
     """
-    return 1.0 if known(share, 0.0) else jnp.exp(share * jnp.log(jnp.asarray(efficiency)))
+    return 1.0 if is_fixed(share, 0.0) else jnp.exp(share * jnp.log(jnp.asarray(efficiency)))
 
 
 def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Float[Array, "..."]:

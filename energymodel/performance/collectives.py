@@ -16,7 +16,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, Scalar, known, part, real
+from energymodel.numerics import Numeric, Real, Scalar, is_fixed, part, real
 from energymodel.performance.topology import AbstractTopology, FullyConnected
 from energymodel.ranges import SHARE, SHARE_ABOVE_ZERO
 
@@ -301,7 +301,7 @@ class Fabric(NamedTuple):
         buckets of gradients: all take the protocol of large ones, and where it is 1 those between many nodes a tree
         that is faster than the ring; no latency of theirs is told apart.
         """
-        if known(ranks, 1.0):
+        if is_fixed(ranks, 1.0):
             return NO_COMMUNICATION
         ranks, size, inner = jnp.asarray(ranks), jnp.asarray(size), inner_ranks(ranks, stride, self.node)
         outer, library, kernels = ranks / inner, self.library, count * (2.0 - fused)
@@ -313,7 +313,7 @@ class Fabric(NamedTuple):
         sizes = (inner, outer, size, self.inner_bandwidth, far, 2.0, own, adding)
         latency, transfer = hierarchical_latency(*latencies), hierarchical_transfer_time(*sizes)
         bytes_sent = 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner
-        if tree is not None and known(tree, 0.0):
+        if tree is not None and is_fixed(tree, 0.0):
             return Communication(transfer + latency, *bytes_sent)
         if tree is None:
             transfer += protocol_time(transfer, kernels * library.protocol_latency, library.small_rate)
@@ -339,7 +339,7 @@ class Fabric(NamedTuple):
         place in their nodes, the network within the node first brings what is for others to such a chip: a share
         `1 - 1 / inner` of what leaves the node [Wang et al. 2024], unless what arrives is passed on anyway.
         """
-        if known(ranks, 1.0):
+        if is_fixed(ranks, 1.0):
             return NO_COMMUNICATION
         inner, library, n = inner_ranks(ranks, stride, self.node), self.library, jnp.asarray(ranks)
         sent = 1.0 - once * (1.0 - sent_once_share(n / inner, copies))
@@ -361,7 +361,7 @@ class Fabric(NamedTuple):
 
     def ring_pass(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Communication:
         """`ranks - 1` point-to-point hops of `size` bytes around a ring, paced by the slowest hop."""
-        if known(ranks, 1.0):
+        if is_fixed(ranks, 1.0):
             return NO_COMMUNICATION
         hops, size = jnp.asarray(ranks) - 1.0, jnp.asarray(size)
         crosses = jnp.clip(ranks / inner_ranks(ranks, stride, self.node) - 1.0, 0.0, 1.0)

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, known, real
+from energymodel.numerics import Numeric, Real, is_fixed, real
 from energymodel.physics.power_swing import steepest_ramp
 from energymodel.ranges import SHARE_ABOVE_ZERO, Range
 
@@ -85,12 +85,12 @@ class EnergyStorage(eqx.Module):
 
     def smoothed(self, height: Numeric, low_time: Numeric, period: Numeric) -> Smoothed:
         """See `smoothed_swing`."""
-        if known(self.power, 0.0):
+        if is_fixed(self.power, 0.0):
             return Smoothed(jnp.asarray(height), jnp.zeros_like(height))
         return smoothed_swing(height, low_time, period, self.power, self.energy, self.efficiency)
 
     def ramp(self, height: Numeric, rise_time: Numeric, lag: Numeric) -> Float[Array, "..."]:
         """See `stored_ramp` [W/s]."""
-        if known(self.power, 0.0):
+        if is_fixed(self.power, 0.0):
             return steepest_ramp(height, rise_time, lag)
         return stored_ramp(height, rise_time, lag, self.power, self.energy)

@@ -86,11 +86,11 @@ def levels_of(scenario: Scenario) -> Levels:
         fits = fits[np.append(True, np.diff(rates) > ROUNDING * rates[1:])]  # each rate once
         # While all chips idle, hosts and links stay on.
         idle, coolant = jnp.asarray(chip.idle_power), system.facility.cooling.at(plan.coolant_temperature)
-        load = idle + system.links_power(plan.chips) + system.host_power(idle, coolant)
+        load = idle + system.links_power(system.network_shape(plan.chips)) + system.host_power(idle, coolant)
         power = system.facility.power(load, coolant)
         if isinstance(price, OwnedPrice):  # the price of a second beside energy and the demand charge
             price = eqx.tree_at(lambda leaf: leaf.demand_charge, price, 0.0)
-        equipment = system.links_price(plan.chips) + system.facility.storage.price()
+        equipment = system.links_price(system.network_shape(plan.chips)) + system.facility.storage.price()
         peak = float(speeds["peak"][fits[-1]])
         return Levels(
             *(speeds[name][fits] for name in ("clock", "rate", "base", "heat")),

@@ -115,8 +115,8 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
     sent = step.traffic.of_step(division)
     tokens = batch / plan.chips
     inner, outer = (sum(getattr(part, name) for part in sent) for name in ("inner_bytes", "outer_bytes"))
-    near, far = system.node.scale_up, system.network
-    energy = 8.0 * (inner * near.energy + outer * far.energy_per_bit(system.network_nodes(plan.chips)))
+    near, far, shape = system.node.scale_up, system.network, system.network_shape(plan.chips)
+    energy = 8.0 * (inner * near.energy + outer * far.energy_per_bit(shape))
     network_time = sum(part.time for part in sent)
     products = division.layer_passes * (load.arithmetic + load.attention)
     memory = division.layer_passes * (load.product_memory + load.elementwise)
@@ -128,7 +128,7 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
         memory_time=(memory + division.head_passes * work.head_bytes / chip.sustained_bandwidth) / tokens,
         network_time=network_time / tokens,
         memory_power=chip.traffic_energy * chip.memory_bandwidth,
-        network_power=energy / network_time + system.links_power(plan.chips),
+        network_power=energy / network_time + system.links_power(shape),
         background_power=system.node.overhead_power / system.node.chips,
         overlap=chip.roofline_exponent,
         fan_power=system.node.fan_power / system.node.chips,

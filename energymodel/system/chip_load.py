@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, known, p_norm, part
+from energymodel.numerics import Numeric, Scalar, is_fixed, p_norm, part
 from energymodel.performance.products import product_time
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.plan import ParallelLayout, TrainingPlan
@@ -89,7 +89,7 @@ def format_factors(chip: Accelerator, layout: ParallelLayout) -> FormatFactors:
         (layout.fp8, chip.peak_flops_fp8, lambda: 1.0 - ratio),
         (layout.fp4, chip.peak_flops_fp4, lambda: 1.0 - ratio**2),
     ):
-        if not known(share, 0.0):
+        if not is_fixed(share, 0.0):
             time = time - share * (1.0 - peak / rate_or_wider(rate, peak))
             energy = energy - jnp.where(jnp.asarray(rate) > 0.0, share, 0.0) * saved()
     return FormatFactors(1.0 / jnp.asarray(time), energy, slowdown, wide_energy)
@@ -121,7 +121,7 @@ def products_time(
             (layout.fp8, chip.peak_flops_fp8, chip.fp8_gemm_efficiency, chip.fp8_gemm_edge, software.fp8_efficiency),
             (layout.fp4, chip.peak_flops_fp4, chip.fp4_gemm_efficiency, chip.fp4_gemm_edge, software.fp4_efficiency),
         ):
-            if known(share, 0.0):
+            if is_fixed(share, 0.0):
                 continue
             has = jnp.asarray(peak) > 0.0
             narrow = jnp.where(has, time(jnp.where(has, peak, 1.0), jnp.asarray(efficiency) * reached, edge), bf16)

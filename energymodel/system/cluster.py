@@ -4,12 +4,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, component, is_fixed, real
 from energymodel.performance.collectives import CollectiveLibrary
 from energymodel.performance.gradient_sharding import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.network import Link, contended_bandwidth, network_energy_per_bit
 from energymodel.performance.saturation import AbstractSaturation, KernelSaturation
-from energymodel.performance.topology import AbstractTopology
+from energymodel.performance.topology import AbstractTopology, NetworkShape
 from energymodel.physics.flow import server_fan_power
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, FACTOR, SHARE, SHARE_ABOVE_ZERO, Range
 
@@ -70,6 +70,8 @@ class Network(eqx.Module):
 
     def injection(self, host_bandwidth: Numeric) -> Float[Array, "..."]:
         """Bandwidth of a chip into the network: of its link, or of the bus of its host if it passes that [B/s]."""
+        if is_fixed(self.bus_share, 0.0):
+            return self.link.bandwidth()
         over_bus = jnp.asarray(self.bus_share) > 0.0
         bus = jnp.where(over_bus, jnp.asarray(host_bandwidth) * self.bus_share, UNLIMITED)
         return jnp.minimum(self.link.bandwidth(), bus)
@@ -79,28 +81,22 @@ class Network(eqx.Module):
         used = self.injection(host_bandwidth) / self.link.bandwidth()
         return jnp.maximum(self.topology.uplink_ratio() * used, 1.0)
 
-    def bandwidth(self, nodes: Numeric, host_bandwidth: Numeric = UNLIMITED) -> Float[Array, "..."]:
-        """Bandwidth that the topology sustains per chip and direction within a domain [B/s]."""
-        injection, within = self.injection(host_bandwidth), jnp.minimum(nodes, self.topology.at(nodes).domain)
+    def bandwidth(self, nodes: Numeric, domain: Numeric, host_bandwidth: Numeric = UNLIMITED) -> Float[Array, "..."]:
+        """Bandwidth that the topology sustains per chip and direction within a domain of so many nodes [B/s]."""
+        injection, within = self.injection(host_bandwidth), jnp.minimum(nodes, domain)
         bisection = self.topology.at(within).bisection_links
         return contended_bandwidth(injection, bisection, injection, within, self.contention_exponent, HALF_CROSSING)
 
-    def latency(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Latency of a message between chips of different nodes [s]."""
-        return self.link.latency + self.topology.at(nodes).added_latency
-
-    def energy_per_bit(self, nodes: Numeric) -> Float[Array, "..."]:
+    def energy_per_bit(self, shape: NetworkShape) -> Float[Array, "..."]:
         """Energy from chip to chip, `2 e_link + S e_hop`, with S the mean number of switches [J/bit]."""
-        return network_energy_per_bit(self.link.energy, self.topology.at(nodes).mean_switches, self.hop_energy)
+        return network_energy_per_bit(self.link.energy, shape.mean_switches, self.hop_energy)
 
-    def power(self, nodes: Numeric) -> Float[Array, "..."]:
+    def power(self, shape: NetworkShape) -> Float[Array, "..."]:
         """Power per chip of links and switch ports, idle or busy, `P_0 + w_extra p + w n_port p_switch` [W]."""
-        ports = self.topology.at(nodes).switch_ports
-        return self.static_power + self.link.power() + self.link.lanes * ports * self.switch_lane_power
+        return self.static_power + self.link.power() + self.link.lanes * shape.switch_ports * self.switch_lane_power
 
-    def price(self, nodes: Numeric) -> Float[Array, "..."]:
+    def price(self, shape: NetworkShape) -> Float[Array, "..."]:
         """Price per chip of links, ports and cables of switches, `w_extra c + w (n_port c_switch + c_up)` [USD]."""
-        shape = self.topology.at(nodes)
         return self.link.price() + self.link.lanes * (shape.switch_ports * self.switch_lane_price + shape.uplink_price)
 
 

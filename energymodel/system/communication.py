@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, blend, known, part
+from energymodel.numerics import Numeric, Scalar, blend, is_fixed, part
 from energymodel.performance.collectives import Communication, Fabric, point_to_point_time
 from energymodel.system.cluster import Software
 from energymodel.system.division import Division
@@ -51,13 +51,12 @@ class Traffic(NamedTuple):
 
 
 def traffic_of(
-    system: TrainingSystem, plan: TrainingPlan, division: Division, work: LayerWork, memory: ChipMemory
+    system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, division: Division, work: LayerWork, memory: ChipMemory
 ) -> Traffic:
     """All communication of a chip before overlap, each collective `n t + Q / bw` [Thakur et al. 2005].
 
     **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
     """
-    fabric = fabric_of(system, plan)
     return Traffic(
         *layer_communication(system, plan, fabric, division, work),
         pipeline=pipeline_communication(plan, fabric, work),
@@ -71,15 +70,17 @@ def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
     **Returns:** bandwidth [B/s] and latency [s] within and between nodes, chips per node and per domain of full
     bandwidth [1], and the oversubscription between domains [1].
     """
-    network, blocks = system.network, system.node.count(plan.chips)
-    nodes = network.nodes_of(plan.chips, blocks)
+    network, nodes = system.network, system.network_nodes(plan.chips)
+    shape = network.topology.at(nodes)
     return Fabric(
         inner_bandwidth=system.accelerator.link_rate(system.node.scale_up.bandwidth()),
         inner_latency=jnp.asarray(system.node.scale_up.latency),
-        outer_bandwidth=system.accelerator.link_rate(network.bandwidth(nodes, system.node.host_bandwidth)),
-        outer_latency=network.latency(nodes),
+        outer_bandwidth=system.accelerator.link_rate(
+            network.bandwidth(nodes, shape.domain, system.node.host_bandwidth)
+        ),
+        outer_latency=network.link.latency + shape.added_latency,
         node=jnp.asarray(system.node.chips),
-        domain=network.topology.at(nodes).domain / nodes * plan.chips,
+        domain=shape.domain / nodes * plan.chips,
         ratio=network.uplink_ratio(system.node.host_bandwidth),
         library=system.node.collectives,
         framework_latency=jnp.asarray(system.software.collective_latency),
@@ -224,7 +225,7 @@ def data_communication(
         return reduced.scaled(0.5)
 
     dense = collective(own.dense_ranks, layout.tensor, own.dense)
-    if known(division.sizes.mixture, 0.0):
+    if is_fixed(division.sizes.mixture, 0.0):
         return dense
     routed = collective(own.routed_ranks, layout.tensor * layout.expert, own.routed)
     return dense.plus(routed.scaled(division.sizes.mixture))  # a dense model starts no second collective

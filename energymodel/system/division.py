@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, blend, known
+from energymodel.numerics import Numeric, Scalar, blend, is_fixed
 from energymodel.performance.gradient_sharding import last_round_share
 from energymodel.performance.parallelism import (
     StageLayers,
@@ -139,8 +139,12 @@ def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Divisi
 
 def _stage_cut(system: TrainingSystem, layout: ParallelLayout, sizes: LayerSizes) -> StageCut:
     full = fullest_stage_layers(sizes.layers, layout.pipeline, layout.virtual_stages)
-    cut = uneven_stage_layers(sizes.layers, layout.pipeline, layout.first_stage_layers, layout.last_stage_layers)
     by_hand, balanced = layout.cut_by_hand, system.software.balanced_stages
+    cut, filled = StageLayers(full, full, full), (full, full)  # where no rank is cut in this way
+    if not is_fixed(by_hand, 0.0):
+        cut = uneven_stage_layers(sizes.layers, layout.pipeline, layout.first_stage_layers, layout.last_stage_layers)
+    if not is_fixed(balanced, 0.0):
+        filled = balanced_stage_layers(sizes.layers, layout.pipeline, sizes.head_layers)
     return StageCut(
         full=full,
         chunk=full / layout.virtual_stages,
@@ -148,10 +152,10 @@ def _stage_cut(system: TrainingSystem, layout: ParallelLayout, sizes: LayerSizes
         most=blend(by_hand, lambda: cut.fullest, lambda: full),
         ends=1.0 + layout.zero_bubble_v + layout.dual_pipe,
         head_share=1.0 - 0.5 * layout.dual_pipe,
-        balanced=balanced_stage_layers(sizes.layers, layout.pipeline, sizes.head_layers),
+        balanced=filled,
         cut=cut,
         by_hand=by_hand,
-        weighed=by_hand if known(balanced, 0.0) else jnp.maximum(balanced, by_hand),
+        weighed=by_hand if is_fixed(balanced, 0.0) else jnp.maximum(balanced, by_hand),
     )
 
 
@@ -174,7 +178,7 @@ def _held_activations(
     last = final * chunk - jnp.minimum(spare, 1.0)
     even = layout.gpipe + layout.other_schedules
     in_turn = HeldActivations(jnp.maximum(first, after * chunk), last, opening / v, after / v, final / v)
-    if known(even, 0.0):
+    if is_fixed(even, 0.0):
         return in_turn
     deepest = layout.gpipe * m + layout.zero_bubble_h2 * (2.0 * p - 1.0) + layout.dual_pipe * (p + 1.0)
     flying = jnp.minimum(m, deepest + (layout.zero_bubble + layout.zero_bubble_v) * p)

@@ -1,6 +1,5 @@
 """`evaluate`: what a training run yields and costs."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -10,9 +9,8 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import RecipeLearning
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
-from energymodel.numerics import Numeric, Real, known, with_own_numbers
+from energymodel.numerics import Numeric, Real, is_fixed, with_own_numbers
 from energymodel.performance.reliability import Calendar
-from energymodel.runtime.operations import simplified
 from energymodel.system.outcome import EnergyBreakdown, TrainingOutcome
 from energymodel.system.over_time import power_over_time, temperature_over_time
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
@@ -29,7 +27,8 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     Pure: works under `jit`, `vmap` and `grad`, in the caller's precision (float32 or float64). All inputs are in SI
     units. A plan with one batch and one clock uses the closed form; others integrate over the progress of the run.
 
-    Counts may be fractions where they are traced. Of known numbers, those that no framework runs are refused.
+    Counts may be fractions where they are traced. Of known numbers, those that no framework runs are refused, and those
+    that are 0 or 1 decide which parts the program has: without experts, offload or storage, nothing of them is in it.
 
     **Returns:** `TrainingOutcome`; its `energy` parts [J] add up to the total, and its `slack` is negative where the
     plan violates a limit of the system.
@@ -44,7 +43,7 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
         check_inputs(system, plan)
     if not is_traced(system.workload, system.software, plan):
         check_pipeline(system, plan)
-    outcome = _evaluate(system, plan) if concrete else _listed(system, plan)
+    outcome = _evaluate(system, plan)
     if concrete and not is_traced(outcome):  # `jit` traces also what depends on no argument
         check_outcome(system, plan, outcome)
     return outcome
@@ -52,12 +51,6 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
 
 evaluate_once = CheckedOutcome(evaluate, once=True)
 """`evaluate` for a single call from the host: compiled, its trace kept between processes, its outcome checked."""
-
-
-def _listed(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
-    """`_evaluate`, whose operations stand once in the program that is traced: derivatives compile in half the time."""
-    traced, fixed = eqx.partition((system, plan), is_traced)
-    return simplified(lambda part: _evaluate(*eqx.combine(part, fixed)))(traced)
 
 
 def _evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
@@ -115,7 +108,7 @@ def learning_of(system: TrainingSystem, plan: TrainingPlan) -> AbstractLearning:
     layout, recipe = plan.layout, system.recipe
     of_recipe = recipe.optimizer.token_efficiency * jnp.asarray(recipe.learning_rate.token_efficiency)
     begun = system.learning
-    if not known(system.tokens_seen, 0.0):
+    if not is_fixed(system.tokens_seen, 0.0):
         begun = ContinuedLearning(begun, system.tokens_seen)
     learning = RecipeLearning(
         base=begun,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, blend, known, part
+from energymodel.numerics import Numeric, Scalar, blend, is_fixed, part
 from energymodel.performance.memory_footprint import (
     layer_activation_bytes,
     layer_buffer_bytes,
@@ -49,10 +49,10 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
     # The embedding is on the first rank and the output head on the last; a single rank holds both.
     both_ends = layout.zero_bubble_v + layout.dual_pipe
     one_rank = jnp.maximum(0.0, 2.0 - layout.pipeline)
-    if not known(both_ends, 0.0):
+    if not is_fixed(both_ends, 0.0):
         one_rank = jnp.maximum(one_rank, both_ends)
     tables = sizes.table * (1.0 + (1.0 - workload.tied) * one_rank)
-    if not known(layout.embedding_balanced, 0.0):
+    if not is_fixed(layout.embedding_balanced, 0.0):
         missing = layout.embedding_balanced * (1.0 - one_rank)
         missing = missing * jnp.clip(layout.pipeline * fullest - layers - 1.0, 0.0, 1.0)
         tables = jnp.maximum(0.0, tables - missing * sizes.replicated / layers)
@@ -71,7 +71,7 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
 
 def _expert_layer_share(workload: Transformer, sizes: LayerSizes, layers: Numeric) -> Scalar:
     """Share of the layers of the fullest rank that have experts, `min(l, L - d) / l` of l layers [1]; 1 if dense."""
-    if known(workload.dense_layers, 0.0):
+    if is_fixed(workload.dense_layers, 0.0):
         return jnp.asarray(1.0)
     fullest = jnp.minimum(layers, sizes.layers - workload.dense_layers) / layers
     return fullest + workload.alternating_dense * (sizes.expert_share - fullest)
@@ -217,10 +217,10 @@ def memory_per_chip(
 
     occupied = blend(stages.by_hand, by_hand, lambda: blend(software.balanced_stages, balanced, even))
     occupied = occupied + buffers(sizes.replicated, own.dense_ranks)
-    if not known(sizes.routed, 0.0):
+    if not is_fixed(sizes.routed, 0.0):
         occupied = occupied + own.routed * states(own.routed_ranks)
         occupied = occupied + buffers(sizes.routed / layout.expert, own.routed_ranks)
-    if not known(software.gather_buffers, 0.0):
+    if not is_fixed(software.gather_buffers, 0.0):
         gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
         occupied = occupied + software.gather_buffers * gathered
     return occupied * software.memory_overhead + software.reserved_memory
@@ -240,15 +240,15 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     with_experts = _expert_layer_share(workload, sizes, division.stages.most)
     ratio = workload.feed_forward / workload.hidden
     copies = routed + workload.shared_experts
-    if not known(workload.dense_layers, 0.0):
+    if not is_fixed(workload.dense_layers, 0.0):
         dense = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
         copies = with_experts * copies + (1.0 - with_experts) * dense / workload.expert_block
     attention = sizes.kept_attention
     made_again = sizes.latent * (1.0 - software.kept_latent_heads)
-    if not known(made_again, 0.0):
+    if not is_fixed(made_again, 0.0):
         attention = attention - made_again * (sizes.queries + sizes.kv)
     stored = stored_bytes_per_unit(workload.gated, ratio, attention / workload.hidden, copies)
-    if not known(sizes.mixture, 0.0):
+    if not is_fixed(sizes.mixture, 0.0):
         narrow = 1.0 - 0.5 * layout.fp8 - 0.75 * layout.fp4
         inputs = sizes.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated) * narrow
         stored = stored + software.kept_expert_inputs * inputs

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Scalar, blend, known, part
+from energymodel.numerics import Numeric, Scalar, blend, is_fixed, part
 from energymodel.performance.pipeline_bubble import (
     dual_pipe_wait,
     idle_stage_layers,
@@ -92,7 +92,7 @@ def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> 
     slowest = slowest_chunk_layers(stages.chunk, stages.spare, head) * layer
     # In DualPipe two ranks have half of the output head each, beyond a full one.
     excess = 0.0
-    if not known(layout.dual_pipe, 0.0):
+    if not is_fixed(layout.dual_pipe, 0.0):
         excess = layer * (0.5 * jnp.maximum(0.0, head - jnp.minimum(2.0, stages.spare)))
     times = RankTimes(rank, idle, _chunk(layout, stages, slowest, rank, passes.hop), excess)
     return _schedule_wait(layout, division.microbatches, times)
@@ -141,7 +141,7 @@ def _schedule_wait(layout: ParallelLayout, microbatches: Numeric, times: RankTim
         part(layout.zero_bubble_v, lambda: zero_bubble_v_wait(rank, idle, chunk, *counts, weights)),
         part(layout.dual_pipe, lambda: dual_pipe_wait(rank, idle, excess, *counts, weights)),
     )
-    return sum(wait for wait in waits if not known(wait, 0.0))
+    return sum(wait for wait in waits if not is_fixed(wait, 0.0))
 
 
 def rank_stages(layout: ParallelLayout, division: Division) -> RankStages:

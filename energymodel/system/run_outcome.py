@@ -66,7 +66,7 @@ def run_outcome(
     step, tokens, energy = moment.step, learned.tokens, run.energy.total
     chip_time, factors = run.time * plan.chips, format_factors(chip, plan.layout)
     productive_rate = tokens / run.productive_time
-    model_flops = (4.0 + 2.0 * plan.trained_share) * workload.active_parameters
+    parameters, model_flops = workload.parameters, (4.0 + 2.0 * plan.trained_share) * workload.active_parameters
     peak = plan.chips * chip.peak_flops * factors.speedup
     mfu = productive_rate * (model_flops / peak)
     euf = tokens * model_flops * (chip.energy_per_flop * factors.energy * step.point.voltage**2) / energy
@@ -77,7 +77,7 @@ def run_outcome(
     peak_power = facility.hottest_power(busy_load, step.coolant).total(busy_load) * plan.chips
     feed = facility.feed(step.busy_load)
     chilled = facility.cooling.chilled_heat(feed.equipment, step.coolant)
-    prices = system.links_price(plan.chips) + facility.equipment_price(), facility.cooling.added_price(feed.equipment)
+    prices = system.links_price(step.network) + facility.equipment_price(), facility.cooling.added_price(feed.equipment)
     money = market.price.cost(chip.price, all_chips, run.time, energy, peak_power, *prices)
     carbon_operational = market.carbon.operational(energy)
     carbon_embodied = market.carbon.embodied(chip.embodied_carbon, all_chips, run.time)
@@ -130,7 +130,9 @@ def run_outcome(
         ppw=tokens / energy,
         euf=euf,
         landauer_multiple=landauer_multiple(energy, landauer_energy(bits, plan.coolant_temperature)),
-        slack=slack_of(system, plan, moment, peak_power, learned.information, chilled, facility.supply_load(feed)),
+        slack=slack_of(
+            system, plan, moment, peak_power, learned.information / parameters, chilled, facility.supply_load(feed)
+        ),
     )
 
 
@@ -187,7 +189,7 @@ def slack_of(
 
     - `moment`: the most demanding of the run.
     - `peak_power`: of the facility [W].
-    - `information`: that the run absorbs [bit].
+    - `information`: that the run absorbs per parameter [bit].
     - `chilled`: heat to chill on a hot day [W]; `supply_load`: largest load of a converter over its rating [1].
 
     **Returns:** slack of each limit [1], negative where the plan violates it.
@@ -209,7 +211,7 @@ def slack_of(
         coolant=cooling.inlet.slack(plan.coolant_temperature),
         power_swing=below(facility.swing_limit, moment.power.swing),
         power_ramp=below(facility.power_ramp_limit, moment.power.ramp),
-        information=jnp.log(system.capacity_per_parameter * system.workload.parameters / information),
+        information=jnp.log(system.capacity_per_parameter / information),
         chillers=below(1.0, cooling.chiller_load(chilled)),
         supplies=below(1.0, supply_load),
     )

@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Scalar, known, p_norm, p_norm_excess, part
+from energymodel.numerics import Numeric, Scalar, is_fixed, p_norm, p_norm_excess, part
 from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
+from energymodel.performance.topology import NetworkShape
 from energymodel.physics.cooling import Coolant
 from energymodel.system.chip_load import ChipLoad, HeadLoad, chip_load, format_factors, head_load
-from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, traffic_of
+from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, fabric_of, traffic_of
 from energymodel.system.division import Division, divide
 from energymodel.system.memory import ChipMemory, chip_memory
 from energymodel.system.operating_point import OperatingPoint, operating_point
@@ -89,6 +90,7 @@ class Step(NamedTuple):
     levels: PowerLevels
     idle: ChipPower
     coolant: Coolant
+    network: NetworkShape
 
 
 def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Step:
@@ -131,7 +133,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     waiting = time.tensor + time.context + time.expert + time.pipeline + apart
     waiting_power = point.static_power + point.spin_power
     low, low_voltage = point.clock, point.voltage
-    if not known(plan.waiting_clock, 1.0):
+    if not is_fixed(plan.waiting_clock, 1.0):
         low = jnp.maximum(point.clock * plan.waiting_clock, chip.minimum_clock)
         low_voltage = chip.voltage(low)
     leakage = chip.leakage(low_voltage, point.temperature)
@@ -139,14 +141,15 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     periods = division.idle_periods
     saved = chip.gate.saved_power(leakage, waiting / periods, total / periods)
     slowed = 0.0
-    if not known(plan.waiting_clock, 1.0):
+    if not is_fixed(plan.waiting_clock, 1.0):
         slowed = waiting_power - low_power - chip.spin_power(low, low_voltage)
         slowed = slowed * low_clock_share(apart, chip.clock_switch_time)
     sent = work.traffic.of_step(division)
-    between_nodes = system.network.energy_per_bit(system.network_nodes(plan.chips))
+    network = system.network_shape(plan.chips)
+    between_nodes = system.network.energy_per_bit(network)
     network_energy = system.node.scale_up.transfer_energy(sum(part.inner_bytes for part in sent))
     network_energy += transfer_energy(sum(part.outer_bytes for part in sent), between_nodes)
-    links, nothing, idle = system.links_power(plan.chips), jnp.zeros_like(total), jnp.asarray(chip.idle_power)
+    links, nothing, idle = system.links_power(network), jnp.zeros_like(total), jnp.asarray(chip.idle_power)
     power = ChipPower(
         dynamic=switched * point.voltage**2 / tuned,
         static=point.static_power * busy / total,
@@ -156,7 +159,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         idle_wait=(waiting_power * waiting + idle * time.host - slowed * apart) / total - saved,
     )
     some = waiting > 0.0
-    gated = 0.0 if known(saved, 0.0) else jnp.where(some, saved * total / jnp.where(some, waiting, 1.0), 0.0)
+    gated = 0.0 if is_fixed(saved, 0.0) else jnp.where(some, saved * total / jnp.where(some, waiting, 1.0), 0.0)
     levels = _power_levels(plan, power.chip, time, point, waiting_power - gated - slowed, low_power, idle)
     power = power._replace(idle_wait=power.idle_wait + levels.added)
     power = power._replace(host=system.host_power(power.chip, coolant))
@@ -171,6 +174,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         levels=levels,
         idle=ChipPower(nothing, nothing, nothing, links, system.host_power(idle, coolant), idle),
         coolant=coolant,
+        network=network,
     )
 
 
@@ -207,7 +211,7 @@ def _power_levels(
     """
     total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     working = (drawn * total - waiting * apart) / (total - apart)
-    if known(plan.power_floor, 0.0):
+    if is_fixed(plan.power_floor, 0.0):
         return PowerLevels(working, waiting, awake, stopped, jnp.zeros_like(total))
     floor = plan.power_floor * point.busy_power
     raised = jnp.maximum(floor - working, 0.0) * (total - apart) + jnp.maximum(floor - waiting, 0.0) * apart
@@ -232,7 +236,7 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     division = divide(system, plan, batch)
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
-    traffic = traffic_of(system, plan, division, layer, memory)
+    traffic = traffic_of(system, plan, fabric_of(system, plan), division, layer, memory)
     factors = format_factors(system.accelerator, plan.layout)
     load = chip_load(system, plan, layer, factors).slowed(1.0 / system.software.saturation.utilization(batch))
     products = load.product_time(system.accelerator, 1.0)
@@ -285,7 +289,7 @@ def step_time(
     # Fetches from the host hide behind all passes. After them the host updates what it keeps, and states on different
     # sides of the link are copied.
     waiting = part(memory.host_traffic, lambda: 1.0 / system.node.host_update_bandwidth)
-    if not known(memory.fetched, 0.0):
+    if not is_fixed(memory.fetched, 0.0):
         fetched = division.microbatches * memory.fetched / system.node.host_bandwidth
         waiting = waiting + jnp.maximum(fetched - passes, 0.0)
     update = memory.optimizer_traffic / chip.sustained_bandwidth + part(
@@ -336,7 +340,7 @@ def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point
     stall = p_norm_excess(chip.launch_exponent, on_chip, launch)
     return PassTimes(
         on_chip=on_chip,
-        stall=stall if known(spill, 0.0) else jnp.maximum(stall, spill - on_chip),
+        stall=stall if is_fixed(spill, 0.0) else jnp.maximum(stall, spill - on_chip),
         head=work.head.time / point.clock + work.layer.head_bytes / chip.sustained_bandwidth,
         hop=(1.0 - software.pipeline_overlap) * work.traffic.pipeline.time,
     )

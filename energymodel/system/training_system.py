@@ -13,6 +13,7 @@ from energymodel.learning.recipe import Recipe
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.serving import AbstractServing, NoServing
+from energymodel.performance.topology import NetworkShape
 from energymodel.performance.workload import Transformer
 from energymodel.physics.cooling import Coolant
 from energymodel.ranges import ABOVE_ZERO, SHARE, Range
@@ -69,13 +70,17 @@ class TrainingSystem(eqx.Module):
         """Nodes of the scale-out network that so many chips are [1]."""
         return self.network.nodes_of(chips, self.node.count(chips))
 
-    def links_power(self, chips: Numeric) -> Float[Array, "..."]:
-        """Power per chip of all links and switches, at rest or in use [W]."""
-        return self.network.power(self.network_nodes(chips)) + self.node.scale_up.power()
+    def network_shape(self, chips: Numeric) -> NetworkShape:
+        """The scale-out network of so many chips."""
+        return self.network.topology.at(self.network_nodes(chips))
 
-    def links_price(self, chips: Numeric) -> Float[Array, "..."]:
+    def links_power(self, shape: NetworkShape) -> Float[Array, "..."]:
+        """Power per chip of all links and switches of a network, at rest or in use [W]."""
+        return self.network.power(shape) + self.node.scale_up.power()
+
+    def links_price(self, shape: NetworkShape) -> Float[Array, "..."]:
         """Price per chip of the links and switches that chip and server do not include [USD]."""
-        return self.network.price(self.network_nodes(chips)) + self.node.scale_up.price()
+        return self.network.price(shape) + self.node.scale_up.price()
 
     def host_power(self, chip_power: Numeric, coolant: Coolant) -> Float[Array, "..."]:
         """Power of host, fans and network cards per chip [W] while a chip draws `chip_power` [W]."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, at_most_one, blend, known, part
+from energymodel.numerics import Numeric, Scalar, at_most_one, blend, is_fixed, part
 from energymodel.performance.attention import exponential_slowdown, forward_attention_time, padded_head_size
 from energymodel.performance.hierarchy import gemm_traffic
 from energymodel.performance.products import alignment_slowdown, training_edges
@@ -97,7 +97,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     selective = (1.0 - layout.recompute_full) * layout.recompute_attention
     again = layout.recompute_full + selective
     shares = layout.recompute_full, layout.recompute_attention, attention / trained_flops
-    repeated = 0.0 if known(again, 0.0) else recomputed_share(*shares) * trained_flops / model_flops
+    repeated = 0.0 if is_fixed(again, 0.0) else recomputed_share(*shares) * trained_flops / model_flops
 
     scores = part(
         1.0 - workload.flash,
@@ -175,7 +175,7 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Divisio
         (shared, M, block(inner), 1.0, (inner, h)),
         (1.0 - expert, M, block(dense_inner), 1.0, (dense_inner, h)),
     ):
-        if known(share, 0.0):
+        if is_fixed(share, 0.0):
             continue
         a = alignment_slowdown(*aligned, chip.alignment_exponent, chip.unaligned_slowdown)
         weight = share * m * (sum(n * k for n, k in sides) / h)

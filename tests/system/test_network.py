@@ -60,14 +60,16 @@ def test_a_fat_tree_by_name_is_that_of_today_apart_from_its_cables(run):
 def test_price_and_power_per_chip_are_those_counted_by_hand(topology, more, ports, links):
     system = loaded({}, topology, **more).system
     with jax.enable_x64(True):
-        np.testing.assert_allclose(system.links_price(16384.0), 4.0 * (ports * PORT + links * CABLE), rtol=1e-12)
-        np.testing.assert_allclose(system.links_power(16384.0), 4.0 * ports * 4.58, rtol=1e-12)
+        np.testing.assert_allclose(
+            system.links_price(system.network_shape(16384.0)), 4.0 * (ports * PORT + links * CABLE), rtol=1e-12
+        )
+        np.testing.assert_allclose(system.links_power(system.network_shape(16384.0)), 4.0 * ports * 4.58, rtol=1e-12)
 
 
 def test_one_switch_per_rail_needs_no_links_between_switches():
     rails, rail = loaded({}, "rail-only").system, RailOnly()
     with jax.enable_x64(True):
-        np.testing.assert_allclose(rails.links_price(512.0), 4.0 * PORT)  # 64 nodes of 8 chips
+        np.testing.assert_allclose(rails.links_price(rails.network_shape(512.0)), 4.0 * PORT)  # 64 nodes of 8 chips
         np.testing.assert_allclose(rails.network_nodes(512.0), 64.0)
         assert float(FatTree().at(16384.0).switch_ports * 16384.0 / FatTree().radix) == 1280.0
         # Two tiers: 64 + 32 switches of each rail.
@@ -77,7 +79,7 @@ def test_one_switch_per_rail_needs_no_links_between_switches():
 def test_links_that_do_not_exist_cost_nothing():
     with jax.enable_x64(True):
         system = load_scenario(LLAMA).system
-        power = [float(system.links_power(chips)) for chips in (64.0, 2048.0, 24576.0)]
+        power = [float(system.links_power(system.network_shape(chips))) for chips in (64.0, 2048.0, 24576.0)]
         lane = float(system.network.link.lanes) * float(system.network.switch_lane_power)
     # One switch; leaf and spine; and a top tier with a seventh of the links: 1, 3 and 3 + 2/7 ports a chip.
     np.testing.assert_allclose(np.array(power) / lane, [1.0, 3.0, 3.0 + 2.0 / 7.0])
@@ -167,7 +169,11 @@ def test_gradients_are_those_of_differences(topology):
             + result.all_reduce(512.0, 8.0, 1e9, fused=1.0, pipeline=4.0).time
             + result.ring_pass(16.0, 8.0, 1e8).time
         )
-        return system.links_price(5000.0) / 1e3 + system.links_power(5000.0) / 1e2 + 10.0 * times
+        return (
+            system.links_price(system.network_shape(5000.0)) / 1e3
+            + system.links_power(system.network_shape(5000.0)) / 1e2
+            + 10.0 * times
+        )
 
     with jax.enable_x64(True):
         case = (jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), topology), jnp.asarray(4.3))
@@ -277,7 +283,9 @@ def _given(scenario):
 def test_gradients_are_those_of_the_tiers():
     with jax.enable_x64(True):
         system = jax.tree.map(jnp.asarray, load_scenario(LLAMA).system)
-        slope = float(jax.grad(lambda chips: system.links_power(chips))(4096.0))
-        across = float(system.links_power(4096.5) - system.links_power(4095.5))
+        slope = float(jax.grad(lambda chips: system.links_power(system.network_shape(chips)))(4096.0))
+        across = float(
+            system.links_power(system.network_shape(4096.5)) - system.links_power(system.network_shape(4095.5))
+        )
     np.testing.assert_allclose(slope, across, rtol=1e-6)
     assert slope > 0.0  # between one pod and two, the top tier grows
