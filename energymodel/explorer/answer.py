@@ -24,18 +24,10 @@ from energymodel.report.answer import (
     share,
     words,
 )
+from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import costs_table, large_costs, parts_chart
 from energymodel.report.answers.evaluate import capacity_warnings
-from energymodel.report.answers.run_tables import (
-    OWN,
-    Run,
-    change,
-    limits_sentence,
-    limits_table,
-    outcome_table,
-    output_columns,
-    parts_table,
-)
+from energymodel.report.answers.run_tables import OWN, Run
 from energymodel.report.number import plain
 from energymodel.search.training_run import LIMITS_OF_SYSTEM
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -98,7 +90,7 @@ def explore_answer(
     if own.spread is None or now.spread is None:
         own, now = own._replace(spread=None), now._replace(spread=None)
     runs = {OWN: own.run, NOW: now.run}
-    outcome, limits = outcome_table(runs, only=READ), limits_table(now.run)
+    outcome, limits = run_tables.outcome_table(runs, only=READ), run_tables.limits_table(now.run)
     drawn = [_figure(name, own, now, pins, objective) for name in FIGURES if name in figures]
     compared = [compare_table(space, {OWN: own, **pins, NOW: now})] if pins else []
     energy, time = outcome.number("energy", 1), outcome.number("time", 1)
@@ -106,7 +98,7 @@ def explore_answer(
         "explore",
         space.own.title,
         Sentence("{energy} in {time}", {"energy": energy, "time": time}),
-        [_spoken(outcome), limits_sentence(limits)],
+        [_spoken(outcome), run_tables.limits_sentence(limits)],
         [outcome, limits, *compared, *(table for table, _ in drawn)],
         present(*(chart for _, chart in drawn)),
         warnings=capacity_warnings(now.view.outcome),
@@ -152,9 +144,9 @@ def compare_table(space: PlanSpace, plans: Mapping[str, Shown]) -> Table:
         for name, field in space.layouts.fields.items()
     ]
     lines = [line for line in lines if len({*line[1]}) > 1]
-    outputs = {column.name: column for column in output_columns(serves=False, digits="two")}
+    outputs = {column.name: column for column in run_tables.output_columns(serves=False, digits="two")}
     for name in READ:
-        changed = [change(first.run, plan.run, name, outputs[name]) for plan in others]
+        changed = [run_tables.change(first.run, plan.run, name, outputs[name]) for plan in others]
         lines.append((outputs[name], [plan.run.quantity(name) for plan in plans.values()], changed))
     rows = [[cells[0] for _, cells, _ in lines]]
     for index in range(len(others)):
@@ -181,7 +173,7 @@ def _figure(name: str, own: Shown, now: Shown, pins: Mapping[str, Shown], object
         )
     else:
         title = {"energy": "Energy of the run", "time": "Time of one step"}[name]
-        table = parts_table(of, title, {OWN: own.run, NOW: now.run})
+        table = run_tables.parts_table(of, title, {OWN: own.run, NOW: now.run})
     return table, parts_chart(table, of, _BESIDE) if table.rows else None
 
 

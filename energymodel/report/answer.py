@@ -60,6 +60,11 @@ class Quantity(NamedTuple):
         low, high = (None if end is None else function(end) for end in (self.low, self.high))
         return Quantity(function(self.value), low, high)
 
+    @classmethod
+    def around(cls, value: float, half: float | None) -> "Quantity":
+        """A number whose logarithm has an interval of this half-width; no interval where none is known."""
+        return cls(value) if half is None else cls(value, value * math.exp(-half), value * math.exp(half))
+
     def column(self, column: "Column") -> "Column":
         """The column as this number reads it."""
         if not self.unit:
@@ -82,11 +87,6 @@ def as_cell(value: Any) -> Cell:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     return Quantity(*value) if isinstance(value, tuple) else Quantity(value if isinstance(value, int) else float(value))
-
-
-def around(value: float, half: float | None) -> Quantity:
-    """A number whose logarithm has an interval of this half-width; no interval where none is known."""
-    return Quantity(value) if half is None else Quantity(value, value * math.exp(-half), value * math.exp(half))
 
 
 def spaced(name: str) -> str:
@@ -171,6 +171,22 @@ class Table:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", [[as_cell(value) for value in row] for row in self.rows])
 
+    @classmethod
+    def facts(cls, name: str, title: str, cells: Mapping[Column, Any], level: int = SHORT) -> "Table":
+        """One row of values by column, shown with a line for each."""
+        return cls(name, title, [*cells], [[*cells.values()]], tall=True, level=level)
+
+    @classmethod
+    def records(
+        cls, name: str, title: str, columns: Sequence[Column], of: Iterable[object], most: int = 0, **look: Any
+    ) -> "Table":
+        """A row for each record, whose attributes have the names of the columns; empty where a number is not finite.
+
+        - `most`: rows of the short form; all by default.
+        """
+        rows = [[finite(getattr(record, column.name)) for column in columns] for record in of]
+        return cls(name, title, columns, rows, short=range(min(most or len(rows), len(rows))), **look)
+
     def column(self, name: str) -> tuple[Column, list[Cell]]:
         """A column by name, and its cells."""
         index = [column.name for column in self.columns].index(name)
@@ -227,11 +243,6 @@ class Sentence(NamedTuple):
     numbers: Mapping[str, Number] = {}
 
 
-def facts(name: str, title: str, cells: Mapping[Column, Any], level: int = SHORT) -> Table:
-    """One row of values by column, shown with a line for each."""
-    return Table(name, title, [*cells], [[*cells.values()]], tall=True, level=level)
-
-
 def attributes(record: object, unit: str, *names: str) -> dict[Column, Any]:
     """Numbers of a record with one unit, for `facts`."""
     return {Column(name, unit=unit): getattr(record, name) for name in names}
@@ -240,17 +251,6 @@ def attributes(record: object, unit: str, *names: str) -> dict[Column, Any]:
 def finite(value: Any) -> Any:
     """A value, or nothing where it is a number that nobody knows."""
     return None if isinstance(value, float | np.number) and not math.isfinite(value) else value
-
-
-def records(
-    name: str, title: str, columns: Sequence[Column], of: Iterable[object], most: int = 0, **look: Any
-) -> Table:
-    """A row for each record, whose attributes have the names of the columns; empty where a number is not finite.
-
-    - `most`: rows of the short form; all by default.
-    """
-    rows = [[finite(getattr(record, column.name)) for column in columns] for record in of]
-    return Table(name, title, columns, rows, short=range(min(most or len(rows), len(rows))), **look)
 
 
 def present(*parts: Part | None) -> list[Part]:
@@ -319,11 +319,11 @@ class Answer:
     message: str = ""
     intervals: str = INTERVALS
 
+    @classmethod
+    def of(cls, scenario: "Scenario", command: str, headline: Sentence, *told: Any, **parts: Any) -> "Answer":
+        """The answer of a command about a scenario; `told` and `parts` are the other fields, from `sentences`."""
+        return cls(command, scenario.title, headline, *told, inputs=scenario.named_tables, **parts)
+
     def table(self, name: str) -> Table:
         """A table by name."""
         return next(table for table in self.tables if table.name == name)
-
-
-def answer_of(scenario: "Scenario", command: str, headline: Sentence, *told: Any, **parts: Any) -> Answer:
-    """The answer of a command about a scenario; `told` and `parts` are the other fields of `Answer`, from sentences."""
-    return Answer(command, scenario.title, headline, *told, inputs=scenario.named_tables, **parts)

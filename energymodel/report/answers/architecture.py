@@ -16,26 +16,16 @@ from energymodel.report.answer import (
     Column,
     Sentence,
     Table,
-    answer_of,
     attributes,
-    facts,
     number,
     share,
     spaced,
     words,
 )
+from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import detail_parts, parts_chart
 from energymodel.report.answers.evaluate import intervals_chart
-from energymodel.report.answers.run_tables import (
-    FOUND,
-    OWN,
-    Run,
-    compared,
-    outcome_table,
-    parts_table,
-    plan_table,
-    priors_table,
-)
+from energymodel.report.answers.run_tables import FOUND, OWN, Run
 from energymodel.report.command_text import command_of
 from energymodel.search.architecture import FLATNESS, Architecture
 from energymodel.sweeps.outcome_spread import outcome_spread
@@ -60,7 +50,7 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
         baseline = jax.device_get(evaluate_once(own.system, own.plan))
     spreads = [outcome_spread(scenario) if details else None for scenario in (own, best)]
     runs = {OWN: Run(own.plan, baseline, spreads[0]), FOUND: Run(plan, architecture.outcome, spreads[1])}
-    outcome, energy = outcome_table(runs), parts_table("energy", "Energy", runs, FULL)
+    outcome, energy = run_tables.outcome_table(runs), run_tables.parts_table("energy", "Energy", runs, FULL)
     sizes = {OWN: own.system.workload, FOUND: architecture.system.workload}
     differs = [name for name in COUNTS if not math.isclose(*(_number(of, name) for of in sizes.values()), rel_tol=1e-9)]
     columns = [Column(name, level=0 if name in (*differs, *TOTALS) else FULL) for name in (*COUNTS, *TOTALS)]
@@ -71,8 +61,18 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
     search[words("at_bounds")] = ", ".join(architecture.at_bounds)
     flatness, flat = _flatness(architecture)
     depths, curve = _depths(architecture, unit)
-    tables = [compared("shape", "Shape", columns, rows), plan_table(best, {OWN: own.plan, FOUND: plan}), outcome]
-    tables += [energy, flatness, depths, facts("search", "The search", search, DATA), priors_table(best)]
+    tables = [
+        run_tables.compared("shape", "Shape", columns, rows),
+        run_tables.plan_table(best, {OWN: own.plan, FOUND: plan}),
+        outcome,
+    ]
+    tables += [
+        energy,
+        flatness,
+        depths,
+        Table.facts("search", "The search", search, DATA),
+        run_tables.priors_table(best),
+    ]
     charts = [flat, parts_chart(energy, "energy", "Energy of the run by where it goes"), *curve]
     notes: list[Sentence] = []
     if details:
@@ -80,7 +80,7 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
         tables, charts = [*tables, *more], [*charts, *drawings, intervals_chart(outcome, row=FOUND)]
     success = architecture.success
     chosen = {f"system.workload.{name}": repr(_number(sizes[FOUND], name)) for name in differs}
-    return answer_of(
+    return Answer.of(
         own,
         "optimize",
         Sentence(f"The shape with the lowest {minimize}" if success else "No shape can be trusted"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from energymodel.report.answer import DATA, Answer, Chart, Column, Sentence, Table, answer_of, words
+from energymodel.report.answer import DATA, Answer, Chart, Column, Sentence, Table, words
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.batch_curve import BatchCurve
 from energymodel.system.outputs import output
@@ -51,7 +51,7 @@ def batch_answer(scenario: Scenario, curve: BatchCurve) -> Answer:
     title = Sentence("Runs to the same loss: time, energy and money over their lowest values")
     ratios, subtitle = [f"{name}_ratio" for name in RATIOS], "The same layout, chips and clock"
     look = {"lines": True, "log": ["batch"], "axis": "over the lowest value"}
-    return answer_of(
+    return Answer.of(
         scenario,
         "batch",
         Sentence("To the same loss with the same layout, chips and clock"),

@@ -1,21 +1,10 @@
 """The answer of `calendar`: a run by the hours of a grid, beside the best constant power."""
 
+from typing import Any
+
 import numpy as np
 
-from energymodel.report.answer import (
-    CHANGE,
-    DATA,
-    Answer,
-    Chart,
-    Column,
-    Sentence,
-    Table,
-    answer_of,
-    facts,
-    number,
-    share,
-    words,
-)
+from energymodel.report.answer import CHANGE, DATA, Answer, Chart, Column, Sentence, Table, number, share, words
 from energymodel.search.calendar import OBJECTIVES, Calendar
 
 _RUNS = (
@@ -51,16 +40,19 @@ def calendar_answer(calendar: Calendar) -> Answer:
         prices = {"above": calendar.pause_above, "highest": float(np.max(hours.price))}
         texts.append("An hour's pause would pay above {above}; the highest price of the run is {highest}.")
         numbers |= {name: number(price, "USD/J") for name, price in prices.items()}
-    asked = {Column("deadline", unit="s"): calendar.deadline, Column("saving", kind="share"): calendar.saving}
+    asked: dict[Column, Any] = {
+        Column("deadline", unit="s"): calendar.deadline,
+        Column("saving", kind="share"): calendar.saving,
+    }
     asked[Column("pause_above", "a pause pays above", "USD/J")] = calendar.pause_above
     asked[Column("carbon_price", "price of carbon", "USD/kg")] = terms.carbon_price
     asked |= {words("grid"): hours.name, words("minimize"): terms.minimize}
-    return answer_of(
+    return Answer.of(
         calendar.scenario,
         "calendar",
         Sentence(f"Lowest {objective} over the hours of {hours.name}"),
         [*(Sentence(text, numbers) for text in texts), *map(Sentence, calendar.notes)],
-        [runs_table(calendar), table, facts("question", "The question", asked, DATA)],
+        [runs_table(calendar), table, Table.facts("question", "The question", asked, DATA)],
         charts=[
             Chart("plane", Sentence(title), "hours", "hour", names, lines=True, axis=title)
             for title, names in _DRAWN.items()

@@ -5,19 +5,8 @@ import math
 
 import numpy as np
 
-from energymodel.report.answer import (
-    DATA,
-    Answer,
-    Chart,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    answer_of,
-    number,
-    present,
-    share,
-)
+from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table, number, present, share
+from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import (
     batch_sentences,
     bits_sentence,
@@ -26,17 +15,7 @@ from energymodel.report.answers.details import (
     parts_chart,
     spent,
 )
-from energymodel.report.answers.run_tables import (
-    OWN,
-    Run,
-    limits_sentence,
-    limits_table,
-    outcome_table,
-    parts_table,
-    plan_table,
-    priors_table,
-    provenance_notes,
-)
+from energymodel.report.answers.run_tables import OWN, Run
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -77,10 +56,10 @@ def evaluate_answer(
       them; they take a second.
     """
     run = Run(scenario.plan, outcome, spread)
-    runs, outputs, limits = {OWN: run}, outcome_table({OWN: run}), limits_table(run)
+    runs, outputs, limits = {OWN: run}, run_tables.outcome_table({OWN: run}), run_tables.limits_table(run)
     (energy, step), charts = spent(runs)
     numbers = {name: outputs.number(name) for name in ("energy", "time", "money", "carbon_operational", "loss")}
-    tables = [plan_table(scenario, {OWN: run.plan}), outputs, energy, step, limits]
+    tables = [run_tables.plan_table(scenario, {OWN: run.plan}), outputs, energy, step, limits]
     charts = [*charts, *limits_chart(limits), intervals_chart(outputs)]
     notes = [*batch_sentences(scenario, scenario.plan, outcome), *present(bits_sentence(run))]
     if trajectory is not None:
@@ -90,7 +69,7 @@ def evaluate_answer(
         more, drawings, sentences = detail_parts(scenario, runs, "energy")
         tables, charts, notes = [*tables, *more], [*charts, *drawings], [*notes, *sentences]
     message, result = run_verdict(scenario, run, outputs)
-    return answer_of(
+    return Answer.of(
         scenario,
         "evaluate",
         Sentence("{energy} in {time}", numbers),
@@ -101,11 +80,11 @@ def evaluate_answer(
                 numbers,
             ),
             joined(largest_parts(energy, "energy"), largest_parts(step, "step time")),
-            limits_sentence(limits),
+            run_tables.limits_sentence(limits),
         ],
-        [*tables, priors_table(scenario)],
+        [*tables, run_tables.priors_table(scenario)],
         charts=charts,
-        notes=[*notes, *provenance_notes(scenario)],
+        notes=[*notes, *run_tables.provenance_notes(scenario)],
         warnings=capacity_warnings(outcome),
         also=[
             ("What to change or measure first", f"energymodel sensitivity {scenario.source}".strip()),
@@ -120,7 +99,7 @@ def evaluate_answer(
 def outcome_answer(outcome: TrainingOutcome) -> Answer:
     """An outcome in Python, of which neither plan nor uncertainty is known: its numbers have two digits."""
     runs = {OWN: Run(None, outcome)}  # type: ignore[arg-type]
-    outputs, energy = outcome_table(runs), parts_table("energy", "Energy", runs)
+    outputs, energy = run_tables.outcome_table(runs), run_tables.parts_table("energy", "Energy", runs)
     charts = [parts_chart(energy, "energy", "Energy of the run")]
     title = "Outcome of a training run"
     return Answer("outcome", title, Sentence("How sure it is, is unknown"), [], [outputs, energy], charts)

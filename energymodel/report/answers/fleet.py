@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from energymodel.report.answer import DATA, Answer, Chart, Column, Sentence, Table, answer_of, number, share, words
+from energymodel.report.answer import DATA, Answer, Chart, Column, Sentence, Table, number, share, words
 from energymodel.report.answers.run_tables import Run, outcome_table
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
@@ -77,7 +77,7 @@ def fleet_answer(fleet: Fleet, optimum: FleetOptimum | None = None) -> Answer:
     title = Sentence("What each group has, does and takes")
     message = optimum.message if optimum is not None and not optimum.success else ""
     return dataclasses.replace(
-        answer_of(main, "fleet", Sentence(f"{len(fleet.groups)} groups train one model"), sentences, tables),
+        Answer.of(main, "fleet", Sentence(f"{len(fleet.groups)} groups train one model"), sentences, tables),
         charts=[Chart("stack", title, "shares", "group", [*_SHARED.values()], axis="share")],
         notes=[Sentence(_WAITING)],
         inputs=fleet.named_tables,
@@ -121,7 +121,7 @@ def site_answer(scenario: Scenario, divided: Sequence[DividedPower]) -> Answer:
     columns = [words("part"), *(Column(label, label, "W") for label in labels)]
     of_limits = Table("parts", "Parts of the power", columns, parts, level=DATA)
     title, subtitle = Sentence("Division of highest throughput"), "Power of the site at each limit"
-    return answer_of(
+    return Answer.of(
         scenario,
         "fleet",
         Sentence("The power of the site for the most tokens per second"),

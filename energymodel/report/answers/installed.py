@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, facts, number, words
+from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, number, words
 from energymodel.scenarios.files import CATEGORIES, companions, is_quantity, names, read_preset
 
 KINDS = ("measured", "published", "specification", "derived", "definition", "prior")
@@ -147,7 +147,7 @@ def doctor_answer(present: Mapping[str, Any], extras: Mapping[str, str], problem
         Sentence("Something is missing" if problems else "Everything that the commands need is here"),
         [],
         [
-            facts("installation", "This machine", here),
+            Table.facts("installation", "This machine", here),
             Table("packages", "Packages", _PACKAGES, packages),
             Table("extras", "Optional packages", [words("extra"), words("for"), words("install")], of_extras),
             Table("presets", "Presets", counts, [*present["presets"].items()], level=DATA),
@@ -167,4 +167,4 @@ def cleared_answer(folder: str, removed: int, size: int, left: int) -> Answer:
     cells |= {Column("size", unit="B"): size, Column("left", kind="count"): left}
     text = f"Removed {removed:,} programs, {{size}}, from {folder}."
     headline = Sentence(text, {"size": number(size, "B")})
-    return Answer("doctor", "Cache", headline, stays, [facts("cleared", "Cleared", cells, DATA)])
+    return Answer("doctor", "Cache", headline, stays, [Table.facts("cleared", "Cleared", cells, DATA)])

@@ -11,21 +11,7 @@ from jaxtyping import Array, Float
 
 from energymodel.learning.loss_law import FLOP_PER_PARAMETER_AND_TOKEN
 from energymodel.physics import limits as physics
-from energymodel.report.answer import (
-    DATA,
-    FULL,
-    Answer,
-    Chart,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    answer_of,
-    around,
-    facts,
-    present,
-    words,
-)
+from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, present, words
 from energymodel.report.answers.details import bits_sentence, energy_flow
 from energymodel.report.answers.run_tables import Run, outcome_table, prior_count, priors_table
 from energymodel.report.number import plain
@@ -82,7 +68,7 @@ def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
         "{speed_limit_of_step_energy} with that of one step; the run does {operation_rate}.",
     )
     outputs = dataclasses.replace(outcome_table({"run": run}), level=FULL)
-    return answer_of(
+    return Answer.of(
         scenario,
         "limits",
         Sentence("How far the run is from the bounds of physics, technology and its own chip"),
@@ -111,7 +97,7 @@ def bounds_table(bounds: list[Bound], outcome: TrainingOutcome, spread: OutcomeS
 
 def _uncertain(value: float, spread: OutcomeSpread, name: str) -> Quantity:
     """A number whose logarithm is as uncertain as that of an output."""
-    return around(value, DEVIATIONS * spread.deviation(name))
+    return Quantity.around(value, DEVIATIONS * spread.deviation(name))
 
 
 def rates_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpread) -> Table:
@@ -136,7 +122,7 @@ def rates_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpr
         Column("energy_per_bit_multiple", "times k_B T ln 2"): _uncertain(multiple, spread, "energy_per_bit"),
         **{Column(name, title, unit, digits="two"): rate for name, (title, unit, rate) in rates.items()},
     }
-    return facts("rates", "What a bit takes, and rates of operations", cells, FULL)
+    return Table.facts("rates", "What a bit takes, and rates of operations", cells, FULL)
 
 
 def ladder_chart(table: Table) -> Chart:

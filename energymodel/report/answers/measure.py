@@ -7,19 +7,7 @@ import numpy as np
 
 from energymodel.readers.measured_log import MeasuredLogs, Measurement
 from energymodel.readers.metered import PhaseEnergy, whole_energy
-from energymodel.report.answer import (
-    DATA,
-    Answer,
-    Chart,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    finite,
-    number,
-    records,
-    words,
-)
+from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table, finite, number, words
 
 MOST_DEVICES = 16
 """Devices that the short form shows."""
@@ -56,9 +44,9 @@ def measure_answer(logs: MeasuredLogs, rows: Sequence[Mapping[str, Any]]) -> Ans
     if logs.rows:
         tables.append(steps_table(logs.rows))
     if logs.devices:
-        tables.append(records("devices", "Devices", _DEVICES, logs.devices, MOST_DEVICES))
+        tables.append(Table.records("devices", "Devices", _DEVICES, logs.devices, MOST_DEVICES))
     if logs.phases:
-        tables.append(records("phases", "Energy by phase", _PHASES, _with_sums(logs.phases)))
+        tables.append(Table.records("phases", "Energy by phase", _PHASES, _with_sums(logs.phases)))
     for table, title in ((step_times_table(logs), "Time of a step"), (power_table(logs), "Mean power of a device")):
         if table.rows:
             _, x, y = table.names
@@ -99,7 +87,7 @@ def steps_table(rows: Sequence[Measurement]) -> Table:
     labels = [_short(row.source) for row in rows]
     if len(set(labels)) < len(labels):
         labels = [f"{label}, batch {row.sequences:g}" for label, row in zip(labels, rows, strict=True)]
-    return records("steps", "Training steps", _STEPS, rows, tall=True, labels=labels)
+    return Table.records("steps", "Training steps", _STEPS, rows, tall=True, labels=labels)
 
 
 def _with_sums(phases: Sequence[PhaseEnergy]) -> list[PhaseEnergy]:

@@ -4,20 +4,7 @@ import dataclasses
 import math
 
 from energymodel.monitor.status import Status
-from energymodel.report.answer import (
-    CHANGE,
-    DATA,
-    FULL,
-    PAGE,
-    Answer,
-    Chart,
-    Column,
-    Sentence,
-    Table,
-    answer_of,
-    number,
-    words,
-)
+from energymodel.report.answer import CHANGE, DATA, FULL, PAGE, Answer, Chart, Column, Sentence, Table, number, words
 from energymodel.report.answers.details import detail_parts, parts_chart
 from energymodel.report.answers.evaluate import intervals_chart
 from energymodel.report.answers.optimize import headline, plans_table
@@ -96,7 +83,7 @@ def monitor_answer(
         own = dataclasses.replace(outcome_table(runs), title="Outcome of the plan", level=FULL)
         tables += [own, energy, *more]
         charts += [parts_chart(energy, "energy", "Energy of the plan by where it goes"), *drawings]
-    return answer_of(
+    return Answer.of(
         scenario,
         "monitor",
         Sentence("{progress}, step {step}", now),

@@ -5,35 +5,11 @@ import math
 
 import jax
 
-from energymodel.report.answer import (
-    DATA,
-    Answer,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    answer_of,
-    attributes,
-    facts,
-    number,
-    present,
-)
+from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, attributes, number, present
 from energymodel.report.answers import details as where
-from energymodel.report.answers import search_notes, search_tables
+from energymodel.report.answers import run_tables, search_notes, search_tables
 from energymodel.report.answers.evaluate import intervals_chart, limits_chart
-from energymodel.report.answers.run_tables import (
-    FOUND,
-    OWN,
-    Run,
-    changed,
-    compared,
-    limits_table,
-    outcome_table,
-    plan_table,
-    priors_table,
-    provenance_notes,
-    ratio_change,
-)
+from energymodel.report.answers.run_tables import FOUND, OWN, Run
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.compare import DesignedOptimum
 from energymodel.search.result import Optimum, SearchResult
@@ -53,7 +29,11 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     spreads = (risk.own, risk.found) if risk and risk.own and risk.found else (None, None)
     own, best = Run(scenario.plan, optimum.baseline, spreads[0]), Run(optimum.plan, optimum.outcome, spreads[1])
     runs = {OWN: own, FOUND: best}
-    outcome, limits, prices = outcome_table(runs), limits_table(best), search_tables.prices_table(optimum, risk)
+    outcome, limits, prices = (
+        run_tables.outcome_table(runs),
+        run_tables.limits_table(best),
+        search_tables.prices_table(optimum, risk),
+    )
     (energy, step), drawn = where.spent(runs)
     saving, (layouts, nearest) = search_tables.saving_table(optimum, risk), search_tables.layouts_compared(optimum)
     why, bars = search_tables.saving_causes(risk) if risk is not None and success else (None, None)
@@ -74,11 +54,11 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         subtitle, pays = "Largest elasticities, the plan found held", money is None
         more, drawings, sentences = where.detail_parts(scenario_found(optimum), runs, minimize, subtitle, money=pays)
         charts, notes = [*charts, *drawings], [*notes, *sentences]
-    tables += [*present(why), *more, *search_tables.search_tables(optimum, risk), priors_table(scenario)]
+    tables += [*present(why), *more, *search_tables.search_tables(optimum, risk), run_tables.priors_table(scenario)]
     what = f"The plan with the lowest {minimize}" if success else "No plan was found that can be trusted"
     why_none = "" if success else search_notes.failure(optimum)
     answered = [search_tables.binding_sentence(optimum, prices), *at_risk[:1]] if success else [Sentence(why_none)]
-    return answer_of(
+    return Answer.of(
         scenario,
         "optimize",
         Sentence(what),
@@ -87,7 +67,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         charts=charts,
         notes=[
             *(*notes, *at_risk[1:], *where.batch_sentences(scenario, optimum.plan, optimum.outcome)),
-            *provenance_notes(scenario),
+            *run_tables.provenance_notes(scenario),
         ],
         also=[("To evaluate this plan", search_notes.evaluate_command(optimum))] if success else [],
         rows="outcome",
@@ -98,11 +78,11 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
 
 def plans_table(optimum: Optimum) -> Table:
     """Both plans, and the numbers of the system that the search has chosen."""
-    table = plan_table(optimum.scenario, {OWN: optimum.scenario.plan, FOUND: optimum.plan}, optimum.varied)
+    table = run_tables.plan_table(optimum.scenario, {OWN: optimum.scenario.plan, FOUND: optimum.plan}, optimum.varied)
     chosen = search_notes.chosen_of_system(optimum)
     columns = [Column(path, path.removeprefix("system."), own.unit) for path, (own, _) in chosen.items()]
     pairs = [[Quantity(field.value) for field in fields] for fields in chosen.values()]
-    added = [[*pair, changed(column, *pair)] for column, pair in zip(columns, pairs, strict=True)]
+    added = [[*pair, run_tables.changed(column, *pair)] for column, pair in zip(columns, pairs, strict=True)]
     rows = [[*row, *(cells[index] for cells in added)] for index, row in enumerate(table.rows)]
     return dataclasses.replace(table, columns=[*table.columns, *columns], rows=rows)
 
@@ -118,7 +98,7 @@ def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> Sentence:
     spreads = (risk.own, risk.found) if risk is not None else (None, None)
     numbers = {
         "value": number((optimum.value, *ends), optimum.value_unit, digits=digits),
-        "change": number(ratio_change(ratio, optimum.minimize, *spreads), kind="change"),
+        "change": number(run_tables.ratio_change(ratio, optimum.minimize, *spreads), kind="change"),
     }
     return Sentence(f"{what}: {{value:i}}, {{change:i}} against the scenario's own plan.", numbers)
 
@@ -155,12 +135,14 @@ def design_chip_answer(designed: DesignedOptimum, risk: SavingAtRisk | None = No
         "{balance} memory limits them. Registers of {registers} a core move them at the lowest energy.",
         {name: number(size, "B") for name, size in sizes.items()},
     )
-    closed = facts("cache_by_closed_form", "Caches by closed form", attributes(designed.caches, "B", *sizes), DATA)
+    closed = Table.facts(
+        "cache_by_closed_form", "Caches by closed form", attributes(designed.caches, "B", *sizes), DATA
+    )
     chips = {"reference": designed.reference, "design": designed.chip}
     rows = {name: [getattr(chip, column.name) for column in _CHIP] for name, chip in chips.items()}
     return dataclasses.replace(
         answer,
         command="design-chip",
         sentences=[*answer.sentences, caches],
-        tables=[compared("chip", "Chip", _CHIP, rows), *answer.tables, closed],
+        tables=[run_tables.compared("chip", "Chip", _CHIP, rows), *answer.tables, closed],
     )

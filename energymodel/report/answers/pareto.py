@@ -12,25 +12,17 @@ from energymodel.report.answer import (
     Chart,
     Column,
     Number,
+    Quantity,
     Sentence,
     Table,
-    answer_of,
-    around,
     attributes,
-    facts,
     number,
     share,
     words,
 )
+from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import detail_parts, parts_chart
-from energymodel.report.answers.run_tables import (
-    Run,
-    outcome_table,
-    parts_table,
-    prior_count,
-    priors_table,
-    ratio_change,
-)
+from energymodel.report.answers.run_tables import Run
 from energymodel.report.command_text import command_of
 from energymodel.report.fields import kind_of, plan_fields
 from energymodel.search.layouts import layout_label
@@ -58,20 +50,22 @@ def pareto_answer(
     names, points, knee, scenario = front.minimize, front.points, front.points[front.knee], front.scenario
     first, second = names[:2]
     plans, numbers = plans_table(front, spread), _numbers(front, spread, own)
-    outcomes = outcome_table({str(index): Run(point.plan, point.outcome) for index, point in enumerate(points)})
+    outcomes = run_tables.outcome_table(
+        {str(index): Run(point.plan, point.outcome) for index, point in enumerate(points)}
+    )
     outcomes = dataclasses.replace(outcomes, name="outcomes", title="Outcome of each plan", level=DATA)
     search: dict[Column, Any] = {
         Column(f"baseline_{name}", unit=front.units[name]): _objective(name, front.baseline[name], spread)
         for name in names
     }
     search |= attributes(front, "1", "hypervolume", "layouts_considered", "layouts_searched")
-    tables = [plans, outcomes, facts("search", "The search", search, DATA), priors_table(scenario)]
+    tables = [plans, outcomes, Table.facts("search", "The search", search, DATA), run_tables.priors_table(scenario)]
     charts, notes = [_front_chart(front, plans), *_exchange_charts(front, plans)], []
     if details:
         runs = {KNEE: Run(knee.plan, knee.outcome, spread)}
-        energy = parts_table("energy", "Energy of the plan at the knee", runs, FULL)
+        energy = run_tables.parts_table("energy", "Energy of the plan at the knee", runs, FULL)
         more, drawings, notes = detail_parts(scenario, runs, first)
-        tables = [*tables, dataclasses.replace(outcome_table(runs), level=FULL), energy, *more]
+        tables = [*tables, dataclasses.replace(run_tables.outcome_table(runs), level=FULL), energy, *more]
         charts += [parts_chart(energy, "energy", "Energy of the plan at the knee"), *drawings]
     rate = f", where 1 % more {second} saves {{rate}} {first}" if second in knee.exchange else ""
     at = " and ".join(f"{{{name}:i}} of {name}" for name in names)
@@ -87,14 +81,14 @@ def pareto_answer(
         f"{front.layouts_considered:,} layouts compared, {front.layouts_searched} of them on the front or next to it."
     )
     notes = [*notes, Sentence(volume, numbers), *([Sentence(front.message)] if front.message else [])]
-    return answer_of(
+    return Answer.of(
         scenario,
         "pareto",
         Sentence(f"{len(points)} plans trade {' against '.join(names)}"),
         [Sentence(text, numbers) for text in sentences],
         tables,
         charts=charts,
-        notes=[*notes, prior_count(scenario)],
+        notes=[*notes, run_tables.prior_count(scenario)],
         also=[("The plan at the knee", command_of(scenario, knee.plan, {}))],
         result=str(front.result),
         message=front.message,
@@ -139,7 +133,7 @@ def plans_table(front: Front, spread: OutcomeSpread | None = None) -> Table:
 
 def _objective(name: str, value: float, spread: OutcomeSpread | None) -> Any:
     """An objective of a plan whose logarithm is as uncertain as at the knee."""
-    return around(value, None if spread is None else DEVIATIONS * spread.deviation(name))
+    return Quantity.around(value, None if spread is None else DEVIATIONS * spread.deviation(name))
 
 
 def _numbers(front: Front, spread: OutcomeSpread | None, own: OutcomeSpread | None) -> dict[str, Number]:
@@ -154,7 +148,7 @@ def _numbers(front: Front, spread: OutcomeSpread | None, own: OutcomeSpread | No
             cell = _objective(name, values[name], spread)
             numbers[f"{plan}{name}"] = number(cell, front.units[name], digits=digits)
         if before := front.baseline[name]:
-            change = ratio_change(knee.values[name] / before, name, own, spread)
+            change = run_tables.ratio_change(knee.values[name] / before, name, own, spread)
             numbers[f"change_{name}"] = number(change, kind="change")
     if second in knee.exchange:
         numbers["rate"] = share(knee.exchange[second] / 100.0)

@@ -18,7 +18,6 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
-    facts,
     number,
     present,
     spaced,
@@ -154,7 +153,7 @@ def prediction_table(prediction: RunPrediction) -> Table:
         for name in ("tokens", "time", "energy", "money", "carbon"):
             cells[Column(f"{name}_of_run", f"{name} of the run", units[name])] = scaled(name)
         cells[Column("loss", "final loss", "nat/token")] = scaled("loss")
-    return facts("prediction", "Prediction, and its 90 % interval", cells)
+    return Table.facts("prediction", "Prediction, and its 90 % interval", cells)
 
 
 def table_prediction_answer(prediction: TablePrediction, source: str) -> Answer:

@@ -20,7 +20,6 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
-    around,
     number,
     spaced,
     words,
@@ -83,7 +82,7 @@ def ratio_change(ratio: float, name: str, before: OutcomeSpread | None, after: O
     if before is None or after is None or not ratio > 0.0:
         return Quantity(ratio - 1.0)
     half = DEVIATIONS * deviation(after.relative(name) - before.relative(name))
-    return around(ratio, half).mapped(lambda end: end - 1.0)
+    return Quantity.around(ratio, half).mapped(lambda end: end - 1.0)
 
 
 def change(before: Run, after: Run, name: str, column: Column) -> Quantity:

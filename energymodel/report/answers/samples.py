@@ -13,8 +13,6 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
-    answer_of,
-    facts,
     number,
     share,
     spaced,
@@ -58,8 +56,8 @@ def samples_answer(scenario: Scenario, drawn: MonteCarlo, asked: Mapping[str, st
         Column("time", "time, compilation included", "s", digits="two"): drawn.seconds,
         words("complete", level=DATA): drawn.complete,
     }
-    tables += [facts("run", "The samples", cells), *([question_table(asked)] if asked else [])]
-    return answer_of(
+    tables += [Table.facts("run", "The samples", cells), *([question_table(asked)] if asked else [])]
+    return Answer.of(
         scenario,
         "samples",
         Sentence(f"{drawn.samples:,} samples of {len(drawn.factors)} uncertain numbers"),

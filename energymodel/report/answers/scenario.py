@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from energymodel.report import toml_text
-from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, answer_of, facts, words
+from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, words
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.run_tables import plan_table
 from energymodel.scenarios.pieces import Pieces
@@ -19,7 +19,7 @@ def scenario_answer(pieces: Pieces, file: Path | None) -> Answer:
     """The plan, what was assumed, and what to do next with the scenario in `file`."""
     scenario = pieces.scenario
     name, hint = (str(file), "") if file else ("FILE.toml", " (write it with -o FILE.toml)")
-    return answer_of(
+    return Answer.of(
         scenario,
         "scenario",
         Sentence("What is given and what is assumed"),
@@ -50,7 +50,7 @@ def replan_answer(replan: Replan, file: str, risk: SavingAtRisk | None = None) -
     answer = optimize_answer(dataclasses.replace(replan.optimum, scenario=named), risk)
     still = [] if rest.updates else [Sentence("The measurements moved no number: the run goes as the scenario says.")]
     rest_saving = {Column("saving", "saving over the rest", kind="share"): replan.saving}
-    saving = facts("rest", "The rest of the run", rest_saving, DATA)
+    saving = Table.facts("rest", "The rest of the run", rest_saving, DATA)
     updates = [updates_table(replan)] if rest.updates else []
     return dataclasses.replace(
         answer,

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from energymodel.report.answer import (
     DATA,
@@ -12,9 +13,7 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
-    around,
     attributes,
-    facts,
     number,
     share,
     spaced,
@@ -76,7 +75,7 @@ def price_step(optimum: Optimum, name: str, half: float) -> tuple[str, Quantity 
         return "", None
     step, text = next((pair for pair in steps if pair[0] <= _LARGEST_STEP * optimum.limits[name]), steps[-1])
     saved = -optimum.value * math.expm1(-price.elasticity * math.log1p(step / optimum.limits[name]))
-    cell = around(saved, half or None)
+    cell = Quantity.around(saved, half or None)
     return f"{text} more", cell if saved > 0.0 else Quantity(saved, cell.high, cell.low)
 
 
@@ -211,7 +210,7 @@ def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
 def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table]:
     """What other programs want to know of a search: its objective, variables, conflicts and refinements."""
     unit, scenario, second, tie = optimum.value_unit, optimum.scenario, optimum.runner_up, optimum.near_tie
-    search = {words("minimize", "minimized"): optimum.minimize}
+    search: dict[Column, Any] = {words("minimize", "minimized"): optimum.minimize}
     search |= attributes(optimum, unit, "value", "baseline_value", "relaxed_value")
     search |= attributes(optimum, "1", "gap", "layouts_considered", "layouts_feasible")
     if scenario.optimize.tolerance is not None:
@@ -221,16 +220,16 @@ def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table
         search |= attributes(risk, unit, "saving_deviation", "prior_deviation")
         search |= {Column("saving", unit=unit): (risk.saving, *risk.saving_interval)}
         search |= {Column("priors_without_spread"): risk.without}
-    yield facts("search", "The search", search, DATA)
+    yield Table.facts("search", "The search", search, DATA)
     units = {path: origin.unit for path, origin in scenario.provenance.items()}
     units |= {field.name.split("[")[0]: field.unit for field in plan_fields(optimum.plan)}
     variables = {Column(path, path, units.get(path.split("[")[0], "1")): of for path, of in optimum.found.items()}
     if variables:
-        yield facts("variables", "Variables", variables, DATA)
+        yield Table.facts("variables", "Variables", variables, DATA)
     limits = {Column(name, unit=optimum.limit_units.get(name, "1")): of for name, of in optimum.limits.items()}
-    yield facts("limit_values", "Limits of the search", limits, DATA)
+    yield Table.facts("limit_values", "Limits of the search", limits, DATA)
     if second is not None:
-        yield facts("runner_up", "Second-best layout", attributes(second.layout, "1", *vars(second.layout)), DATA)
+        yield Table.facts("runner_up", "Second-best layout", attributes(second.layout, "1", *vars(second.layout)), DATA)
     if conflicts := optimum.conflicts:
         columns = [Column(conflict.limit, unit=conflict.unit) for conflict in conflicts]
         rows = [[getattr(conflict, name) for conflict in conflicts] for name in ("asked", "nearest")]
@@ -246,7 +245,9 @@ def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table
         yield Table("refinements", "Refinements", columns, rows, level=DATA)
     if tie is not None:
         cells = {words("saved"): tie.saved, words("taken"): tie.taken}
-        yield facts("near_tie", "Plans as good", cells | attributes(tie, "1", "tolerance", "cost", "saving"), DATA)
+        yield Table.facts(
+            "near_tie", "Plans as good", cells | attributes(tie, "1", "tolerance", "cost", "saving"), DATA
+        )
         exact = outcome_table({"exact": Run(tie.plan, tie.outcome)})
         yield dataclasses.replace(exact, name="exact_outcome", level=DATA)
         plans["exact_plan"] = tie.plan

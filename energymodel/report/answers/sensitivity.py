@@ -13,7 +13,6 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
-    answer_of,
     finite,
     number,
     share,
@@ -52,7 +51,7 @@ def sensitivity_answer(analysis: Sensitivity, spread: OutcomeSpread | None = Non
         sentences += [_measure_sentence(analysis, first), *_change_sentence(analysis, first)]
         remarks = [*together_sentences(analysis), *notes(analysis)]
     what = f"the lowest {spaced(first)}" if analysis.optimum else spaced(first)
-    return answer_of(
+    return Answer.of(
         scenario,
         "sensitivity",
         Sentence(f"What to measure or change next for {what}"),

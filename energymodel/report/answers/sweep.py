@@ -20,9 +20,6 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
-    answer_of,
-    around,
-    facts,
     number,
     present,
     share,
@@ -103,7 +100,7 @@ def sweep_answer(
         table, chart = causes(scenario, spread, "energy")
         tables += [dataclasses.replace(own, title="Outcome of the scenario's own plan", level=PAGE), table]
         charts += present(intervals_chart(own), chart)
-    return answer_of(
+    return Answer.of(
         scenario,
         "sweep",
         Sentence(f"Sweep of {counted(swept.points, 'point')}"),
@@ -177,7 +174,7 @@ def _points(swept: SweepResult, minimize: str, spread: OutcomeSpread | None) -> 
     rows: list[Mapping[str, Any]] = [
         {
             **winner.point,
-            **{name: around(value, halves.get(name) or None) for name, value in winner.outputs.items()},
+            **{name: Quantity.around(value, halves.get(name) or None) for name, value in winner.outputs.items()},
             "value": winner.value,
             "change": winner.value / first - 1.0 if first else None,
             "point": label,
@@ -286,7 +283,7 @@ def _run_table(swept: SweepResult) -> Table:
         words("program", "evaluated by", DATA): swept.choice.program,
         words("reason", "because", DATA): swept.choice.reason,
     }
-    return facts("run", "The sweep", cells)
+    return Table.facts("run", "The sweep", cells)
 
 
 def _best_index(swept: SweepResult) -> int:
@@ -356,4 +353,4 @@ def cost_answer(scenario: Scenario, cost: SweepCost) -> Answer:
         words("order", "order of the axes, outermost first"): ", ".join(cost.order),
     }
     headline = Sentence(f"{counted(cost.points, 'point')} in {counted(cost.tiles, 'tile')}, not evaluated")
-    return answer_of(scenario, "sweep", headline, [], [facts("cost", "Cost", cells)], rows="cost")
+    return Answer.of(scenario, "sweep", headline, [], [Table.facts("cost", "Cost", cells)], rows="cost")

@@ -15,8 +15,6 @@ from energymodel.report.answer import (
     Quantity,
     Sentence,
     Table,
-    answer_of,
-    facts,
     number,
     spaced,
     words,
@@ -121,12 +119,12 @@ def timeline_answer(scenario: Scenario, timeline: Timeline) -> Answer:
     times[Column("closed_form_time", "by the closed form", "s")] = timeline.closed_form_time
     columns = [words("term"), Column("time", unit="s"), Column("share", kind="share")]
     tables = [ranks_table(timeline), Table("step_time", "Step time", columns, rows)]
-    return answer_of(
+    return Answer.of(
         scenario,
         "timeline",
         Sentence(f"Pipeline with schedule {timeline.schedule}, {ranks} ranks, {len(timeline.layers)} virtual stages"),
         [step_sentence(timeline, Quantity(total))],
-        [*tables, facts("times", "Time of all passes", times, FULL), passes_table(timeline)],
+        [*tables, Table.facts("times", "Time of all passes", times, FULL), passes_table(timeline)],
         charts=[timeline_chart(timeline)],
         rows="passes",
     )
@@ -175,7 +173,7 @@ def stage_clocks_answer(scenario: Scenario, front: StageFront) -> Answer:
     )
     subtitle = "Energy of the passes of a step on all chips, with clocks by rank and with one clock"
     title, y = Sentence("Clocks by rank save up to {saved}", numbers), ["energy", "one_clock_energy"]
-    return answer_of(
+    return Answer.of(
         scenario,
         "timeline",
         Sentence("Clocks of the pipeline ranks with the lowest energy of a step"),
