@@ -37,6 +37,8 @@ WIDTH, FULL_WIDTH = 112, 150  # of tables where the output is no terminal, and o
 FIGURE_WIDTH = 720.0  # [px]
 UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk that takes no more of the output
 
+DEVICES = ("cpu", "gpu")  # that a command may run on
+
 _TOLD: set[str] = set()  # what was said of the cache, of which JAX warns for each program
 
 
@@ -112,6 +114,29 @@ def float64() -> contextlib.AbstractContextManager[None]:
     import jax
 
     return jax.enable_x64(True)
+
+
+def placed(device: str | None, *, large: bool = False) -> contextlib.AbstractContextManager[Any]:
+    """Run what follows on one of `DEVICES`; unless that is given, the CPU, and what is large where JAX would.
+
+    Small programs take longer to compile for a GPU than they save. A process that needs none does not start any.
+
+    **Raises:** `InputError` for another device, or where there is no GPU.
+    """
+    if device not in (None, *DEVICES):
+        raise InputError(f'--device: "{device}" is no device. Choose one of {", ".join(DEVICES)}.')
+    if device is None and (large or os.environ.get("JAX_PLATFORMS")):
+        return contextlib.nullcontext()
+    wanted = device or "cpu"
+    if wanted == "cpu" and "jax" not in sys.modules:
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        return contextlib.nullcontext()
+    import jax
+
+    try:
+        return jax.default_device(None if jax.default_backend() == wanted else jax.devices(wanted)[0])
+    except RuntimeError as error:
+        raise InputError(f"--device: JAX finds no {wanted}: {error}. See `energymodel doctor`.") from error
 
 
 def _write_nowhere() -> None:
@@ -218,25 +243,37 @@ class Delivery:
                 webbrowser.open(path.resolve().as_uri())
 
 
-def command(*, lines: bool = False, width: int = WIDTH, writes: tuple[str, ...] = ()) -> Any:
+_DEVICE = option(
+    "Run on cpu or gpu; otherwise on the CPU, which small programs are faster on, and sweeps on a GPU if there is one.",
+    "cpu|gpu",
+)
+
+
+def command(*, lines: bool = False, large: bool = False, width: int = WIDTH, writes: tuple[str, ...] = ()) -> Any:
     """Make a command of a function that returns an answer, perhaps with texts of files of its own by extension.
 
     The function has a parameter `show`, a `Delivery`, and one that is called `progress`.
 
+    It also gets the option `--device`.
+
     - `lines`: whether progress is printed where there is no terminal.
+    - `large`: whether it works on points enough for a GPU.
     - `width`: of tables where the output is no terminal.
     - `writes`: extensions of files of its own.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(function)
-        def run(**options: Any) -> int:
+        def run(device: str | None, **options: Any) -> int:
             show: Delivery = options["show"]
             show.check(*writes)
-            with Progress(lines=lines) as progress:
+            with placed(device, large=large), Progress(lines=lines) as progress:
                 answer = function(progress=progress, **options)
             return show.deliver(*(answer if isinstance(answer, tuple) else (answer,)), width=width)
 
+        own = inspect.signature(function, eval_str=True)
+        device = inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, default=_DEVICE, annotation=str | None)
+        run.__signature__ = own.replace(parameters=[*own.parameters.values(), device])  # type: ignore[attr-defined]
         return guarded(run)
 
     return decorate

@@ -11,7 +11,7 @@ from energymodel.errors import InputError
 from energymodel.runtime.progress import Progress
 
 
-@command(lines=True, width=160)
+@command(lines=True, large=True, width=160)
 def sweep(
     *,
     progress: Progress,

@@ -28,10 +28,11 @@ import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
 from energymodel.runtime.fusion_barriers import KEEP_BARRIERS, with_barriers
-from energymodel.runtime.placement import CONFIG, accelerated, for_threads, platform
+from energymodel.runtime.placement import accelerated, for_threads, platform
 from energymodel.runtime.private_folder import why_not_private, write_whole
 from energymodel.runtime.work_in_progress import making
 
+CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
 VECTOR_BITS = 512
 IN_MEMORY = 64  # programs of one function

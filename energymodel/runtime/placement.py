@@ -1,16 +1,14 @@
-"""Devices that programs run on: small ones on the CPU even where there is an accelerator, large ones on that."""
+"""Device that programs are made for, in threads as well."""
 
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
-CONFIG: Any = jax.config  # its stub leaves out its settings
-
 
 def platform() -> str:
     """Platform of the programs that are made here, such as `"cpu"` or `"gpu"` [see `jax.default_device`]."""
-    device = CONFIG.jax_default_device
+    import jax
+
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
     return jax.default_backend() if device is None else getattr(device, "platform", device)
 
 
@@ -21,7 +19,10 @@ def accelerated() -> bool:
 
 def for_threads(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with the caller's precision and device in any thread, which would start with the defaults."""
-    x64, device = CONFIG.jax_enable_x64, CONFIG.jax_default_device
+    import jax
+
+    config: Any = jax.config
+    x64, device = config.jax_enable_x64, config.jax_default_device
 
     def call(*args: Any) -> Any:
         with jax.enable_x64(x64), jax.default_device(device):

@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, PyTree
 
-from energymodel.runtime.compilation import Compiled
-from energymodel.runtime.placement import CONFIG, accelerated, for_threads, platform
+from energymodel.runtime.compilation import CONFIG, Compiled
+from energymodel.runtime.placement import accelerated, for_threads, platform
 from energymodel.solver import interior_point as ip
 from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
 from energymodel.solver.model_outside import ModelOutside, StandIn

@@ -119,7 +119,8 @@ def doctor_answer(present: Mapping[str, Any], extras: Mapping[str, str], problem
     here: dict[Column, Any] = {words("version", "energymodel"): present["version"]}
     here |= {words("python", "Python"): present["python"], words("platform", "machine"): present["platform"]}
     here |= {Column("cores", kind="count"): present["cores"], words("backend", "backend of JAX"): present["backend"]}
-    here[words("devices")] = ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
+    where = "" if present["backend"] == "cpu" else " for sweep; other commands run on the CPU, or where --device says"
+    here[words("devices")] = ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)) + where
     here |= {words("float64"): present["float64"], words("kernels"): present["kernels"] or "importable"}
     here[Column("presets", kind="count")] = sum(present["presets"].values())
     screen = f"{terminal['columns']} columns, {terminal['encoding']}" if terminal["interactive"] else "none"

@@ -1,0 +1,61 @@
+"""What runs on accelerators, on the CPU: the same minima, multipliers and iterations as there."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.runtime import placement
+from energymodel.solver import RESULTS, SolverOptions, Values, minimize, minimize_many
+from energymodel.solver.newton_system import cholesky, cholesky_solve, factorize
+
+TARGETS = np.random.default_rng(0).normal(size=(11, 3))
+BOUNDS = (-1.5, 1.0)
+
+
+def cost(x, target):
+    """A bent valley, in which curvature is negative, with a limit that is curved and one that excludes some targets."""
+    bent = x.at[1].add(x[0] ** 2) - target
+    return Values(jnp.log1p(bent @ bent) + 0.1 * bent[2] ** 4, jnp.stack([x @ x - 2.0, x[0] - 0.5]))
+
+
+@pytest.fixture
+def accelerated(monkeypatch):
+    monkeypatch.setattr(placement, "platform", lambda: "gpu")
+    assert SolverOptions().together(12) == 65_536
+
+
+def solve():
+    many = minimize_many(cost, np.zeros((11, 3)), (TARGETS,), bounds=BOUNDS)
+    one = jax.vmap(lambda target: minimize(lambda x: cost(x, target), jnp.zeros(3), bounds=BOUNDS))(TARGETS)
+    return many, one
+
+
+def test_lanes_end_where_they_do_on_a_cpu(monkeypatch):
+    here = solve()
+    monkeypatch.setattr(placement, "platform", lambda: "gpu")
+    for ours, theirs in zip(here, solve(), strict=True):
+        assert np.all(np.asarray(theirs.result == RESULTS.successful))
+        np.testing.assert_array_equal(ours.iterations, theirs.iterations)
+        np.testing.assert_allclose(ours.x, theirs.x, atol=1e-9)
+        np.testing.assert_allclose(ours.multipliers.inequalities, theirs.multipliers.inequalities, atol=1e-8)
+
+
+@pytest.mark.usefixtures("accelerated")
+def test_a_factorization_that_is_written_out_is_that_of_the_library():
+    root = np.random.default_rng(1).normal(size=(5, 7, 7))
+    matrix, right = root @ root.transpose(0, 2, 1), np.arange(7.0)
+    factor = jax.vmap(cholesky)(matrix)
+    np.testing.assert_allclose(factor, np.linalg.cholesky(matrix), atol=1e-10)
+    solution = jax.vmap(cholesky_solve, in_axes=(0, None))(factor, right)
+    np.testing.assert_allclose(matrix @ solution[..., None], np.tile(right[:, None], (5, 1, 1)), atol=1e-8)
+
+
+@pytest.mark.usefixtures("accelerated")
+def test_the_first_damping_that_makes_a_matrix_definite_is_taken():
+    # Of diag(a, 1) and size 1, the lowest pivot with damping d is a + d.
+    for lowest, damping, bends in ((1.0, 0.0, False), (-1e-3, 1e-2, False), (-0.05, 0.1, True), (-1.0, 1.01, True)):
+        one = jnp.ones(2)
+        factor, taken, saddle = factorize(jnp.diag(jnp.array([lowest, 1.0])), one, one, jnp.asarray(0.0))
+        assert (float(taken), bool(saddle)) == (damping, bends)
+        np.testing.assert_allclose(jnp.diag(factor) ** 2, [lowest + damping, 1.0 + damping], atol=1e-12)
