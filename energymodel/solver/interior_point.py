@@ -11,13 +11,15 @@ predictor and corrector [Mehrotra 1992; Nocedal & Wright 2006, ch. 19], the elas
 2006]. Damping and line search try the likeliest first: a batch tries the next only if one of its lanes needs it.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
+from energymodel.runtime.placement import accelerated
 from energymodel.solver.flat_problem import (
     FlatProblem,
     FlatSolution,
@@ -44,6 +46,7 @@ from energymodel.solver.verdict import RAISE, Verdict, judge
 
 # Constants of the method, where not argued for at their place, are those of [Wachter & Biegler 2006].
 _DUAL_SPREAD = 1e10  # the multiplier times its slack stays within this factor of the barrier [eq. 16]
+_MANY, _FEW = 4096, 16  # lanes of which the last sixteenth does not wait in a batch of all
 _CONFLICT_SHARE = 1e-3  # share of the penalty that a multiplier must carry to belong to a conflict
 
 
@@ -128,7 +131,7 @@ def step(problem: FlatProblem, options: SolverOptions, state: InteriorPointState
         around = jax.vmap(partial(jacobian_at, values))(difference_points(state.x))
         expanded = differenced(*around, weights(state))
     attempt = begin(problem, options, state, *expanded)
-    return finish(problem, attempt, attempt.search(problem).run(lambda x: attempt.scaled(values(x))))
+    return finish(problem, state, attempt, attempt.search(problem).run(lambda x: attempt.scaled(values(x))))
 
 
 def weights(state: InteriorPointState) -> Float[Array, " k"]:
@@ -144,7 +147,7 @@ def begin(
     tolerance, first = reachable_tolerance(options.tolerance, state.x.dtype), state.fresh
     state, at = _linearize(problem, state, values, jacobian, W)
     alive = (state.result == RESULTS.running) & at.finite & ~first
-    system = newton_system(at, state.damping, alive)
+    system = newton_system(at, state.damping, alive, state.tries)
     aim = predictor_corrector(system, tolerance)
     verdict = judge(problem, system, aim, state, options, tolerance)
     along = only_if(
@@ -153,8 +156,10 @@ def begin(
     return Attempt(state, first, alive, system, aim, verdict, along)
 
 
-def finish(problem: FlatProblem, attempt: Attempt, end: LineSearchEnd) -> InteriorPointState:
-    """The second half of an iteration."""
+def finish(
+    problem: FlatProblem, before: InteriorPointState, attempt: Attempt, end: LineSearchEnd
+) -> InteriorPointState:
+    """The second half of an iteration, which begins anew where another damping is to be tried."""
     state, first, _, system, aim, verdict, _ = attempt
     at = system.at
     stepped = select(attempt.stay | verdict.probe, state, _advance(problem, state, system, aim, end))
@@ -186,7 +191,35 @@ def finish(problem: FlatProblem, attempt: Attempt, end: LineSearchEnd) -> Interi
         # A lower point beside one where no point seemed feasible may lead to a feasible one.
         return anew._replace(weight=jnp.where(lower, 1.0, anew.weight), rescaled=rescaled)
 
-    return only_if(verdict.restart | lower, restarted, stepped, stepped, x)
+    stepped = stepped._replace(tries=jnp.zeros_like(state.tries))
+    moved = only_if(verdict.restart | lower, restarted, stepped, stepped, x)
+    return select(system.again, before._replace(tries=before.tries + 1), moved)
+
+
+def iterate(
+    step: Callable[[PyTree, InteriorPointState], InteriorPointState],
+    lanes: PyTree,
+    state: InteriorPointState,
+    limit: int | Array,
+) -> InteriorPointState:
+    """Iterate lanes together until all end or reach the limit; on an accelerator the last few by themselves."""
+
+    def run(lanes: PyTree, state: InteriorPointState, few: int) -> InteriorPointState:
+        def turn(lane: PyTree, state: InteriorPointState) -> InteriorPointState:
+            return select(unfinished(state, limit), step(lane, state), state)
+
+        return jax.lax.while_loop(
+            lambda state: jnp.sum(unfinished(state, limit)) > few, lambda state: jax.vmap(turn)(lanes, state), state
+        )
+
+    count = state.iteration.size
+    few = count // _FEW if accelerated() and count >= _MANY else 0
+    state = run(lanes, state, few)
+    if not few:
+        return state
+    index = jnp.nonzero(unfinished(state, limit), size=few, fill_value=count)[0]
+    part, left = jax.tree.map(lambda leaf: leaf[jnp.minimum(index, count - 1)], (lanes, state))
+    return jax.tree.map(lambda into, new: into.at[index].set(new, mode="drop"), state, run(part, left, 0))
 
 
 def _linearize(

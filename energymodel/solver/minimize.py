@@ -99,8 +99,15 @@ def _solve(problem: FlatProblem, *, options: SolverOptions) -> FlatSolution:
         (batched,) = (batched,) if not isinstance(batched, list) else batched
         moving, shared = eqx.partition(dynamic, batched)
 
+        def own(moving: PyTree) -> FlatProblem:
+            return eqx.combine(moving, shared, static)
+
         def together(moving: PyTree) -> FlatSolution:
-            return jax.vmap(lambda moving: solved(eqx.combine(moving, shared)))(moving)
+            state = jax.vmap(lambda lane: init(own(lane)))(moving)
+            state = ip.iterate(
+                lambda lane, state: ip.step(own(lane), options, state), moving, state, options.max_iterations
+            )
+            return jax.vmap(lambda lane, state: ip.postprocess(own(lane), options, state))(moving, state)
 
         solution = _in_chunks(together, moving, lanes, options.together(problem.x0.size))
         return solution, jax.tree.map(lambda _: True, solution)

@@ -18,7 +18,6 @@ from energymodel.runtime.placement import accelerated, for_threads, platform
 from energymodel.solver import interior_point as ip
 from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
 from energymodel.solver.model_outside import ModelOutside, StandIn
-from energymodel.solver.newton_system import select
 from energymodel.solver.search_state import InteriorPointState, init
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution, SolverOptions, result_is
 
@@ -135,9 +134,9 @@ class _Family(NamedTuple):
         x0, args, bounds, warm = lane
         return flatten(self.objective, x0, (*args, *self.shared), bounds, self.inequalities, self.equalities, warm)
 
-    def step(self, lane: PyTree, state: InteriorPointState, last: Array) -> InteriorPointState:
-        """One iteration of a lane, unless it has ended or reached the last one."""
-        return select(ip.unfinished(state, last), ip.step(self.problem(lane), self.options, state), state)
+    def step(self, lane: PyTree, state: InteriorPointState) -> InteriorPointState:
+        """One iteration of a lane."""
+        return ip.step(self.problem(lane), self.options, state)
 
     def solution(self, lane: PyTree, state: InteriorPointState) -> Solution:
         """Where a lane is."""
@@ -277,10 +276,7 @@ def _iterate_chunk(
         family: _Family = eqx.combine(arrays, static)
         last = jnp.minimum(limit, family.options.max_iterations)
 
-        def step(state: InteriorPointState) -> InteriorPointState:
-            return jax.vmap(lambda lane, state: family.step(lane, state, last))(lanes, state)
-
-        state = jax.lax.while_loop(lambda state: jnp.any(ip.unfinished(state, last)), step, state)
+        state = ip.iterate(family.step, lanes, state, last)
         return state, jax.vmap(family.solution)(lanes, state)
 
     if mesh is not None:

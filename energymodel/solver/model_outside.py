@@ -123,7 +123,7 @@ def _finish(
         problem = family.problem(lane)
         search = attempt.search(problem)
         table = search.judged(arc, search.alphas, attempt.scaled(values))
-        moved = ip.finish(problem, attempt, search.end(arc, table))
+        moved = ip.finish(problem, state, attempt, search.end(arc, table))
         return select(going, moved, state), search.unfinished(table)
 
     return jax.vmap(finish)(lanes, state, attempt, arc, table, going)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from energymodel.runtime.placement import accelerated
 from energymodel.solver.box import Box
@@ -107,6 +107,7 @@ class NewtonSystem(NamedTuple):
     factor: Float[Array, "n n"]
     damping: Float[Array, ""]
     saddle: Bool[Array, ""]
+    again: Bool[Array, ""]  # the next damping is to be tried, in another turn
 
     def solve(self, force: Float[Array, " n"], shift: Float[Array, " m"]) -> tuple[Array, Array]:
         """Steps of x and y for a force on x and a residual of the rows."""
@@ -125,8 +126,14 @@ class NewtonSystem(NamedTuple):
         return Direction(dx, dy, jnp.concatenate([row_gap, bound_gap]), jnp.concatenate([row_price, bound_price]))
 
 
-def newton_system(at: Iterate, damping: Float[Array, ""], needed: Bool[Array, ""]) -> NewtonSystem:
-    """The system at an iterate, with at least some damping, factorized where it is needed."""
+def newton_system(
+    at: Iterate, damping: Float[Array, ""], needed: Bool[Array, ""], tries: Int[Array, ""]
+) -> NewtonSystem:
+    """The system at an iterate, with at least some damping, factorized where it is needed.
+
+    On an accelerator only the damping after so many `tries` is looked at: lanes that need the next one take it in
+    another turn, while others go on.
+    """
     n, m, free, eps = at.x.size, at.c.size, at.free, jnp.finfo(at.x.dtype).eps
     ratio, stiff = at.gap[: 2 * m] / at.price[: 2 * m], at.price[2 * m :] / at.gap[2 * m :]
     # Damping where nothing bends: a step by a hundred times the variables then lowers the objective linearly.
@@ -139,7 +146,12 @@ def newton_system(at: Iterate, damping: Float[Array, ""], needed: Bool[Array, ""
     size = jnp.where(steep, size, jnp.max(jnp.where(steep, 0.0, size)))
     S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, jnp.max(size)))
     A = at.W + (at.J.T * S) @ at.J + jnp.diag(stiff[:n] + stiff[n:] + ~free)
-    return NewtonSystem(at, S, ratio, stiff, *factorize(A, jnp.maximum(size, flat), free, damping, needed))
+    parts = A, jnp.maximum(size, flat), free, damping
+    if not accelerated():
+        return NewtonSystem(at, S, ratio, stiff, *factorize(*parts, needed), again=jnp.zeros((), bool))
+    factor, damping, good = factorize_once(*parts, tries)
+    saddle, again = ~good | (tries >= SADDLE), ~good & (tries + 1 < len(DAMPINGS))
+    return NewtonSystem(at, S, ratio, stiff, factor, damping, needed & saddle, needed & again)
 
 
 def factorize(
@@ -150,32 +162,37 @@ def factorize(
     Also whether some direction bends downwards by more than a hundredth of the largest bend. A factor that is not
     needed is that of a diagonal matrix.
     """
-    dampings = jnp.maximum(damping, jnp.asarray(DAMPINGS, matrix.dtype))
-    diagonal, pad, eps = jnp.abs(jnp.diag(matrix)), size * free, jnp.finfo(matrix.dtype).eps
-
-    def attempt(damping: Array) -> tuple[Array, Array]:
-        extra = pad * damping
-        factor = cholesky(matrix + jnp.diag(extra))
-        # A pivot that is nothing but rounding stands for a direction in which the matrix does not bend at all.
-        return factor, jnp.all(jnp.diag(factor) ** 2 > eps * (diagonal + extra))
 
     def turn(tried: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         count, last, _ = tried
-        factor, good = attempt(dampings[count])
+        factor, _, good = factorize_once(matrix, size, free, damping, count)
         return count + 1, jnp.where(good, factor, last), good
 
+    # Hardly any lane needs the second attempt, so that all at once would cost five times as much.
     needed, many = jnp.asarray(needed), len(DAMPINGS)
-    factor = jnp.diag(jnp.sqrt(jnp.maximum(diagonal, jnp.where(size > 0, size, 1.0))))
-    if accelerated():
-        factors, positive = jax.vmap(attempt)(dampings)
-        for number in reversed(range(many)):
-            factor = jnp.where(needed & positive[number], factors[number], factor)
-        good = jnp.any(positive)
-        tries = jnp.where(needed, jnp.where(good, jnp.argmax(positive) + 1, many), 0)
-    else:  # hardly any lane needs the second attempt, so that all at once would cost five times as much
-        begin = jnp.zeros((), jnp.int32), factor, ~needed
-        tries, factor, good = jax.lax.while_loop(lambda tried: ~tried[2] & (tried[0] < many), turn, begin)
-    return factor, dampings[jnp.maximum(tries - 1, 0)], needed & (~good | (tries > SADDLE))
+    begin = jnp.zeros((), jnp.int32), _diagonal_factor(matrix, size), ~needed
+    tries, factor, good = jax.lax.while_loop(lambda tried: ~tried[2] & (tried[0] < many), turn, begin)
+    return factor, _dampings(damping)[jnp.maximum(tries - 1, 0)], needed & (~good | (tries > SADDLE))
+
+
+def factorize_once(
+    matrix: Array, size: Array, free: Array, damping: Array, number: Array
+) -> tuple[Float[Array, "n n"], Float[Array, ""], Bool[Array, ""]]:
+    """Factor with one of the dampings, which that is, and whether it is good; if not, that of a diagonal matrix."""
+    chosen, diagonal, eps = _dampings(damping)[number], jnp.abs(jnp.diag(matrix)), jnp.finfo(matrix.dtype).eps
+    extra = size * free * chosen
+    factor = cholesky(matrix + jnp.diag(extra))
+    # A pivot that is nothing but rounding stands for a direction in which the matrix does not bend at all.
+    good = jnp.all(jnp.diag(factor) ** 2 > eps * (diagonal + extra))
+    return jnp.where(good, factor, _diagonal_factor(matrix, size)), chosen, good
+
+
+def _dampings(lowest: Array) -> Float[Array, " dampings"]:
+    return jnp.maximum(lowest, jnp.asarray(DAMPINGS, lowest.dtype))
+
+
+def _diagonal_factor(matrix: Array, size: Array) -> Float[Array, "n n"]:
+    return jnp.diag(jnp.sqrt(jnp.maximum(jnp.abs(jnp.diag(matrix)), jnp.where(size > 0, size, 1.0))))
 
 
 def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:

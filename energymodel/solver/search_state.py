@@ -27,6 +27,7 @@ class InteriorPointState(NamedTuple):
     penalty: Float[Array, ""]
     weight: Float[Array, ""]  # of the objective: 1, or 0 while the search asks whether any point is feasible
     damping: Float[Array, ""]
+    tries: Int[Array, ""]  # higher dampings that this iteration has taken [see `newton_system`]
     scale: Float[Array, " k"]
     values: Float[Array, " k"]
     residual: Float[Array, ""]
@@ -68,6 +69,7 @@ def init(problem: FlatProblem) -> InteriorPointState:
         penalty=zero + PENALTY,
         weight=zero + 1.0,
         damping=zero,
+        tries=none,
         scale=jnp.ones(1 + rows, dtype),
         values=jnp.zeros(1 + rows, dtype),
         residual=zero + jnp.inf,

@@ -7,7 +7,7 @@ import pytest
 
 from energymodel.runtime import placement
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize, minimize_many
-from energymodel.solver.newton_system import cholesky, cholesky_solve, factorize
+from energymodel.solver.newton_system import DAMPINGS, cholesky, cholesky_solve, factorize, factorize_once
 
 TARGETS = np.random.default_rng(0).normal(size=(11, 3))
 BOUNDS = (-1.5, 1.0)
@@ -56,6 +56,9 @@ def test_the_first_damping_that_makes_a_matrix_definite_is_taken():
     # Of diag(a, 1) and size 1, the lowest pivot with damping d is a + d.
     for lowest, damping, bends in ((1.0, 0.0, False), (-1e-3, 1e-2, False), (-0.05, 0.1, True), (-1.0, 1.01, True)):
         one = jnp.ones(2)
-        factor, taken, saddle = factorize(jnp.diag(jnp.array([lowest, 1.0])), one, one, jnp.asarray(0.0))
+        matrix, none = jnp.diag(jnp.array([lowest, 1.0])), jnp.asarray(0.0)
+        factor, taken, saddle = factorize(matrix, one, one, none)
         assert (float(taken), bool(saddle)) == (damping, bends)
+        known = [bool(factorize_once(matrix, one, one, none, number)[2]) for number in range(len(DAMPINGS))]
+        assert known == [number >= DAMPINGS.index(damping) for number in range(len(DAMPINGS))]
         np.testing.assert_allclose(jnp.diag(factor) ** 2, [lowest + damping, 1.0 + damping], atol=1e-12)
