@@ -25,7 +25,7 @@ import pytest
 
 from energymodel.runtime.compilation import Compiled
 
-MEMORY, ROOM = 2.5e9, 1e9  # bytes that a process may keep after a test, and above what is no program
+MEMORY, ROOM = 0.9e9, 0.3e9  # bytes that a process may keep after a test, and above what is no program
 LARGEST = ("test_sensitivity", "test_optimize", "test_result")  # files of tests/search whose searches take most memory
 ALLOWED = pytest.StashKey[float]()
 PEAKS = pytest.StashKey[list[int]]()
@@ -39,7 +39,7 @@ def pytest_configure(config):
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     # A run of all tests says whether a change broke something: new examples are another question, asked by
     # `--hypothesis-profile=search`.
-    hypothesis.settings.register_profile("repeat", derandomize=True, database=None, deadline=None)
+    hypothesis.settings.register_profile("repeat", derandomize=True, database=None, deadline=None, max_examples=25)
     hypothesis.settings.register_profile("search", derandomize=False, deadline=None)
     if not config.getoption("--hypothesis-profile"):
         hypothesis.settings.load_profile("repeat")

@@ -1,17 +1,81 @@
-"""Outcomes of preset scenarios with changes as on the command line, each computed once in a process."""
+"""Outcomes of preset scenarios with changes, predictions of rows of a table of layouts, and their slopes."""
 
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 
+from compiled_once import derivative_once
+from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.step_prediction import predict_row
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.evaluate import evaluate_once
+from energymodel.system.evaluate import evaluate, evaluate_once
+
+prediction = jax.jit(predict_row)
+"""Prediction of a row on a system, compiled once for each kind of system."""
 
 
 @cache
 def outcome_of(name: str, *changes: str) -> Any:
-    """Outcome of a scenario, in float64."""
+    """Outcome of a scenario with changes as on the command line, in float64, computed once in a process."""
     scenario = load_scenario(name, changes)
     with jax.enable_x64(True):
         return jax.device_get(evaluate_once(scenario.system, scenario.plan))
+
+
+def row_inputs(row: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """What a prediction reads of a row."""
+    table = layouts([{**row, **changes}])
+    return {column.name: table.columns[column.name][0] for column in INPUTS}
+
+
+def replaced(tree: Any, numbers: Mapping[str, Any]) -> Any:
+    """The same tree with other numbers by path."""
+
+    def places(tree: Any) -> list[Any]:
+        return [attrgetter(path)(tree) for path in numbers]
+
+    def number(old: Any, value: Any) -> Any:
+        return value if isinstance(value, jax.Array) else np.full(np.shape(old), float(value))
+
+    return eqx.tree_at(places, tree, list(map(number, places(tree), numbers.values())))
+
+
+class Run(NamedTuple):
+    """Root of the paths of a run."""
+
+    system: Any
+    plan: Any
+
+
+def log_slopes(
+    outputs: Callable[[Any], tuple[Any, ...]],
+    scenario: Any,
+    point: Mapping[str, float],
+    rtol: float,
+    atol: float = 1e-9,
+) -> np.ndarray:
+    """Slopes of logarithms of outputs of a run by those of some numbers [output, number], checked by differences.
+
+    `point`: the numbers by path, as in "plan.clock".
+    """
+    run, start = Run(scenario.system, scenario.plan), np.log(list(point.values()))
+
+    def changed(x: Any) -> Any:
+        return replaced(run, dict(zip(point, x, strict=True)))
+
+    def logs(x: jax.Array) -> jax.Array:
+        return jnp.log(jnp.stack(outputs(evaluate(*changed(jnp.exp(x))))))
+
+    with jax.enable_x64(True):
+        slopes = np.asarray(derivative_once(jax.jacfwd, logs, start))
+        for index, step in enumerate(1e-5 * np.eye(len(start))):
+            below, above = (np.log(outputs(evaluate_once(*changed(np.exp(x))))) for x in (start - step, start + step))
+            central = (above - below) / 2e-5
+            np.testing.assert_allclose(slopes[:, index], central, rtol=rtol, atol=atol, err_msg=list(point)[index])
+    return slopes

@@ -42,19 +42,13 @@ def test_every_other_character_prints(case):
         assert back == case.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-def test_layout_may_stay():
+def test_long_lines_keep_their_ends_and_layout_may_stay():
     assert printable("a\tb\n\x07", "\n\t") == "a\tb\n\\u0007"
-
-
-def test_a_long_line_keeps_its_ends():
     printed = one_line("unknown " + "x" * 100_000 + " Give another.")
     assert len(printed) < LONGEST + 50
     assert printed.startswith("unknown xxx")
     assert printed.endswith("xxx Give another.")
     assert "[... 98,022 characters ...]" in printed
-
-
-def test_what_a_message_lists_stays_on_lines_of_its_own():
     error = InputError("two of\nthem:", "one", "an\x1bother")
     assert str(error) == "two of\\nthem:\none\nan\\u001bother"
     assert str(pickle.loads(pickle.dumps(error))) == str(copy.copy(error)) == str(error)

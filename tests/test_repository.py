@@ -55,27 +55,20 @@ def lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
-def test_no_path_of_one_machine():
+def test_no_path_of_one_machine_and_nothing_unfinished():
     # Any absolute path that is not part of every Linux. Letters before the slash make it a unit or a quotient.
     absolute = r"(?<![\w.$}~)-])/(?!usr/|bin/|proc/|dev/null)[A-Za-z]\w*/\w"
     assert not complaints(absolute, texts())
-
-
-def test_nothing_is_unfinished():
     markers = r"\b(TODO|FIXME|XXX|HACK)\b|raise NotImplementedError\b|except( \w+)?:\s*pass\b"
     assert not complaints(markers, [path for path in texts() if path.suffix == ".py"])
 
 
-def test_license_is_apache():
+def test_license_is_apache_and_versions_agree():
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert re.search(r"Apache License\s+Version 2\.0, January 2004", text)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["license"] == "Apache-2.0"
     assert "license: Apache-2.0" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-
-
-def test_versions_agree():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert f"version: {project['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert energymodel.__version__ == project["version"]
     assert project["version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

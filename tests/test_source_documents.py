@@ -13,7 +13,7 @@ SMALL = "test-1b-h100"
 
 @pytest.fixture(scope="module")
 def experiment():
-    return Experiment("24_source_documents").module("run")
+    return Experiment("24_source_documents").run
 
 
 @pytest.fixture(scope="module")

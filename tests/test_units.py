@@ -124,16 +124,10 @@ def test_bad_quantity_is_refused_in_one_line_that_names_it(text, unit, parts):
         assert part in message
 
 
-def test_negative_is_allowed_where_asked():
+def test_options_of_reading_and_converting():
     assert parse_quantity("-5 W", "W", "thing", allow_negative=True) == -5.0
-
-
-def test_temperature_difference_is_not_shifted():
     assert parse_quantity("5 °C", "K", "approach", difference=True) == 5.0
     assert format_quantity(5.0, "K", difference=True) == "5 K"
-
-
-def test_convert_names_the_target():
     assert convert(25.0, "MW", "W", "thing") == 25e6
     with pytest.raises(InputError, match="no unit"):
         convert(25.0, "", "W", "thing")

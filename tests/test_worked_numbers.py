@@ -1,7 +1,5 @@
 """Numbers of formulas as their sources print them, to the last printed digit, and derivatives at these points."""
 
-import functools
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,39 +11,22 @@ from gradients import check_grads
 
 CASES = worked_numbers.cases()
 DIFFERENTIATED = worked_numbers.differentiated(CASES)
-EACH_CASE = pytest.mark.parametrize("number", range(len(CASES)), ids=[name for name, _ in CASES])
-
-
-@functools.cache
-def computed(number: int) -> np.ndarray:
-    return worked_numbers.compute(CASES[number][1])
 
 
 def test_there_are_cases():
     assert CASES
 
 
-@EACH_CASE
-def test_case_is_well_formed(number):
-    case = CASES[number][1]
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES])
+def test_worked_number(case):
+    """Values round to the digits as printed, and would not to others: too few or too many digits prove nothing."""
     assert not set(case) - worked_numbers.KEYS, f"unknown keys {set(case) - worked_numbers.KEYS}"
     assert case["where"].strip(), "say where the number is printed or how it was worked out"
-    assert all(isinstance(text, str) for text in worked_numbers.printed(case)), "expected: a string, digits as printed"
-
-
-@EACH_CASE
-def test_worked_number(number):
-    case, values = CASES[number][1], computed(number)
-    texts = worked_numbers.printed(case)
+    values, texts = worked_numbers.compute(case), worked_numbers.printed(case)
+    assert all(isinstance(text, str) for text in texts), "expected: a string, digits as printed"
     assert len(values) == len(texts), f"{len(values)} results, {len(texts)} expected numbers"
     for value, text in zip(values, texts, strict=True):
         assert worked_numbers.agrees(value, text), f"{value!r} is not {text} [{case['where']}]"
-
-
-@EACH_CASE
-def test_last_digit_of_expected_number_matters(number):
-    """A changed digit must fail: expected values with too few or too many digits would prove nothing."""
-    for value, text in zip(computed(number), worked_numbers.printed(CASES[number][1]), strict=True):
         for shift in (-1, 1):
             assert not worked_numbers.agrees(value, text, shift), f"{value!r} also agrees with {text} moved by {shift}"
 

@@ -1,12 +1,11 @@
 """Chips whose power and rate have closed forms, made from a preset by taking away what those lack."""
 
-import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_load import ChipLoad
+from outcomes import replaced
 
 TINY = 1e-3
 
@@ -15,29 +14,10 @@ def bare_chip(
     static: float, dynamic: float, minimum_clock: float, *, floor: float, knee: float, width: float
 ) -> Accelerator:
     """Chip of power `static + dynamic phi v(phi)^2` at any temperature."""
-    chip = load_scenario("test-1b-h100").system.accelerator
-    values = {
-        "fixed_power": static,
-        "leakage.power": 0.0,
-        "memory_energy": 0.0,
-        "busy_power": static + dynamic,
-        "minimum_clock": minimum_clock,
-        "voltage.floor": floor,
-        "voltage.knee": knee,
-        "voltage.width": width,
-        "idle_power": 0.0,
-    }
-
-    def places(chip):
-        return [chip.leakage.power if name == "leakage.power" else _at(chip, name) for name in values]
-
-    return eqx.tree_at(places, chip, [np.asarray(value) for value in values.values()])
-
-
-def _at(chip, name):
-    for part in name.split("."):
-        chip = getattr(chip, part)
-    return chip
+    numbers = {"fixed_power": static, "busy_power": static + dynamic, "minimum_clock": minimum_clock}
+    numbers |= {"voltage.floor": floor, "voltage.knee": knee, "voltage.width": width}
+    numbers |= dict.fromkeys(("leakage.power", "memory_energy", "idle_power"), 0.0)
+    return replaced(load_scenario("test-1b-h100").system.accelerator, numbers)
 
 
 def cubic_chip(static: float, dynamic: float, minimum_clock: float = 0.05) -> Accelerator:

@@ -20,7 +20,7 @@ from experiment import Experiment
 
 MEDIAN: Values = {name: np.asarray(value.median) for name, value in power_constants().items()}
 BATCHES = [2.0**k for k in range(2, 15)]
-search_job = Experiment("02_power_limits").module("zeus_job").search_job
+search_job = Experiment("02_power_limits").zeus_job.search_job
 
 
 def best_settings(measured, error, most_slowdown=np.inf):

@@ -9,7 +9,7 @@ from energymodel.calibration.constant_priors import Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from experiment import Experiment
 
-front = Experiment("03_frequency").module("pipeline_front")
+front = Experiment("03_frequency").pipeline_front
 MEDIAN: Values = {name: np.asarray(ones.median) for name, ones in front.CONSTANTS.items()}
 
 

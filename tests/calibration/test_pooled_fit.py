@@ -20,12 +20,12 @@ NOISE, NOISIER, NOISY = 0.01, 6.0, "slow-2"
 
 @pytest.fixture(scope="module")
 def pooled():
-    return Experiment("21_unseen_clusters").module("pooled_fit")
+    return Experiment("21_unseen_clusters").pooled_fit
 
 
 @pytest.fixture(scope="module")
 def known_rows():
-    return Experiment("21_unseen_clusters").module("known_rows")
+    return Experiment("21_unseen_clusters").known_rows
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def test_the_nearer_generation_is_more_alike_and_a_correlation_is_possible():
     # 0.1 + 0.7 exp(-1 / 1.5) = 0.4594 a generation apart
     np.testing.assert_allclose([same, near, other], [0.8, 0.459392, 0.1], rtol=1e-5)
     assert near > far > other
-    family_prior = Experiment("02_power_limits").module("cards").family_prior
+    family_prior = Experiment("02_power_limits").cards.family_prior
     alone = joint_prior(power_constants(devices=tuple(architectures())))
     assert np.all(np.linalg.eigvalsh(family_prior(alone, every).information) > 0.0)
 

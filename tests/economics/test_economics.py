@@ -6,73 +6,64 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from energymodel.economics import cost
 from energymodel.economics.carbon import Carbon, embodied_carbon, operational_carbon
-from energymodel.economics.cost import (
-    YEAR,
-    OwnedPrice,
-    RentedPrice,
-    capital_rate,
-    capital_recovery_factor,
-    delay_cost,
-    demand_cost,
-    electricity_cost,
-    rental_cost,
-)
 from energymodel.economics.series import pause_price, series_total
 from gradients import check_grads
 
 # docs/physics.md B9
-OWNED = OwnedPrice(
+OWNED = cost.OwnedPrice(
     server_multiplier=1.5,
     interest_rate=0.08,
-    life=4 * YEAR,
+    life=4 * cost.YEAR,
     utilization=0.9,
     electricity=0.08 / 3.6e6,
     demand_charge=15 / (1000 * 730 * 3600),
     facility_price=11.0,
-    facility_life=15 * YEAR,
+    facility_life=15 * cost.YEAR,
     delay_cost=0.01,
 )
-RENTED = RentedPrice(chip_time=2 / 3600, delay_cost=0.01)
+RENTED = cost.RentedPrice(chip_time=2 / 3600, delay_cost=0.01)
 RUN = {"chip_price": 30e3, "chips": 16.0, "time": 1e6, "energy": 1.6e10, "power": 2e4}
 
 
-def test_recovery_factor_pays_back_the_price():
+def test_recovery_factor_pays_back_the_price_and_joins_its_series():
     # The present value of n payments is the price: what the formula is derived from.
     rate, years = 0.08, 7
-    payment = capital_recovery_factor(rate, years * YEAR)
+    payment = cost.capital_recovery_factor(rate, years * cost.YEAR)
     np.testing.assert_allclose(sum(payment / (1 + rate) ** k for k in range(1, years + 1)), 1.0, rtol=1e-12)
-
-
-def test_recovery_factor_without_interest_is_straight_line():
-    np.testing.assert_allclose(capital_recovery_factor(0.0, 3 * YEAR), 1 / 3, rtol=1e-14)
+    np.testing.assert_allclose(cost.capital_recovery_factor(0.0, 3 * cost.YEAR), 1 / 3, rtol=1e-14)
     # Slope at zero: (n + 1) / (2 n).
-    np.testing.assert_allclose(jax.grad(capital_recovery_factor)(0.0, 3 * YEAR), 4 / 6, rtol=1e-12)
-
-
-def test_recovery_factor_joins_its_series():
-    below, above = capital_recovery_factor(jnp.asarray([1e-4 * (1 - 1e-9), 1e-4 * (1 + 1e-9)]), 15 * YEAR)
+    np.testing.assert_allclose(jax.grad(cost.capital_recovery_factor)(0.0, 3 * cost.YEAR), 4 / 6, rtol=1e-12)
+    below, above = cost.capital_recovery_factor(jnp.asarray([1e-4 * (1 - 1e-9), 1e-4 * (1 + 1e-9)]), 15 * cost.YEAR)
     np.testing.assert_allclose(below, above, rtol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
 @given(rate=st.floats(0.0, 0.3), more=st.floats(1e-3, 0.1), years=st.floats(1.0, 30.0))
 def test_recovery_factor_rises_with_interest(rate, more, years):
-    assert capital_recovery_factor(rate + more, years * YEAR) > capital_recovery_factor(rate, years * YEAR)
+    assert cost.capital_recovery_factor(rate + more, years * cost.YEAR) > cost.capital_recovery_factor(
+        rate, years * cost.YEAR
+    )
 
 
-def test_owned_cost_is_the_sum_of_its_parts():
+def test_costs_and_carbon_are_the_sums_of_their_parts():
     parts = [
-        1e6 * capital_rate(30e3 * 16 * 1.5, 0.08, 4 * YEAR, 0.9),
-        1e6 * capital_rate(11.0 * 2e4, 0.08, 15 * YEAR, 0.9),
-        electricity_cost(1.6e10, 0.08 / 3.6e6),
-        demand_cost(2e4, 1e6, 15 / (1000 * 730 * 3600)),
-        delay_cost(1e6, 0.01),
+        1e6 * cost.capital_rate(30e3 * 16 * 1.5, 0.08, 4 * cost.YEAR, 0.9),
+        1e6 * cost.capital_rate(11.0 * 2e4, 0.08, 15 * cost.YEAR, 0.9),
+        cost.electricity_cost(1.6e10, 0.08 / 3.6e6),
+        cost.demand_cost(2e4, 1e6, 15 / (1000 * 730 * 3600)),
+        cost.delay_cost(1e6, 0.01),
     ]
     np.testing.assert_allclose(OWNED.cost(**RUN), sum(parts), rtol=1e-14)
+    np.testing.assert_allclose(CARBON.operational(1e9), operational_carbon(1e9, 0.35 / 3.6e6), rtol=1e-14)
+    np.testing.assert_allclose(
+        CARBON.embodied(150.0, 8.0, 1e6), 1.5 * embodied_carbon(150.0, 8.0, 1e6, 4 * cost.YEAR, 0.8), rtol=1e-14
+    )
+    assert RENTED.cost(**RUN) == RENTED.cost(**(RUN | {"energy": 0.0, "power": 0.0}))
+    np.testing.assert_allclose(RENTED.cost(**RUN), cost.rental_cost(16.0, 1e6, 2 / 3600) + 1e4, rtol=1e-14)
 
 
 @pytest.mark.parametrize("price", [OWNED, RENTED])
@@ -83,14 +74,11 @@ def test_cost_is_homogeneous_in_fleet_and_load(price):
     np.testing.assert_allclose(price.cost(**twice) - delay, 2 * (price.cost(**RUN) - delay), rtol=1e-13)
 
 
-def test_rent_ignores_energy():
-    assert RENTED.cost(**RUN) == RENTED.cost(**(RUN | {"energy": 0.0, "power": 0.0}))
-    np.testing.assert_allclose(RENTED.cost(**RUN), rental_cost(16.0, 1e6, 2 / 3600) + 1e4, rtol=1e-14)
-
-
 @pytest.mark.parametrize("rate", [0.0, 1e-5, 0.08])
 def test_recovery_factor_gradient(rate):
-    check_grads(partial(capital_recovery_factor, life=4 * YEAR), (rate,), order=2, eps=1e-3, atol=1e-4, rtol=1e-4)
+    check_grads(
+        partial(cost.capital_recovery_factor, life=4 * cost.YEAR), (rate,), order=2, eps=1e-3, atol=1e-4, rtol=1e-4
+    )
 
 
 def test_single_precision():
@@ -103,20 +91,12 @@ def test_single_precision():
 
 
 # docs/physics.md B9: 0.35 kg/kWh, 4 years, u = 0.8
-CARBON = Carbon(intensity=0.35 / 3.6e6, chip_life=4 * YEAR, utilization=0.8, embodied_multiplier=1.5)
-
-
-def test_component_calls_the_formulas():
-    np.testing.assert_allclose(CARBON.operational(1e9), operational_carbon(1e9, 0.35 / 3.6e6), rtol=1e-14)
-    np.testing.assert_allclose(
-        CARBON.embodied(150.0, 8.0, 1e6), 1.5 * embodied_carbon(150.0, 8.0, 1e6, 4 * YEAR, 0.8), rtol=1e-14
-    )
+CARBON = Carbon(intensity=0.35 / 3.6e6, chip_life=4 * cost.YEAR, utilization=0.8, embodied_multiplier=1.5)
 
 
 steps = st.lists(st.floats(0.0, 10.0), min_size=4, max_size=4)
 
 
-@settings(max_examples=25, deadline=None)
 @given(values=steps, powers=steps)
 def test_halves_of_a_step_cost_as_much_as_the_step(values, powers):
     values, powers = jnp.asarray(values), jnp.asarray(powers)

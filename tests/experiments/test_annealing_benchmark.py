@@ -20,7 +20,7 @@ def grid(size):
     return np.stack(np.meshgrid(axis, axis, [7.0], indexing="ij"), axis=-1).reshape(-1, 3)
 
 
-def test_neighbors_are_one_step_away():
+def test_neighbors_are_one_step_away_and_skip_holes():
     coordinates = grid(5)
     moves = neighbors(coordinates)
     assert moves.shape == (25, 4)
@@ -28,9 +28,6 @@ def test_neighbors_are_one_step_away():
     assert set(np.unique(steps)) == {0.0, 1.0}
     assert np.sum(steps[12] == 1.0) == 4  # the middle
     assert np.sum(steps[0] == 1.0) == 2  # a corner
-
-
-def test_neighbors_skip_holes():
     coordinates = np.array([[0.0, 1.0], [1.0, 1.0], [4.0, 1.0], [1.0, 2.0]])
     assert set(neighbors(coordinates)[1]) == {0, 2, 3, 1}
 

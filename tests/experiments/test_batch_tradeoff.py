@@ -4,31 +4,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import energymodel as em
 from energymodel.errors import InputError
-from experiment import Experiment
+from experiment import Experiment, assert_rows
 from gradients import check_grads
 
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("08_batch_tradeoff")
-SEARCH, FORMS = EXPERIMENT.modules("adaptive_batch", "closed_forms")
+STATED = EXPERIMENT.stated
+SEARCH, FORMS = EXPERIMENT.adaptive_batch, EXPERIMENT.closed_forms
 QUICK, OBJECTIVES, KNOTS = "test-1b-h100", ("energy", "money", "time"), 8
-few = settings(max_examples=20, deadline=None)
 batches = st.floats(1e4, 1e9)
 
 
-@pytest.fixture(scope="module")
-def published():
-    return EXPERIMENT.stated()
-
-
-def test_closed_form_gives_the_best_batches(published):
+def test_closed_form_gives_the_best_batches():
     """Predicted from the slope at another batch, up to 15 times as large: steps cost a fixed part and one per token."""
-    for row in published["batches"]:
+    for row in STATED["batches"]:
         for objective in OBJECTIVES:
             expected = max(row[f"{objective}_closed_token"], row["least_token"])
             np.testing.assert_allclose(row[f"{objective}_token"], expected, rtol=2e-3, err_msg=row["scenario"])
@@ -36,8 +31,8 @@ def test_closed_form_gives_the_best_batches(published):
         assert all(row[f"{objective}_of_own"] > -1e-9 for objective in OBJECTIVES)
 
 
-def test_break_even_conditions_agree_with_whole_runs(published):
-    for row in published["pairs"]:
+def test_break_even_conditions_agree_with_whole_runs():
+    for row in STATED["pairs"]:
         where = f"{row['scenario']}, {row['pair']}"
         np.testing.assert_allclose(row["time_ratio"], row["time_evaluated"], rtol=1e-9, err_msg=where)
         np.testing.assert_allclose(row["energy_ratio"], row["energy_evaluated"], rtol=1e-9, err_msg=where)
@@ -45,10 +40,10 @@ def test_break_even_conditions_agree_with_whole_runs(published):
         assert (row["draws_per_token"] < row["may_draw_per_token"]) == (row["energy_evaluated"] < 1.0), where
 
 
-def test_schedules_save_what_the_closed_form_allows(published):
+def test_schedules_save_what_the_closed_form_allows():
     # The search begins at a 64th of the own batch.
-    least = {row["scenario"]: max(row["least_token"], row["own_token"] / 64) for row in published["batches"]}
-    for row in published["schedules"]:
+    least = {row["scenario"]: max(row["least_token"], row["own_token"] / 64) for row in STATED["batches"]}
+    for row in STATED["schedules"]:
         if "saved_closed" not in row:  # where the least batch is nearly the best, at a kink
             assert 0.0 <= row["saved"] < 1e-3
             continue
@@ -58,37 +53,37 @@ def test_schedules_save_what_the_closed_form_allows(published):
             assert row["saved"] >= 0.85 * row["saved_closed"], row["scenario"]
             np.testing.assert_allclose(row["last_token"], row["last_closed_token"], rtol=1e-3)
     # README: these reach the iteration limit; the closed form holds for DeepSeek-V3 all the same.
-    unsolved = {row["scenario"] for row in published["schedules"] if not row["solved"]}
+    unsolved = {row["scenario"] for row in STATED["schedules"] if not row["solved"]}
     assert unsolved <= {"llama-3.1-405b-h100", "deepseek-v3-h800"}
 
 
-def test_ladder_of_bounds(published):
+def test_ladder_of_bounds():
     """Exponents by hand from the law's 0.3478 and 0.3658: N ~ D^(b/a), F ~ D^(1+b/a), steps ~ D^(1-0.462)."""
-    ladder = EXPERIMENT.module("dataset_ladder")
+    ladder = EXPERIMENT.dataset_ladder
     growth = 0.3658 / 0.3478
-    lines = {row["line"]: row for row in published["exponents"]}
+    lines = {row["line"]: row for row in STATED["exponents"]}
     for name in ("landauer_operation", "landauer_source", "cmos_wall"):
         np.testing.assert_allclose(lines[name]["exponent"], 1.0 + growth, rtol=2e-3)
     np.testing.assert_allclose(lines["landauer_overwrite"]["exponent"], growth + 1.0 - 0.462, rtol=2e-3)
     np.testing.assert_allclose(lines["landauer_model"]["least"], 1.0 - 0.3658, rtol=2e-3)
     np.testing.assert_allclose(lines["landauer_model"]["most"], growth, rtol=2e-3)
-    for row in published["ladder"]:
+    for row in STATED["ladder"]:
         for key, value in ladder.bounds(row["tokens_effective"]).items():
             np.testing.assert_allclose(value, row[key], rtol=1e-9, err_msg=key)
 
 
-def test_the_experiment_gives_what_it_states(published):
-    recomputed = EXPERIMENT.module("batch_curves").compute()[0] | EXPERIMENT.module("dataset_ladder").compute()
-    for name, rows in published.items():
-        for row, again in zip(rows, recomputed[name], strict=True):
-            for key, value in row.items():
-                if isinstance(value, float) and ("energy" in key or key in ("saved", "exponent", "time_day")):
-                    # The search screens layouts: what it finds may change a little with it.
-                    tolerance = 1e-2 if name == "runs" else 1e-4
-                    np.testing.assert_allclose(again[key], value, rtol=tolerance, atol=1e-6, err_msg=f"{name} {key}")
+def test_the_experiment_gives_what_it_states():
+    recomputed = EXPERIMENT.batch_curves.compute()[0] | EXPERIMENT.dataset_ladder.compute()
+    for name, rows in STATED.items():
+        # The search screens layouts: what it finds may change a little with it.
+        rtol = 1e-2 if name == "runs" else 1e-4
+        assert_rows(recomputed[name], rows, rtol, where=name, only=again)
 
 
-@few
+def again(key):
+    return "energy" in key or key in ("saved", "exponent", "time_day")
+
+
 @given(critical=batches, fixed=batches, ratio=st.floats(0.1, 1.0))
 def test_adaptive_batch_is_the_pointwise_minimum(critical, fixed, ratio):
     def cost(log_batch):
@@ -100,14 +95,7 @@ def test_adaptive_batch_is_the_pointwise_minimum(critical, fixed, ratio):
     np.testing.assert_allclose(cost(best), FORMS.constant_batch_cost(critical, ratio * fixed), rtol=1e-12)
 
 
-def test_nothing_to_gain_when_the_critical_batch_stands_still():
-    np.testing.assert_allclose(
-        FORMS.adaptive_batch_cost(4e7, 1e6, 0.0), FORMS.constant_batch_cost(4e7, 1e6), rtol=1e-14
-    )
-    assert FORMS.constant_batch(4e7, 1e6, 0.3) == FORMS.adaptive_batch(4e7, 1e6, 0.3)
-
-
-def test_adaptive_cost_is_the_mean_over_the_run():
+def test_adaptive_cost_is_the_mean_over_the_run_and_gains_nothing_where_nothing_moves():
     # <(1 + sqrt(B_h/B_n))^2> over x in (0, 1), B_n = c x^xi with run level c (1 - xi), in x = u^4.
     critical, fixed, xi = 3.94e7, 1e6, 0.462
     nodes, weights = np.polynomial.legendre.leggauss(64)
@@ -115,9 +103,10 @@ def test_adaptive_cost_is_the_mean_over_the_run():
     local = critical / (1 - xi) * (u**4) ** xi
     mean = np.sum(w * 4 * u**3 * (1 + np.sqrt(fixed / local)) ** 2)
     np.testing.assert_allclose(FORMS.adaptive_batch_cost(critical, fixed, xi), mean, rtol=1e-6)
-
-
-def test_gradients():
+    np.testing.assert_allclose(
+        FORMS.adaptive_batch_cost(4e7, 1e6, 0.0), FORMS.constant_batch_cost(4e7, 1e6), rtol=1e-14
+    )
+    assert FORMS.constant_batch(4e7, 1e6, 0.3) == FORMS.adaptive_batch(4e7, 1e6, 0.3)
     check_grads(FORMS.adaptive_batch_cost, (4.0, 2.0, 0.46), order=1)
     check_grads(FORMS.constant_batch_cost, (4.0, 2.0), order=1)
 
@@ -147,14 +136,11 @@ def test_schedule_follows_the_closed_form(fastest):
     np.testing.assert_allclose(ratio[3:], 1.0, atol=2e-3)
 
 
-def test_constant_batch_is_the_closed_form(fastest, thriftiest):
+def test_energy_wants_smaller_batches_than_time_and_constant_ones_are_in_closed_form(fastest, thriftiest):
     for search in (fastest, thriftiest):
         assert search.constant.success
         np.testing.assert_allclose(search.constant.plan.batch.item(), search.constant.rule.constant, rtol=1e-5)
-
-
-def test_energy_wants_smaller_batches_than_time(fastest, thriftiest):
-    """`B_E <= B_T` always: docs/physics.md A0.9."""
+    # `B_E <= B_T` always: docs/physics.md A0.9.
     assert thriftiest.schedule.success, thriftiest.schedule.message
     assert np.all(thriftiest.schedule.plan.batch < fastest.schedule.plan.batch)
     assert thriftiest.schedule.rule.fixed_cost_batch < fastest.schedule.rule.fixed_cost_batch

@@ -4,23 +4,14 @@ import jax
 import numpy as np
 import pytest
 
-from experiment import Experiment
+from experiment import Experiment, assert_rows
 
 CHIPS, SWING = Experiment("19_chip_design"), Experiment("18_power_swing")
 pytestmark = pytest.mark.slow
 
 
-def assert_rows(computed, expected, tolerance):
-    for row, stored in zip(computed, expected, strict=True):
-        for key, value in row.items():
-            if isinstance(value, float):
-                np.testing.assert_allclose(stored[key], value, rtol=tolerance, atol=1e-6, err_msg=key)
-            else:
-                assert stored[key] == value
-
-
 def test_powers_and_steps_of_chips():
-    chip_design, stored = CHIPS.module("run"), CHIPS.stated()
+    chip_design, stored = CHIPS.run, CHIPS.stated
     with jax.enable_x64(True):
         chips = chip_design.chips()
     for row, published in zip(chip_design.power_rows(chips), stored["power"], strict=True):
@@ -36,7 +27,7 @@ def test_powers_and_steps_of_chips():
 
 
 def test_three_constants_recover_powers_that_follow_from_them():
-    chip_design = CHIPS.module("run")
+    chip_design = CHIPS.run
     chips, constants = chip_design.chips(), np.array([0.2e-12, 0.1e6, 8e-12])
     powers = map(np.asarray, chip_design.drawn(constants, chips))
     rated = lambda chip, power: chip_design.eqx.tree_at(lambda a: a.rated_power, chip.accelerator, power)  # noqa: E731
@@ -46,15 +37,14 @@ def test_three_constants_recover_powers_that_follow_from_them():
 
 @pytest.mark.parametrize("part", ["of_nodes", "of_fleet", "of_smoothing"])
 def test_swings(part):
-    computed, stored = SWING.module("run"), SWING.stated()
-    for name, rows in getattr(computed, part)().items():
-        assert_rows(rows, stored[name], 1e-4)
-    assert_rows(computed.accuracies(stored), stored["accuracy"], 1e-6)
+    for name, rows in getattr(SWING.run, part)().items():
+        assert_rows(rows, SWING.stated[name], 1e-4)
+    assert_rows(SWING.run.accuracies(SWING.stated), SWING.stated["accuracy"], 1e-6)
 
 
 def test_a_chip_at_a_checkpoint_draws_static_power_rather_than_that_of_waiting_kernels():
     """What `power_over_time` takes the level of a checkpoint to be; every means of smoothing has its price."""
-    computed, stored = SWING.module("run"), SWING.stated()
+    computed, stored = SWING.run, SWING.stated
     measured = next(row["measured_w"] for row in stored["levels_8xh100"] if row["level"] == "writing")
     step = computed.levels.small_model(stored["wave"][0]["step_s"])[1]
     assert abs(8 * float(step.levels.writing) / measured - 1.0) < 0.1

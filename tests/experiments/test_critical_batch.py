@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 
-from energymodel.calibration.batch_curves import (
-    PIVOT,
-    SHARPNESS,
-    batch_runs,
-    family_constants,
-    family_errors,
-    family_law,
-    reference_population,
-)
+from energymodel.calibration import batch_curves
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.critical_batch import power_critical_batch, sharp_batch_penalty
 from experiment import Experiment
@@ -19,26 +11,12 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("06_critical_batch")
+FITS, REFERENCES, STATED = EXPERIMENT.batch_fits, EXPERIMENT.reference_batches, EXPERIMENT.stated
 FEW = FitOptions(starts=2)
 
 
-@pytest.fixture(scope="module")
-def result():
-    return EXPERIMENT.stated()
-
-
-@pytest.fixture(scope="module")
-def batch_fits():
-    return EXPERIMENT.module("batch_fits")
-
-
-@pytest.fixture(scope="module")
-def reference_batches():
-    return EXPERIMENT.module("reference_batches")
-
-
-def test_accuracy_reached(result):
-    tables = result["zhang_summary"] + result["convergence_summary"]
+def test_accuracy_reached():
+    tables = STATED["zhang_summary"] + STATED["convergence_summary"]
     answer = {row["protocol"]: row.get("mean_error") for row in tables}
     assert answer["size held out, one run known"] <= 0.08
     near, batch = "benchmark held out, smallest batch known, up to ten times it", "batch held out, others known"
@@ -55,49 +33,51 @@ def test_accuracy_reached(result):
     assert answer["the same with a sharpness of one"] > answer["size held out, one run known"]
 
 
-def test_tables_agree(result):
-    """The mean over sizes and benchmarks, weighed by their rows, is what the summary states."""
-    points = [row for row in result["zhang_points"] if not row["anchor"]]
+def test_tables_agree_and_tokens_seen_before_the_run_matter():
+    # The mean over sizes and benchmarks, weighed by their rows, is what the summary states.
+    points = [row for row in STATED["zhang_points"] if not row["anchor"]]
     errors = [abs(row["steps_held_out"] / row["steps"] - 1.0) for row in points]
-    np.testing.assert_allclose(np.mean(errors), result["zhang_summary"][0]["mean_error"], rtol=1e-6)
-    points = [row for row in result["convergence_from_smallest"] if row["within_tenfold"]]
+    np.testing.assert_allclose(np.mean(errors), STATED["zhang_summary"][0]["mean_error"], rtol=1e-6)
+    points = [row for row in STATED["convergence_from_smallest"] if row["within_tenfold"]]
     errors = [abs(row["predicted"] / row["amount_over_smallest"] - 1.0) for row in points]
-    np.testing.assert_allclose(np.mean(errors), result["convergence_summary"][0]["mean_error"], rtol=1e-6)
+    np.testing.assert_allclose(np.mean(errors), STATED["convergence_summary"][0]["mean_error"], rtol=1e-6)
+    # The law of `evaluate` on GPT-3 from its checkpoint: without the tokens of the checkpoint it errs far more.
+    errors = {
+        row["tokens_seen"]: row["mean_error"] for row in STATED["convergence_by_law"] if row["benchmark"] == "gpt3"
+    }
+    assert 3.0 * errors[max(errors)] < errors[0.0]
 
 
-def test_constants_again(result, batch_fits):
-    sizes, table = batch_fits.zhang()
-    constants = family_constants(sizes, SHARPNESS)
-    fitted = fit(FitProblem(family_errors, constants, table, noise=batch_fits.NOISE, options=FEW))
-    printed = {row["constant"]: row["value"] for row in result["zhang_constants"]}
+def test_constants_and_population_again():
+    sizes, table = FITS.zhang()
+    constants = batch_curves.family_constants(sizes, batch_curves.SHARPNESS)
+    fitted = fit(FitProblem(batch_curves.family_errors, constants, table, noise=FITS.NOISE, options=FEW))
+    printed = {row["constant"]: row["value"] for row in STATED["zhang_constants"]}
     for name, value in zip(fitted.names, np.concatenate(list(map(np.atleast_1d, fitted.values.values()))), strict=True):
         np.testing.assert_allclose(value, printed[name], rtol=1e-4, err_msg=name)
-
-
-def test_known_law_is_recovered(batch_fits):
-    """Runs of a law with a sharpness of one and a half, exact, at the batches of the experiment."""
-    sizes, table = batch_fits.zhang()
-    effective = 0.9 * table.usual_tokens
-    critical = power_critical_batch(effective / PIVOT, 3e6, 0.4)
-    tokens = np.asarray(effective * sharp_batch_penalty(table.batch, critical, 1.5))
-    runs = batch_runs(sizes, table.batch, tokens, table.usual_tokens)
-    constants = family_constants(sizes, SHARPNESS)
-    fitted = fit(FitProblem(family_errors, constants, runs, noise=1e-3, options=FEW))
-    np.testing.assert_allclose(float(fitted.values["critical_batch_at_pivot"]), 3e6, rtol=1e-3)
-    np.testing.assert_allclose(float(fitted.values["exponent"]), 0.4, rtol=1e-3)
-    np.testing.assert_allclose(float(fitted.values["sharpness"]), 1.5, rtol=1e-3)
-    law = family_law(fitted.values)
-    np.testing.assert_allclose(float(law.run_level(PIVOT, 2.0)), 3e6, rtol=1e-3)
-
-
-def test_the_population_of_the_presets_is_the_one_fitted(result, reference_batches):
-    population, row = reference_population(), result["reference_population"][0]
+    population, row = batch_curves.reference_population(), STATED["reference_population"][0]
     np.testing.assert_allclose([row[name] for name in population._fields], population, rtol=0.01)
-    again = reference_batches.population(reference_batches.benchmarks())
+    again = REFERENCES.population(REFERENCES.benchmarks())
     np.testing.assert_allclose(again, population, rtol=0.01)
 
 
-def test_a_known_population_is_recovered(reference_batches):
+def test_known_law_is_recovered():
+    """Runs of a law with a sharpness of one and a half, exact, at the batches of the experiment."""
+    sizes, table = FITS.zhang()
+    effective = 0.9 * table.usual_tokens
+    critical = power_critical_batch(effective / batch_curves.PIVOT, 3e6, 0.4)
+    tokens = np.asarray(effective * sharp_batch_penalty(table.batch, critical, 1.5))
+    runs = batch_curves.batch_runs(sizes, table.batch, tokens, table.usual_tokens)
+    constants = batch_curves.family_constants(sizes, batch_curves.SHARPNESS)
+    fitted = fit(FitProblem(batch_curves.family_errors, constants, runs, noise=1e-3, options=FEW))
+    np.testing.assert_allclose(float(fitted.values["critical_batch_at_pivot"]), 3e6, rtol=1e-3)
+    np.testing.assert_allclose(float(fitted.values["exponent"]), 0.4, rtol=1e-3)
+    np.testing.assert_allclose(float(fitted.values["sharpness"]), 1.5, rtol=1e-3)
+    law = batch_curves.family_law(fitted.values)
+    np.testing.assert_allclose(float(law.run_level(batch_curves.PIVOT, 2.0)), 3e6, rtol=1e-3)
+
+
+def test_a_known_population_is_recovered():
     """Benchmarks whose multiples are drawn from a distribution, with noise, give it back."""
     generator = np.random.default_rng(0)
     batch, population = 16.0 * 2.0 ** np.arange(6), []
@@ -107,24 +87,16 @@ def test_a_known_population_is_recovered(reference_batches):
         multiple = 12.0 * np.exp(0.5 * generator.standard_normal())
         deviation = np.linalg.cholesky(covariance) @ generator.standard_normal(6)
         amount = 1e6 * (1.0 + batch / batch[0] / multiple) * np.exp(deviation)
-        population.append(reference_batches.Benchmark(str(number), batch, amount))
-    answer = reference_batches.population(population)
+        population.append(REFERENCES.Benchmark(str(number), batch, amount))
+    answer = REFERENCES.population(population)
     np.testing.assert_allclose(answer.multiple, 12.0, rtol=0.2)
     np.testing.assert_allclose(answer.spread, 0.5, rtol=0.25)
     np.testing.assert_allclose(np.hypot(answer.deviation, answer.noise), np.hypot(0.05, 0.02), rtol=0.2)
 
 
-def test_tokens_seen_before_the_run_matter(result):
-    """The law of `evaluate` on GPT-3 from its checkpoint: without the tokens of the checkpoint it errs far more."""
-    errors = {
-        row["tokens_seen"]: row["mean_error"] for row in result["convergence_by_law"] if row["benchmark"] == "gpt3"
-    }
-    assert 3.0 * errors[max(errors)] < errors[0.0]
-
-
-def test_reference_points_count_once(reference_batches):
+def test_reference_points_count_once():
     """No suspect row, no value of an earlier round beside its successor, no benchmark under two names."""
-    answer = reference_batches.benchmarks()
+    answer = REFERENCES.benchmarks()
     assert len({benchmark.name for benchmark in answer} & {"ssd", "retinanet"}) == 1
     assert len({benchmark.name for benchmark in answer} & {"gnn", "rgat"}) == 1
     for benchmark in answer:

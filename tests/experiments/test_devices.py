@@ -14,7 +14,7 @@ from unlike_chips import arithmetic_load, cubic_chip
 
 pytestmark = pytest.mark.slow
 
-DEVICES = Experiment("11_power_allocation").module("devices")
+DEVICES = Experiment("11_power_allocation").devices
 DeviceGroups, device_groups = DEVICES.DeviceGroups, DEVICES.device_groups
 least_energy_split, least_time_split = DEVICES.least_energy_split, DEVICES.least_time_split
 
@@ -121,12 +121,9 @@ def test_a100_beside_h100(mixed):
     np.testing.assert_allclose(split.price, -(ahead - behind) / (2.0 * step * time), rtol=1e-5)
 
 
-def test_infeasible_power_says_so(mixed):
+def test_infeasible_power_and_bad_groups_are_named(mixed):
     split = least_time(mixed, 2.0**23, 100.0)  # below the idle power of all
     assert np.all(split.result == RESULTS.infeasible)
-
-
-def test_bad_groups():
     scenario = load_scenario("test-1b-h100")
     with pytest.raises(ValueError, match="1 counts for 2 systems"):
         device_groups([scenario.system, scenario.system], scenario.plan, [1.0])

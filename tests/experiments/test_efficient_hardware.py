@@ -1,7 +1,6 @@
 """The experiment on hardware near Landauer's bound: stated numbers and laws."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -18,20 +17,13 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("09_efficient_hardware")
+STATED = EXPERIMENT.stated
 
 
 @pytest.fixture(scope="module")
-def experiment():
-    """The two modules of the experiment, and its question."""
-    hardware, search = EXPERIMENT.modules("hardware", "plan_search")
+def asked():
     with jax.enable_x64(True):  # a fixture of the module runs before the one that sets the precision
-        asked = search.question()
-    return SimpleNamespace(hardware=hardware, search=search, asked=asked)
-
-
-@pytest.fixture(scope="module")
-def published():
-    return EXPERIMENT.stated()
+        return EXPERIMENT.plan_search.question()
 
 
 def layouts(rows):
@@ -39,8 +31,8 @@ def layouts(rows):
     return ParallelLayout(**{name: np.array([row["layout"].get(name, 0.0) for row in rows]) for name in names})
 
 
-def test_todays_technology_and_choices_give_today(experiment):
-    hardware, asked = experiment.hardware, experiment.asked
+def test_todays_technology_and_choices_give_today(asked):
+    hardware = EXPERIMENT.hardware
     unit = np.asarray(1.0)
     system = asked.scenario.system
     same = hardware.build(system, hardware.Technology(unit, unit, unit), hardware.todays_choice(system))
@@ -53,17 +45,14 @@ def test_todays_technology_and_choices_give_today(experiment):
     np.testing.assert_allclose(outcome.energy.total, asked.today.energy.total, rtol=1e-3)
 
 
-def test_the_speed_of_transistors_has_both_limits(experiment):
-    hardware = experiment.hardware
+def test_transistors_and_operations_have_their_limits(asked):
+    hardware = EXPERIMENT.hardware
     slope = hardware.SLOPE_FACTOR * 1.380649e-23 * hardware.TEMPERATURE / 1.602176634e-19  # n k T / e
     deep, high = -0.4, 5.0  # V: far below and far above the threshold
     ratio = hardware.current(deep + slope) / hardware.current(deep)
     np.testing.assert_allclose(ratio, np.e, rtol=1e-4)
     np.testing.assert_allclose(hardware.current(high), ((high - hardware.THRESHOLD) / (2.0 * slope)) ** 2, rtol=1e-9)
-
-
-def test_the_energy_of_an_operation_ends_at_the_bound(experiment):
-    hardware, system = experiment.hardware, experiment.asked.scenario.system
+    hardware, system = EXPERIMENT.hardware, asked.scenario.system
     chip, bound = system.accelerator, 32.0 * landauer_energy(1.0, hardware.TEMPERATURE)
     today = hardware.todays_choice(system)
     made = hardware.Technology(1e6, 1.0, 0.0)
@@ -72,29 +61,29 @@ def test_the_energy_of_an_operation_ends_at_the_bound(experiment):
     np.testing.assert_allclose(hardware.operation_energy(chip, made, slow), bound, rtol=1e-9)
 
 
-def test_stated_parts_add_up_and_nothing_gets_worse(published):
-    for row in published["steps"]:
+def test_stated_parts_add_up_and_nothing_gets_worse():
+    for row in STATED["steps"]:
         np.testing.assert_allclose(sum(row["energy_parts"].values()), 1.0, rtol=1e-12)
         assert min(row["energy_parts"].values()) > 0.0
         np.testing.assert_allclose(sum(row["time_shares"].values()), 1.0, rtol=1e-12)
-        assert row["energy_j"] > published["bound_j"]
+        assert row["energy_j"] > STATED["bound_j"]
         assert row["gain_nearby"] < 2e-3
-    for aim, world in {(row["aim"], row["world"]) for row in published["steps"]}:
-        rows = [row for row in published["steps"] if (row["aim"], row["world"]) == (aim, world)]
+    for aim, world in {(row["aim"], row["world"]) for row in STATED["steps"]}:
+        rows = [row for row in STATED["steps"] if (row["aim"], row["world"]) == (aim, world)]
         values = [row["energy_j"] * (row["time_s"] if aim == "etp" else 1.0) for row in rows]
         assert np.all(np.diff(values) < 0.0)
-        assert rows[0]["energy_j"] * rows[0]["time_s"] < published["today"]["energy_j"] * published["today"]["time_s"]
+        assert rows[0]["energy_j"] * rows[0]["time_s"] < STATED["today"]["energy_j"] * STATED["today"]["time_s"]
 
 
-def test_stated_points_give_the_stated_outcomes(experiment, published):
-    search, asked = experiment.search, experiment.asked
-    lattice = layouts(published["steps"])
+def test_stated_points_give_the_stated_outcomes(asked):
+    search = EXPERIMENT.plan_search
+    lattice = layouts(STATED["steps"])
 
     @eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
     def outcome_of(design, x, layout, target, made, run):
         return evaluate(*design.system_and_plan(x, layout, target, made, run))
 
-    for index, row in enumerate(published["steps"]):
+    for index, row in enumerate(STATED["steps"]):
         step = search.Step(row["aim"], row["world"], row["multiple"])
         x = np.log([row["point"][name] for name in asked.names])
         layout, target = take(lattice, np.asarray(index)), asked.target(step)

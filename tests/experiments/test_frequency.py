@@ -9,35 +9,23 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("03_frequency")
+STATED = EXPERIMENT.stated
 
 
-@pytest.fixture(scope="module")
-def result():
-    return EXPERIMENT.stated()
-
-
-@pytest.fixture(scope="module")
-def modules():
-    return EXPERIMENT.modules("kernel_runs", "frontiers")
-
-
-def test_accuracy_reached(result):
-    kernels = {(row["known"], row["held_out"]): row for row in result["kernel_errors"]}
+def test_accuracy_reached_and_clocks_chosen_well():
+    kernels = {(row["known"], row["held_out"]): row for row in STATED["kernel_errors"]}
     one_clock = kernels["one clock", "benchmark"]
     assert one_clock["energy_error"] <= 0.04
     assert one_clock["power_error"] <= 0.035
     for other in ("one clock, posynomial", "one clock, without counters"):
         assert kernels[other, "benchmark"]["energy_error"] > one_clock["energy_error"]
     assert kernels["two clocks", "benchmark"]["time_error"] < one_clock["time_error"]
-    fronts = {row["held_out"]: row for row in result["frontier_summary"]}
+    fronts = {row["held_out"]: row for row in STATED["frontier_summary"]}
     for held_out in ("layout", "method"):
         assert fronts[held_out]["mean_error"] <= 0.03
         assert fronts[held_out]["solved"]
     assert fronts["nothing"]["mean_error"] <= fronts["layout"]["mean_error"] < fronts["everything"]["mean_error"]
-
-
-def test_clocks_are_chosen_well(result):
-    rules = {row["rule"]: row for row in result["kernel_choices"]}
+    rules = {row["rule"]: row for row in STATED["kernel_choices"]}
     assert rules["least predicted, one clock"]["mean_regret"] <= 0.002
     assert rules["least predicted, one clock"]["mean_regret"] < rules["945 MHz for all"]["mean_regret"]
     assert rules["1380 MHz for all"]["mean_regret"] > 0.2
@@ -45,60 +33,53 @@ def test_clocks_are_chosen_well(result):
     assert rules["1380 MHz for all"]["mean_saving_of_best"] < rules["1380 MHz for all"]["mean_regret"]
 
 
-def test_constants_are_few_and_splits_add_up(result):
-    assert len(result["kernel_constants"]) == len(kernel_clock.CONSTANTS) == 9
-    assert len(result["frontier_constants"]) == len(EXPERIMENT.module("pipeline_front").CONSTANTS) == 4
-    for row in result["kernel_split"]:
+def test_constants_are_few_splits_add_up_and_tables_agree():
+    assert len(STATED["kernel_constants"]) == len(kernel_clock.CONSTANTS) == 9
+    assert len(STATED["frontier_constants"]) == len(EXPERIMENT.pipeline_front.CONSTANTS) == 4
+    for row in STATED["kernel_split"]:
         np.testing.assert_allclose(row["static"] + row["memory"] + row["core"], 1.0, rtol=1e-6)
         assert min(row["static"], row["memory"], row["core"]) >= 0.0
-
-
-def test_tables_agree(result):
-    accuracy = {(row["prediction"].split()[0], row["held_out"].split(";")[0]): row for row in result["accuracy"]}
-    one_clock = result["kernel_errors"][0]
+    accuracy = {(row["prediction"].split()[0], row["held_out"].split(";")[0]): row for row in STATED["accuracy"]}
+    one_clock = STATED["kernel_errors"][0]
     for name in ("time", "power", "energy"):
         np.testing.assert_allclose(accuracy[name, "benchmark"]["mean_error"], one_clock[f"{name}_error"], rtol=1e-6)
-    for row in result["frontier_summary"]:
+    for row in STATED["frontier_summary"]:
         if row["held_out"] in ("layout", "method"):
             answer = accuracy["energy", row["held_out"]]
             np.testing.assert_allclose(answer["mean_error"], row["mean_error"], rtol=1e-6)
-            errors = [front[f"error_{row['held_out']}_held_out"] for front in result["frontiers"]]
+            errors = [front[f"error_{row['held_out']}_held_out"] for front in STATED["frontiers"]]
             np.testing.assert_allclose(np.mean(errors), row["mean_error"], rtol=1e-6)
 
 
-def test_fronts_are_those_of_the_file(modules):
-    """Fronts begin with their fastest plan; energy above waiting falls as the deadline grows, as planned."""
-    _, frontiers = modules
+def test_fronts_are_those_of_the_file_and_passes_have_slack():
+    # Fronts begin with their fastest plan; energy above waiting falls as the deadline grows, as planned.
+    frontiers = EXPERIMENT.frontiers
     answer = frontiers.fronts()
     assert sum(len(front.time) for front in answer) == 95
     assert sum(front.is_outlier for front in answer) == 1
     for front in answer:
         assert np.all(np.diff(front.time) > 0.0)
         assert np.all(np.diff(front.energy - front.stages * frontiers.WAITING * front.time) < 0.0)
-
-
-def test_two_passes_of_two_stages_have_slack(modules):
-    """Of 16 passes in each direction: the second forward and the last but one backward one of the first stage."""
-    _, frontiers = modules
+    # Of 16 passes in each direction: the second forward and the last but one backward one of the first stage.
     assert frontiers.hurried(2, 8) == 15 / 16
 
 
-def test_constants_again(result, modules):
-    kernel_runs, frontiers = modules
+def test_constants_again():
+    kernel_runs, frontiers = EXPERIMENT.kernel_runs, EXPERIMENT.frontiers
     data = kernel_runs.measured("V100")
     answer = kernel_runs.fitted(kernel_clock.kernel_errors, kernel_clock.CONSTANTS, data.runs, data.tested)
-    for row in result["kernel_constants"]:
+    for row in STATED["kernel_constants"]:
         np.testing.assert_allclose(float(answer.values[row["constant"]]), row["value"], rtol=1e-4)
     all_of_them = frontiers.fronts()
     answer = frontiers.fitted(all_of_them, [True] * len(all_of_them))
-    for row in result["frontier_constants"]:
+    for row in STATED["frontier_constants"]:
         np.testing.assert_allclose(float(answer.values[row["constant"]]), row["value"], rtol=1e-4)
 
 
-def test_exact_plans_are_near_those_of_one_clock(result, modules):
+def test_exact_plans_are_near_those_of_one_clock():
     """One search over 32 clocks: with the result constants it is within 2 % of the law that is fitted."""
-    _, frontiers = modules
-    values = {row["constant"]: np.asarray(row["value"]) for row in result["frontier_constants"]}
+    frontiers = EXPERIMENT.frontiers
+    values = {row["constant"]: np.asarray(row["value"]) for row in STATED["frontier_constants"]}
     front = frontiers.fronts()[1]
     plans = frontiers.exact_plans(front, values)
     assert plans.solved

@@ -13,16 +13,6 @@ EXPERIMENT = Experiment("16_hourly_grid")
 
 
 @pytest.fixture(scope="module")
-def modules():
-    return EXPERIMENT.modules("run", "foresight", "hourly_program")
-
-
-@pytest.fixture(scope="module")
-def experiment(modules):
-    return modules[0]
-
-
-@pytest.fixture(scope="module")
 def year() -> GridHours:
     """A year whose values say which hour they are from."""
     hours = np.arange(8784)
@@ -30,34 +20,30 @@ def year() -> GridHours:
     return GridHours("made", price, price * 5.0, None, None, 0.1, hours // 732, False)
 
 
-def test_halves_share_no_hour(experiment, year):
-    odd, even = (experiment.half(year, first) for first in (0, 1))
+def test_halves_share_no_hour_and_a_forecast_repeats_the_mean_day_of_its_week(year):
+    odd, even = (EXPERIMENT.run.half(year, first) for first in (0, 1))
     assert odd.hours == even.hours == 26 * 168
     assert not set(odd.price.tolist()) & set(even.price.tolist())
     assert odd.price[168] == year.price[336]
-
-
-def test_a_forecast_repeats_the_mean_day_of_its_week(experiment, year):
-    seen = experiment.half(year, 0)
-    days = experiment.forecast(seen).price.reshape(26, 7, 24)
+    seen = EXPERIMENT.run.half(year, 0)
+    days = EXPERIMENT.run.forecast(seen).price.reshape(26, 7, 24)
     np.testing.assert_allclose(days.std(axis=1), 0.0, atol=1e-18)
     np.testing.assert_allclose(days.mean(axis=1), seen.price.reshape(26, 7, 24).mean(axis=1))
 
 
-def test_a_calendar_made_for_one_half_is_judged_on_the_other(modules, year):
-    experiment, foresight, _ = modules
-    halves = [experiment.half(year, first) for first in (0, 1)]
+def test_a_calendar_made_for_one_half_is_judged_on_the_other(year):
+    halves = [EXPERIMENT.run.half(year, first) for first in (0, 1)]
     scenario, options = load_scenario("test-1b-h100"), {"minimize": "carbon_operational"}
-    best = [foresight.foresight(scenario, hours, 0, **options) for hours in halves]
-    row = experiment.judged(scenario, *best, *halves, options)
+    best = [EXPERIMENT.foresight.foresight(scenario, hours, 0, **options) for hours in halves]
+    row = EXPERIMENT.run.judged(scenario, *best, *halves, options)
     assert row["rule_saving"] <= row["bound_saving"] + 1e-9
     assert row["plan_saving"] <= row["bound_saving"] + 1e-9
     assert row["oracle_saving"] >= row["rule_saving"] - 0.05
 
 
-def hourly_case(program, price, tokens, stop=0.0):
+def hourly_case(price, tokens, stop=0.0):
     """Hours at such prices, two speeds that draw 5 and 11 W, a pause that draws 2 W."""
-    price = np.asarray(price, float)
+    program, price = EXPERIMENT.hourly_program, np.asarray(price, float)
     shape = (len(price), 2)
     return program.HourlyProblem(
         rates=np.array([1.0, 2.0]),
@@ -71,11 +57,11 @@ def hourly_case(program, price, tokens, stop=0.0):
 
 
 @pytest.mark.parametrize(("stop", "paused"), [(0.0, 1.0), (5.0, 0.0)])
-def test_a_dear_hour_is_paused_unless_a_restart_takes_long(modules, stop, paused):
-    _, foresight, program = modules
+def test_a_dear_hour_is_paused_unless_a_restart_takes_long(stop, paused):
+    foresight, program = EXPERIMENT.foresight, EXPERIMENT.hourly_program
     prices = np.full(12, 0.3)
     prices[5] = 5.0
-    case = hourly_case(program, prices, 11.0, stop)
+    case = hourly_case(prices, 11.0, stop)
     relaxed = program.relaxed_schedule(case)
     best = program.best_schedule(case, relaxed)
     np.testing.assert_allclose(best.paused.sum(), paused, atol=1e-9)
@@ -87,11 +73,12 @@ def test_a_dear_hour_is_paused_unless_a_restart_takes_long(modules, stop, paused
 
 
 def test_what_is_stated_keeps_to_its_bounds():
-    stated = EXPERIMENT.stated()
-    assert {row["judged_on"] for row in stated["unseen"]} == {"odd weeks", "even weeks"}
-    for row in stated["unseen"]:
+    assert {row["judged_on"] for row in EXPERIMENT.stated["unseen"]} == {"odd weeks", "even weeks"}
+    for row in EXPERIMENT.stated["unseen"]:
         for name in ("plan_saving", "rule_saving", "oracle_saving"):
             assert row[name] <= row["bound_saving"] + 1e-9, row["case"]
     # The README's claim: with the full cost of the equipment no hour of the year is worth a pause.
-    assert stated["pause"][0]["hours_of_the_year_above"] == 0
-    assert stated["pause"][0]["pause_above_usd_per_mwh"] > stated["pause"][0]["highest_usd_per_mwh"]
+    assert EXPERIMENT.stated["pause"][0]["hours_of_the_year_above"] == 0
+    assert (
+        EXPERIMENT.stated["pause"][0]["pause_above_usd_per_mwh"] > EXPERIMENT.stated["pause"][0]["highest_usd_per_mwh"]
+    )

@@ -11,49 +11,37 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("05_loss_law")
+REFIT, STATED = EXPERIMENT.refit, EXPERIMENT.stated
 
 
-@pytest.fixture(scope="module")
-def result():
-    return EXPERIMENT.stated()
-
-
-@pytest.fixture(scope="module")
-def refit():
-    return EXPERIMENT.module("refit")
-
-
-def test_published_constants_are_met(result):
-    """A fifth of a standard error each, and bootstrap errors and intervals like the published ones."""
-    for row in result["constants"]:
+def test_published_constants_and_held_out_sizes_are_met():
+    # A fifth of a standard error each, and bootstrap errors and intervals like the published ones.
+    for row in STATED["constants"]:
         assert row["off_standard_errors"] <= 0.2, row["constant"]
         assert 0.75 < row["error"] / row["published_error"] < 1.35, row["constant"]
         width = (row["high_95"] - row["low_95"]) / (row["published_high_95"] - row["published_low_95"])
         assert 0.75 < width < 1.35, row["constant"]
         assert row["low_95"] < row["low_80"] < row["value"] < row["high_80"] < row["high_95"]
+    assert STATED["summary"][0]["held_out_error"] <= 0.01
+    assert STATED["accuracy"][0]["mean_error"] == STATED["summary"][0]["held_out_error"]
 
 
-def test_refit_again(result, refit):
-    fitted = fit(loss_law_problem(refit.models()))
+def test_refit_again():
+    fitted = fit(loss_law_problem(REFIT.models()))
     assert fitted.converged
-    printed = {row["constant"]: row["value"] for row in result["constants"]}
+    printed = {row["constant"]: row["value"] for row in STATED["constants"]}
     for name, value in fitted.values.items():
         # Constants are worth less than their digits: they agree to a thousandth of an error.
-        error = next(row["error"] for row in result["constants"] if row["constant"] == refit.NAMES[name])
-        np.testing.assert_allclose(float(value), printed[refit.NAMES[name]], atol=1e-3 * error)
+        error = next(row["error"] for row in STATED["constants"] if row["constant"] == REFIT.NAMES[name])
+        np.testing.assert_allclose(float(value), printed[REFIT.NAMES[name]], atol=1e-3 * error)
 
 
-def test_constants_are_recovered(refit):
+def test_constants_are_recovered():
     """Losses of a known law, exact: the fit returns its constants, up to what the priors pull."""
-    models = refit.models()
+    models = REFIT.models()
     law = ChinchillaLaw(1.8, 450.0, 0.34, 1800.0, 0.36)
     loss = np.asarray(chinchilla_loss(models.parameters, models.tokens, law))
     values = fit(loss_law_problem(TrainedModels(models.parameters, models.tokens, loss))).values
     np.testing.assert_allclose(float(values["entropy_floor"]), 1.8, rtol=1e-3)
     np.testing.assert_allclose(float(values["parameter_exponent"]), 0.34, rtol=1e-3)
     np.testing.assert_allclose(float(values["data_exponent"]), 0.36, rtol=1e-3)
-
-
-def test_held_out_sizes_are_met(result):
-    assert result["summary"][0]["held_out_error"] <= 0.01
-    assert result["accuracy"][0]["mean_error"] == result["summary"][0]["held_out_error"]

@@ -9,21 +9,12 @@ from jax.test_util import check_grads
 from energymodel.calibration import node_power
 from energymodel.calibration.node_power import CONSTANTS, idle_reading, node_runs, predicted_power
 from energymodel.scenarios.scenario import load_scenario
-from experiment import Experiment
+from experiment import Experiment, assert_rows
 
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("04_metered_runs")
-
-
-@pytest.fixture(scope="module")
-def result():
-    return EXPERIMENT.stated()
-
-
-@pytest.fixture(scope="module")
-def metered():
-    return EXPERIMENT.module("metered_runs")
+STATED = EXPERIMENT.stated
 
 
 def test_law_by_hand():
@@ -31,25 +22,23 @@ def test_law_by_hand():
     chip = node_power.chip_power(0.8, 8.0 / 7.0, 0.3)
     np.testing.assert_allclose(chip, 0.9742857, rtol=1e-6)
     np.testing.assert_allclose(node_power.node_power(2080.0, 8.0, 700.0, chip, 75.0 / 700.0, 0.98), 7035.102, rtol=1e-6)
-
-
-def test_limit_holds_for_the_mixture_of_busy_and_waiting():
     shares = np.linspace(0.0, 1.0, 11)
     answer = np.asarray(node_power.chip_power(shares, 1.25, 0.25))
     np.testing.assert_allclose(answer, np.minimum(1.0, 0.25 + shares), rtol=1e-12)
     # An idle chip leaves the node idle, however efficient its supplies are.
     np.testing.assert_allclose(node_power.node_power(2000.0, 8.0, 700.0, 0.1, 0.1, 0.9), 2000.0)
-
-
-def test_fans_add_their_share_of_the_chips_power_above_idle():
     # As above, 4855.2 W of chips above idle: a tenth of it in fans at rated flow, 0.15 of that behind cold plates.
-    chip = node_power.chip_power(0.8, 8.0 / 7.0, 0.3)
     common = (2080.0, 8.0, 700.0, chip, 75.0 / 700.0, 0.98)
     still = float(node_power.node_power(*common))
     heat = 8.0 * (700.0 * 0.97428571 - 75.0)
     np.testing.assert_allclose(float(node_power.node_power(*common, 0.1, 1.0)) - still, 0.1 * heat / 0.98, rtol=1e-6)
     np.testing.assert_allclose(float(node_power.node_power(*common, 0.1, 0.15)) - still, 0.015 * heat / 0.98, rtol=1e-5)
     np.testing.assert_allclose(node_power.node_power(*common, 0.1, 0.0), still)
+    # 0.8 x 8^-0.2 = 0.52780: 0.25 + 0.52780 x 0.75 = 0.64585 of 700 W
+    runs = node_runs(np.ones(1), **{**SHAPE, "nodes": 8.0})
+    values = {name: np.asarray(constant.median) for name, constant in CONSTANTS.items()}
+    answer = predicted_power({**values, "node_exponent": np.asarray(0.2)}, runs)
+    np.testing.assert_allclose(answer, 2000.0 + 8.0 * 700.0 * (0.64585 - 0.1), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -90,66 +79,42 @@ def test_warm_starts_and_gaps_are_no_idle_readings():
     assert idle_reading(np.array([4000.0]), np.array([7000.0]))[0] is None
 
 
-def test_rates_on_more_nodes_lower_the_busy_share():
-    # 0.8 x 8^-0.2 = 0.52780: 0.25 + 0.52780 x 0.75 = 0.64585 of 700 W
-    runs = node_runs(np.ones(1), **{**SHAPE, "nodes": 8.0})
-    values = {name: np.asarray(constant.median) for name, constant in CONSTANTS.items()}
-    answer = predicted_power({**values, "node_exponent": np.asarray(0.2)}, runs)
-    np.testing.assert_allclose(answer, 2000.0 + 8.0 * 700.0 * (0.64585 - 0.1), rtol=1e-5)
-
-
 SHAPE = {"idle_power": 2000.0, "chips": 8.0, "rated_power": 700.0, "busy_power": 1.0, "idle_chip": 0.1} | {
     "efficiency": 1.0
 }
 
 
-def test_accuracy_reached(result):
-    errors = {row["known"]: row["mean_error"] for row in result["summary"]}
+def test_accuracy_reached():
+    errors = {row["known"]: row["mean_error"] for row in STATED["summary"]}
     assert errors["benchmark held out"] <= 0.02
     assert errors["system held out"] <= errors["preset idle priors alone"] <= 0.03
     assert errors["preset idle system held out"] <= 0.03
     assert errors["rated"] > 0.114
-    fans = next(row for row in result["constants"] if row["name"] == "fan_fraction")
+    fans = next(row for row in STATED["constants"] if row["name"] == "fan_fraction")
     assert fans["determined"] == "no"  # immersed nodes have none
-    cases = {row["known"]: row for row in result["gpt3"]}
+    cases = {row["known"]: row for row in STATED["gpt3"]}
     assert abs(cases["system, model, batch"]["energy_error"]) <= 0.10
     assert abs(cases["and layout"]["energy_error"]) <= 0.10
     assert abs(cases["and layout"]["time_error"]) <= 0.10
     assert abs(cases["and measured time"]["energy_error"]) <= 0.06
-
-
-def test_presets_reproduce_metered_nodes(result):
-    """Within 5 % of every visible row, of the GPT-3 run, and of what is known of other nodes."""
-    assert max(abs(row["preset_idle_benchmark_held_out_error"]) for row in result["nodes"]) <= 0.05
-    cases = {row["known"]: row for row in result["gpt3"]}
+    # Within 5 % of every visible row, of the GPT-3 run, and of what is known of other nodes.
+    assert max(abs(row["preset_idle_benchmark_held_out_error"]) for row in STATED["nodes"]) <= 0.05
     assert abs(cases["and layout"]["preset_energy_error"]) <= 0.05
-    for row in result["preset_nodes"]:
+    for row in STATED["preset_nodes"]:
         for state in ("idle", "busy"):
             assert row[f"{state}_error"] is None or abs(row[f"{state}_error"]) <= 0.05, (row["node"], state)
-
-
-def test_nodes_of_presets_again(result):
-    constants = {row["name"]: row["value"] for row in result["constants"]}
-    rows = EXPERIMENT.module("preset_nodes").compute(constants)
-    for row, printed in zip(rows, result["preset_nodes"], strict=True):
-        assert row["node"] == printed["node"]
-        np.testing.assert_allclose([row["idle_w"], row["busy_w"]], [printed["idle_w"], printed["busy_w"]], rtol=1e-6)
-
-
-def test_constants_again(result, metered):
-    again = metered.compute()
-    for name in ("constants", "nodes", "runs", "traces"):
-        for row, printed in zip(again[name], result[name], strict=True):
-            for key, value in printed.items():
-                if isinstance(value, float):
-                    np.testing.assert_allclose(row[key], value, rtol=1e-5, atol=1e-6, err_msg=f"{name} {key}")
-                else:
-                    assert row.get(key) == value
-
-
-def test_metered_run_is_the_published_one(result):
     # 3,412 s and 1.496 GJ at the nodes, and the mean of the pair of meters below one.
-    run = next(row for row in result["runs"] if row["benchmark"] == "gpt3")
+    run = next(row for row in STATED["runs"] if row["benchmark"] == "gpt3")
     np.testing.assert_allclose([run["time_s"], run["energy_j"]], [3412.0, 1.496e9], rtol=1e-3)
     np.testing.assert_allclose(run["energy_j"], run["node_power_w"] * run["time_s"] * run["nodes"], rtol=1e-4)
-    assert all(0.95 < row["supply_efficiency"] < 1.0 for row in result["runs"])
+    assert all(0.95 < row["supply_efficiency"] < 1.0 for row in STATED["runs"])
+
+
+def test_constants_and_nodes_again():
+    again = EXPERIMENT.metered_runs.compute()
+    for name in ("constants", "nodes", "runs", "traces"):
+        assert_rows(again[name], STATED[name], 1e-5, where=name)
+    constants = {row["name"]: row["value"] for row in STATED["constants"]}
+    rows = EXPERIMENT.preset_nodes.compute(constants)
+    assert [row["node"] for row in rows] == [row["node"] for row in STATED["preset_nodes"]]
+    assert_rows(rows, STATED["preset_nodes"], 1e-6, only=("idle_w", "busy_w").__contains__)

@@ -1,37 +1,23 @@
 """Errors of the cluster presets against those of experiments/01_step_time, on part of its data."""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.step_prediction import predict
 from energymodel.scenarios.files import names
+from experiment import Experiment
 
 pytestmark = pytest.mark.slow
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "01_step_time"
-RESULT = json.loads((FOLDER / "result.json").read_text(encoding="utf-8"))
+STEP_TIME = Experiment("01_step_time")
+RESULT = STEP_TIME.stated
 
 
-@pytest.fixture(scope="module")
-def experiment():
-    """The modules of the experiment, which import each other by name."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        return {name: importlib.import_module(name) for name in ("adapters", "throughput", "runs")}
-    finally:
-        sys.path.remove(str(FOLDER))
-
-
-def rows_of(experiment, module, adapter, file):
+def rows_of(module, adapter, file):
     """Without what only the experiment reads: the release of a framework, and runs that a fault slowed."""
-    data = experiment["adapters"].read(FOLDER.parent / "data" / file)
-    rows = getattr(experiment[module], adapter)(data)
+    data = STEP_TIME.adapters.read(STEP_TIME.folder.parent / "data" / file)
+    rows = getattr(getattr(STEP_TIME, module), adapter)(data)
     return [{key: value for key, value in row.items() if key not in ("release", "degraded")} for row in rows]
 
 
@@ -48,28 +34,28 @@ def errors(rows):
         ("vtrain", "vtrain_a100_iteration_times.csv", "vtrain-single", 0.07),
     ],
 )
-def test_presets_predict_measured_steps(experiment, source, file, name, limit):
-    rows = [row for row in rows_of(experiment, "adapters", source, file) if row["set"] == name]
+def test_presets_predict_measured_steps(source, file, name, limit):
+    rows = [row for row in rows_of("adapters", source, file) if row["set"] == name]
     assert np.mean(errors(rows[:: max(1, len(rows) // 100)])) <= limit
 
 
 @pytest.mark.parametrize("adapter", ["megatron_bridge", "torchtitan", "maxtext", "nemo"])
-def test_presets_predict_half_of_each_throughput_table_within_a_tenth(experiment, adapter):
-    rows = rows_of(experiment, "throughput", adapter, "throughput_tables.csv")
+def test_presets_predict_half_of_each_throughput_table_within_a_tenth(adapter):
+    rows = rows_of("throughput", adapter, "throughput_tables.csv")
     in_fit = set(names("clusters"))
     assert np.median(errors([row for row in rows if row["cluster"] in in_fit])) <= 0.1
 
 
-def test_runs_that_no_fit_has_seen_are_predicted(experiment):
+def test_runs_that_no_fit_has_seen_are_predicted():
     """Narayanan et al. 2021, table 1, and MLPerf's GPT-3 on H100."""
-    points = rows_of(experiment, "runs", "parallelism_points", "published_parallelism_points.csv")
-    mlperf = rows_of(experiment, "runs", "mlperf", "mlperf_gpt3_h100.csv")
+    points = rows_of("runs", "parallelism_points", "published_parallelism_points.csv")
+    mlperf = rows_of("runs", "mlperf", "mlperf_gpt3_h100.csv")
     assert np.median(errors([row for row in points if row["set"] == "narayanan"] + mlperf)) <= 0.08
 
 
-def test_maxtext_doubles_sizes_in_turn(experiment):
+def test_maxtext_doubles_sizes_in_turn():
     """16 billion: heads and inner width doubled twice, hidden size and layers once: 32 x 486.5e6 + embeddings."""
-    shape = experiment["throughput"].scaled_shape(16)
+    shape = STEP_TIME.throughput.scaled_shape(16)
     assert [shape[name] for name in ("heads", "feed_forward", "hidden", "layers")] == [64, 28672, 4096, 32]
 
 
@@ -83,6 +69,18 @@ def test_result_states_each_set_within_its_goal():
     assert sets["nanotron"]["median_percent"] <= 7.0
     assert sets["korthikanti"]["mean_percent"] <= 4.0
     assert sets["korthikanti"]["largest_percent"] <= 7.0
+    for name in ("best_layout", "best_layout_with_presets"):
+        (best,) = RESULT[name]
+        assert best["groups"] > 50
+        assert best["median_percent"] <= 0.5
+        assert best["mean_percent"] <= 5.5
+    (memory,) = (row for row in RESULT["accuracy"] if row["prediction"].startswith("memory"))
+    assert memory["mean_error"] <= 0.09
+    assert RESULT["out_of_memory"][0]["accuracy_percent"] >= 98.5
+    assert sum(row["runs"] for row in RESULT["risk"]) == RESULT["out_of_memory"][0]["runs"]
+    for row in RESULT["risk"]:
+        deviation = np.sqrt(row["mean_risk"] * (1 - row["mean_risk"]) / row["runs"])
+        assert abs(row["failed"] - row["mean_risk"]) < max(3 * deviation, 0.01)
 
 
 def test_presets_know_their_rows():
@@ -100,34 +98,12 @@ def test_presets_know_their_rows():
     assert all(in_fit[name]["mean_percent"] <= held_out[name]["mean_percent"] for name in in_fit)
 
 
-def test_memory_tells_which_runs_fail():
-    (memory,) = (row for row in RESULT["accuracy"] if row["prediction"].startswith("memory"))
-    assert memory["mean_error"] <= 0.09
-    assert RESULT["out_of_memory"][0]["accuracy_percent"] >= 98.5
-    assert sum(row["runs"] for row in RESULT["risk"]) == RESULT["out_of_memory"][0]["runs"]
-    for row in RESULT["risk"]:
-        deviation = np.sqrt(row["mean_risk"] * (1 - row["mean_risk"]) / row["runs"])
-        assert abs(row["failed"] - row["mean_risk"]) < max(3 * deviation, 0.01)
-
-
-def test_the_layouts_that_are_picked_are_nearly_the_fastest():
-    for name in ("best_layout", "best_layout_with_presets"):
-        (best,) = RESULT[name]
-        assert best["groups"] > 50
-        assert best["median_percent"] <= 0.5
-        assert best["mean_percent"] <= 5.5
-
-
-def test_presets_tell_which_runs_fail(experiment):
-    """Also of those that were not timed, and with usable memory within what a chip has."""
-    rows = rows_of(experiment, "adapters", "nanotron", "nanotron_h100_sweep.csv")
+def test_presets_tell_which_runs_fail_and_state_their_batch_in_tokens():
+    # Also of those that were not timed, and with usable memory within what a chip has.
+    rows = rows_of("adapters", "nanotron", "nanotron_h100_sweep.csv")
     failed = np.asarray([row["out_of_memory"] for row in rows]) > 0.5
     risk = predict(rows).prediction.out_of_memory_probability
     assert np.mean((risk > 0.5) == failed) >= 0.985
     for name in {row["cluster"] for row in rows}:
         assert 0.6 < cluster_system(name).software.usable_memory <= 1.0
-
-
-def test_runs_that_failed_state_their_batch_in_tokens(experiment):
-    rows = rows_of(experiment, "adapters", "nanotron", "nanotron_h100_sweep.csv")
     assert {row["batch_sequences"] for row in rows} == {16.0, 128.0, 256.0, 4096.0}

@@ -16,7 +16,7 @@ LEARNING = CriticalBatchLearning(LAW, BERGSMA, as_real(0.0))
 SIZE, RATE, END = 70e9, 1e9, 1.4e12
 
 
-def test_equation_for_the_loss_agrees_with_the_closed_form():
+def test_loss_and_effective_tokens_agree_with_the_closed_form():
     # T12, docs/physics.md A0.10: from 1e9 to 1.4e12 tokens at vanishing batch, L = 1.97388.
     start = LAW.loss(SIZE, 1e9)
 
@@ -26,9 +26,6 @@ def test_equation_for_the_loss_agrees_with_the_closed_form():
     fall = integrate(derivative, jnp.asarray(1.0), jnp.asarray([(END - 1e9) / RATE]))
     np.testing.assert_allclose(start + fall[0], 1.97388, atol=5e-6)
     np.testing.assert_allclose(start + fall[0], LAW.loss(SIZE, END), rtol=1e-6)
-
-
-def test_state_of_effective_tokens_agrees_with_the_closed_form():
     # The same by the implemented state; the loss is a readout.
     run = integrate_training(jnp.asarray([700.0, 1399.0]), lambda x: 1e-9, lambda b, x: RATE, LEARNING, SIZE, 1e9)
     np.testing.assert_allclose(run.loss[-1], 1.97388, atol=5e-6)
@@ -50,11 +47,18 @@ def test_constant_batch_agrees_with_the_closed_form(batch):
     np.testing.assert_allclose(run.totals["none"], 0.0)
 
 
-def test_three_terms_agree_with_their_closed_form():
+def test_three_terms_and_prices_of_the_hour_agree_with_their_closed_forms():
     learning = ThreeTermLearning(THREE_TERM)
     run = integrate_training(jnp.asarray([1000.0]), lambda x: 1e8, lambda b, x: RATE, learning, SIZE, 1e9)
     passed = learning.tokens(SIZE, run.loss, 1e8) - learning.tokens(SIZE, learning.loss(SIZE, 1e9), 1e8)
     np.testing.assert_allclose(passed, 1e12, rtol=1e-7)
+
+    # A price that rises linearly, at constant power: the mean price counts.
+    def money(time, batch, x):
+        return 2e6 * (1.0 + time / 1000.0)
+
+    run = integrate_training(jnp.asarray([1000.0]), lambda x: 4e6, lambda b, x: RATE, LEARNING, SIZE, 1e9, money)
+    np.testing.assert_allclose(run.totals[0], 3e9, rtol=1e-9)
 
 
 def test_adaptive_batch_saves_the_predicted_steps():
@@ -80,21 +84,14 @@ def test_adaptive_batch_saves_the_predicted_steps():
     np.testing.assert_allclose(ratio, (1 - xi) / (1 - xi / 2) ** 2, rtol=1e-5)
 
 
-def test_price_of_the_hour():
-    # A price that rises linearly, at constant power: the mean price counts.
-    def money(time, batch, x):
-        return 2e6 * (1.0 + time / 1000.0)
-
-    run = integrate_training(jnp.asarray([1000.0]), lambda x: 4e6, lambda b, x: RATE, LEARNING, SIZE, 1e9, money)
-    np.testing.assert_allclose(run.totals[0], 3e9, rtol=1e-9)
-
-
-def test_loss_does_not_fall_below_its_floor():
+def test_loss_does_not_fall_below_its_floor_and_unfinished_integration_is_infinite():
     floor = LAW.loss(SIZE, 1e60)
     for loss in (floor, floor - 0.1):
         assert loss_rate(loss, SIZE, RATE, 1e6, 1e7, LAW) == 0.0
         assert np.isfinite(jax.grad(loss_rate)(loss, SIZE, RATE, 1e6, 1e7, LAW))
     assert loss_rate(floor + 0.1, SIZE, RATE, 1e6, 1e7, LAW) < 0
+    # Blows up at t = 1: y' = (1 + y)^2.
+    assert np.all(np.isinf(integrate(lambda t, y: (1.0 + y) ** 2, jnp.asarray(1.0), jnp.asarray([2.0]))))
 
 
 @pytest.mark.slow
@@ -113,11 +110,6 @@ def test_gradients_of_a_run():
 
     law = jax.tree.map(jnp.asarray, LAW)
     check_grads(jax.jit(final), (15.2, 20.7, law), order=1, loops=True, modes=("fwd", "rev"), eps=1e-4, rtol=1e-3)
-
-
-def test_unfinished_integration_is_infinite():
-    # Blows up at t = 1: y' = (1 + y)^2.
-    assert np.all(np.isinf(integrate(lambda t, y: (1.0 + y) ** 2, jnp.asarray(1.0), jnp.asarray([2.0]))))
 
 
 @pytest.mark.slow

@@ -29,47 +29,34 @@ NARROW = RecipeLearning(LAW, 0.64, 0.94)
 SIZE, BATCH = 7e9, 4e6
 
 
-def test_recipe_is_a_smaller_model_on_fewer_tokens():
+def test_recipe_is_a_smaller_model_on_fewer_tokens_from_any_moment_on():
     loss, effective = NARROW.run(SIZE, 1e12, BATCH)
     np.testing.assert_allclose((loss, effective), LAW.run(0.64 * SIZE, 0.94e12, BATCH), rtol=1e-12)
     np.testing.assert_allclose(NARROW.tokens(SIZE, loss, BATCH), 1e12, rtol=1e-9)
     np.testing.assert_allclose(NARROW.effective_tokens(SIZE, loss), effective, rtol=1e-9)
     np.testing.assert_allclose(NARROW.loss(SIZE, effective), loss, rtol=1e-12)
     np.testing.assert_allclose(NARROW.penalty(SIZE, 1e11, BATCH), LAW.penalty(0.64 * SIZE, 1e11, BATCH) / 0.94)
-
-
-def test_continued_run_has_the_recipe_too():
     done = NARROW.run(SIZE, 4e11, BATCH)[1]
     rest = RecipeLearning(ContinuedLearning(LAW, done), 0.64, 0.94)
     np.testing.assert_allclose(rest.run(SIZE, 6e11, BATCH)[0], NARROW.run(SIZE, 1e12, BATCH)[0], rtol=1e-9)
 
-
-def test_gradients():
     def log_tokens(worth):
         return jnp.log(RecipeLearning(LAW, worth[0], worth[1]).tokens(SIZE, 2.2, BATCH))
 
     check_grads(log_tokens, (jnp.asarray([0.64, 0.94]),), order=2, modes=("fwd", "rev"))
 
 
-def test_presets_are_the_published_efficiencies():
+def test_penalties_of_narrow_formats_are_those_reported():
     precision = load_scenario(B200).system.recipe.precision
     relative = quantized_parameters(8.0, 8.0) / quantized_parameters(16.0, 16.0)
     np.testing.assert_allclose(precision.fp8_parameter_efficiency, relative, atol=5e-4)
     assert 0.0 < float(precision.fp4_parameter_efficiency) < float(precision.fp8_parameter_efficiency) < 1.0
-
-
-def test_penalty_of_fp8_is_within_what_deepseek_reports():
-    """DeepSeek-V3, sec. 3.3: models of 16 and 230 billion parameters on 1 trillion tokens, within 0.25 % of bf16."""
-    precision = load_scenario(B200).system.recipe.precision
+    # DeepSeek-V3, sec. 3.3: models of 16 and 230 billion parameters on 1 trillion tokens, within 0.25 % of bf16.
     for size in (16e9, 230e9):
         fp8 = RecipeLearning(LAW, precision.parameters_worth(1.0, 0.0), precision.tokens_worth(1.0, 0.0))
         ratio = fp8.run(size, 1e12, BATCH)[0] / LAW.run(size, 1e12, BATCH)[0] - 1.0
         assert 0.0 < ratio < 0.0025
-
-
-def test_penalty_of_fp4_is_that_of_nvfp4_pretraining():
-    """NVIDIA 2025 (arXiv 2509.25149): 12 billion parameters on 10 trillion tokens end 1 to 1.5 % above fp8."""
-    precision = load_scenario(B200).system.recipe.precision
+    # NVIDIA 2025 (arXiv 2509.25149): 12 billion parameters on 10 trillion tokens end 1 to 1.5 % above fp8.
     loss = [
         RecipeLearning(LAW, precision.parameters_worth(*shares), precision.tokens_worth(*shares)).run(
             12e9, 1e13, BATCH
@@ -103,14 +90,11 @@ def test_schedule_has_the_penalty_too():
     np.testing.assert_allclose(schedule.energy.total, constant.energy.total, rtol=1e-8)
 
 
-def test_target_below_the_floor_of_a_narrow_model_is_refused():
+def test_targets_below_the_floor_and_systems_without_recipe_are_refused():
     target = "plan.goal.loss=1.912 nat/token"  # 1.8172 + 482.01 (7.06e10)^-0.3478 = 1.8984 wide, 1.9122 in fp4
     load_scenario(B200, [target])
     with pytest.raises(InputError, match=r"even unlimited data leave 1\.91"):
         load_scenario(B200, [target, "plan.layout.fp4=1"])
-
-
-def test_a_system_without_recipe_is_refused():
     tables = dict(load_scenario(B200).tables)
     system = {key: value for key, value in tables["system"].items() if key != "recipe"}
     with pytest.raises(InputError, match="recipe"):
@@ -132,7 +116,10 @@ def test_optimizer_and_schedule_are_worth_tokens():
         np.testing.assert_allclose(by_loss.energy.total, base.energy.total / worth, rtol=1e-6)
 
 
-def test_wrong_learning_rate_adds_loss():
+def test_learning_rates_cost_nothing_if_right_and_loss_if_wrong():
+    assert mismatch_loss(3e-4, 3e-4, 0.02) == 0.0
+    assert jax.grad(mismatch_loss)(3e-4, 3e-4, 0.02) == 0.0
+    np.testing.assert_allclose(mismatch_loss(6e-4, 3e-4, 0.02), mismatch_loss(1.5e-4, 3e-4, 0.02), rtol=1e-12)
     # By hand: (0.0357 / 2) ln^2 2 = 0.01785 x 0.480453 = 0.008576, at twice and at half the best rate.
     base = outcome_of(B200)
     for ratio in (2.0, 0.5):
@@ -142,24 +129,15 @@ def test_wrong_learning_rate_adds_loss():
         assert outcome_of(B200, change, goal).tokens > 1.1 * base.tokens
 
 
-def test_right_learning_rate_costs_nothing():
-    assert mismatch_loss(3e-4, 3e-4, 0.02) == 0.0
-    assert jax.grad(mismatch_loss)(3e-4, 3e-4, 0.02) == 0.0
-    np.testing.assert_allclose(mismatch_loss(6e-4, 3e-4, 0.02), mismatch_loss(1.5e-4, 3e-4, 0.02), rtol=1e-12)
-
-
 SMALL = "test-1b-h100"  # 24 G tokens
 FOUR_EPOCHS = ["system.data.unique_tokens=6 G tokens"]
 
 
-def test_data_that_are_not_repeated_change_nothing():
+def test_only_repeated_data_are_worth_fewer_tokens():
     assert load_scenario(SMALL).system.data == UnlimitedData()
     own, enough = outcome_of(SMALL), outcome_of(SMALL, "system.data.unique_tokens=24 G tokens")
     for left, other in zip(jax.tree.leaves(own), jax.tree.leaves(enough), strict=True):
         np.testing.assert_allclose(other, left, rtol=1e-9)
-
-
-def test_four_epochs_are_worth_fewer_tokens():
     repeated = outcome_of(SMALL, *FOUR_EPOCHS)
     worth = float(unique_equivalent_tokens(24e9, 6e9, 15.39))
     assert 0.9 * 24e9 < worth < 24e9  # Muennighoff et al.: up to four epochs are nearly as good as new data
@@ -241,14 +219,11 @@ STATED = "system.learning.critical_batch=stated-batch-efficiency"
 LOSS = ["plan.goal.loss=2.5 nat/token"]
 
 
-def test_tokens_to_a_loss_are_those_of_the_stated_efficiency():
+def test_stated_efficiency_gives_tokens_and_unit_batch():
     batches = (262144.0, 1048576.0)
     tokens = [outcome_of(SMALL, STATED, *LOSS, f"plan.batch={batch:g} token").tokens for batch in batches]
     published = [stated_per_sample_efficiency(batch, 1.0, 0.2) for batch in batches]
     np.testing.assert_allclose(tokens[1] / tokens[0], published[0] / published[1], rtol=1e-6)
-
-
-def test_the_run_at_the_unit_batch_is_that_of_a_small_batch():
     unit = outcome_of(
         SMALL, STATED, *LOSS, "plan.batch=1048576 token", "system.learning.critical_batch.unit_batch=1048576 token"
     )

@@ -4,59 +4,50 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from energymodel.performance import parallelism
 from energymodel.performance.collectives import inner_ranks
 from energymodel.performance.memory_footprint import (
     layer_activation_bytes,
     state_bytes_per_parameter,
     stored_bytes_per_unit,
 )
-from energymodel.performance.parallelism import (
-    bubble_fraction,
-    data_parallel_degree,
-    fullest_stage_layers,
-    microbatch_count,
-)
 from energymodel.performance.pipeline_bubble import idle_stage_layers
 from energymodel.performance.workload import recomputed_share
 
-few = settings(max_examples=25, deadline=None)
 counts = st.integers(1, 64).map(float)
 shares = st.floats(0.0, 1.0)
 
 
-@few
 @given(data=counts, tensor=counts, pipeline=counts, context=counts, microbatches=counts, microbatch=counts)
 def test_degrees_multiply_to_the_chips_and_microbatches_to_the_batch(
     data, tensor, pipeline, context, microbatches, microbatch
 ):
     chips = data * tensor * pipeline * context
-    np.testing.assert_allclose(data_parallel_degree(chips, tensor, pipeline, context), data, rtol=1e-12)
+    np.testing.assert_allclose(parallelism.data_parallel_degree(chips, tensor, pipeline, context), data, rtol=1e-12)
     batch = data * microbatches * microbatch * 2048.0
-    np.testing.assert_allclose(microbatch_count(batch, data, microbatch, 2048.0), microbatches, rtol=1e-12)
+    np.testing.assert_allclose(parallelism.microbatch_count(batch, data, microbatch, 2048.0), microbatches, rtol=1e-12)
 
 
-@few
 @given(layers=counts, pipeline=counts, virtual_stages=counts)
 def test_fullest_rank_has_room_for_its_share_and_at_most_one_more_layer_per_virtual_stage(
     layers, pipeline, virtual_stages
 ):
-    fullest = float(fullest_stage_layers(layers, pipeline, virtual_stages))
+    fullest = float(parallelism.fullest_stage_layers(layers, pipeline, virtual_stages))
     assert layers / pipeline * (1.0 - 1e-9) <= fullest < layers / pipeline + virtual_stages
     np.testing.assert_allclose(
-        fullest_stage_layers(layers * pipeline * virtual_stages, pipeline, virtual_stages),
+        parallelism.fullest_stage_layers(layers * pipeline * virtual_stages, pipeline, virtual_stages),
         layers * virtual_stages,
         rtol=1e-12,
     )
 
 
-@few
 @given(layers=counts, pipeline=counts, virtual_stages=counts, head=st.floats(0.0, 3.0))
 def test_idle_work_is_the_slowest_rank_less_the_mean(layers, pipeline, virtual_stages, head):
     mean = (layers + head) / pipeline
-    fullest = float(fullest_stage_layers(layers, pipeline, virtual_stages))
+    fullest = float(parallelism.fullest_stage_layers(layers, pipeline, virtual_stages))
     spare = pipeline * fullest - layers  # of which the rank with the head gets one first
     slowest = max(fullest, fullest - min(1.0, spare) + head)
     idle = float(idle_stage_layers(spare, pipeline, head))
@@ -65,11 +56,10 @@ def test_idle_work_is_the_slowest_rank_less_the_mean(layers, pipeline, virtual_s
     assert idle_stage_layers(0.0, 1.0, head) == 0.0
 
 
-@few
 @given(microbatches=counts, pipeline=counts, virtual_stages=counts)
 def test_a_bubble_is_the_filling_of_the_pipeline(microbatches, pipeline, virtual_stages):
     fewer, more = sorted((microbatches, pipeline))
-    passes = microbatches * (1.0 + float(bubble_fraction(pipeline, virtual_stages, microbatches)))
+    passes = microbatches * (1.0 + float(parallelism.bubble_fraction(pipeline, virtual_stages, microbatches)))
     np.testing.assert_allclose(passes, more + (fewer - 1.0) / virtual_stages, rtol=1e-12)
 
 
@@ -79,7 +69,6 @@ def test_gradients_of_idle_work_are_finite_at_kinks(point):
     assert np.all(np.isfinite(gradient))
 
 
-@few
 @given(full=shares, attention=shares, share=shares)
 def test_recomputation_repeats_at_most_the_forward_pass(full, attention, share):
     repeated = float(recomputed_share(full, attention, share))
@@ -88,7 +77,6 @@ def test_recomputation_repeats_at_most_the_forward_pass(full, attention, share):
     np.testing.assert_allclose(recomputed_share(1.0, attention, share), 1.0 / 3.0, rtol=1e-12)
 
 
-@few
 @given(ranks=counts, stride=counts, node=counts)
 def test_ranks_in_a_node_fit_into_group_and_node(ranks, stride, node):
     inner = float(inner_ranks(ranks, stride, node))
@@ -99,7 +87,7 @@ def test_ranks_in_a_node_fit_into_group_and_node(ranks, stride, node):
 
 def test_gradients_beside_a_jump_hold_the_count():
     """Where layers divide evenly the number of layers of a stage does not move, and virtual_stages cancels."""
-    slope = jax.jit(jax.grad(lambda v: fullest_stage_layers(96.0, 8.0, v)))
+    slope = jax.jit(jax.grad(lambda v: parallelism.fullest_stage_layers(96.0, 8.0, v)))
     np.testing.assert_allclose(slope(3.0), 4.0)  # four layers in each of three virtual stages
     inside = jax.jit(jax.grad(lambda node: inner_ranks(16.0, 2.0, node)))
     np.testing.assert_allclose([inside(8.0), inside(64.0), inside(1.0)], [0.5, 0.0, 0.0])
@@ -122,7 +110,6 @@ def activations(tensor=1.0, sequence_parallel=0.0, keep_scores=1.0, recompute_fu
     )
 
 
-@few
 @given(parameters=switches, gradients=switches, optimizer=switches, ranks=st.floats(1.0, 1e4))
 def test_sharded_states_lie_between_one_nth_and_all(parameters, gradients, optimizer, ranks):
     bytes_ = float(
@@ -133,14 +120,11 @@ def test_sharded_states_lie_between_one_nth_and_all(parameters, gradients, optim
     assert 18.0 / ranks * (1.0 - 1e-12) <= bytes_ <= 18.0 * (1.0 + 1e-12)
 
 
-def test_stored_bytes_grow_with_the_experts_that_act():
+def test_stored_bytes_and_activations_by_hand():
     single, two = (float(stored_bytes_per_unit(1.0, 3.25, 2.125, copies)) for copies in (1.0, 2.0))
     np.testing.assert_allclose(two - single, 4.0 * 3.25)
     np.testing.assert_allclose(stored_bytes_per_unit(0.0, 4.0, 4.0, 1.0), 34.0)
-
-
-def test_activations_of_gpt3_in_the_cases_of_the_paper():
-    """Korthikanti et al. 2022, table 2, with s b h = 2048 x 12288 and 5 a s / h = 80."""
+    # Korthikanti et al. 2022, table 2, with s b h = 2048 x 12288 and 5 a s / h = 80.
     unit = 2048.0 * 12288.0
     np.testing.assert_allclose(activations(), unit * (34.0 + 80.0))
     np.testing.assert_allclose(activations(tensor=8.0), unit * (10.0 + 24.0 / 8.0 + 80.0 / 8.0))
@@ -149,7 +133,6 @@ def test_activations_of_gpt3_in_the_cases_of_the_paper():
     np.testing.assert_allclose(activations(recompute_full=1.0), unit * 2.0)
 
 
-@few
 @given(tensor=st.floats(1.0, 64.0), sequence=switches, scores=switches, full=switches)
 def test_less_is_stored_the_more_is_divided_or_recomputed(tensor, sequence, scores, full):
     held = activations(tensor, sequence, scores, full)

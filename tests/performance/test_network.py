@@ -5,21 +5,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from energymodel.performance.collectives import (
-    CollectiveLibrary,
-    hierarchical_latency,
-    hierarchical_transfer_time,
-    node_collective_time,
-)
+from energymodel.performance import collectives
 from energymodel.performance.network import Link, contended_bandwidth
 from energymodel.performance.switch_topologies import Dragonfly, FatTree, dragonfly_groups, dragonfly_nodes
 from energymodel.performance.topology import FullyConnected, Ring, Torus
 from gradients import check_grads
 
-few = settings(max_examples=25, deadline=None)
 # NVLink 4 of an H100: 18 links of 25 GB/s per direction; protocol and efficiency of docs/physics.md B3 and B7.
 NVLINK = Link(
     lanes=18,
@@ -34,27 +28,20 @@ NVLINK = Link(
 )
 
 
-def test_link_by_hand():
+def test_links_by_hand():
     # 18 * 25e9 * 256/272 * 0.68 = 450e9 * 0.64 = 288e9
     np.testing.assert_allclose(NVLINK.bandwidth(), 288e9, rtol=1e-12)
     np.testing.assert_allclose(NVLINK.power(), 27.0, rtol=1e-12)
     # 8e9 bit * 5 pJ
     np.testing.assert_allclose(NVLINK.transfer_energy(1e9), 0.04, rtol=1e-12)
-
-
-def test_link_fields_carry_units_and_gradients():
     gradient = jax.grad(lambda link: link.bandwidth() / 1e9 + link.power())(jax.tree.map(jnp.asarray, NVLINK))
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))
     # Bandwidth and power are both proportional to the lanes.
     np.testing.assert_allclose(gradient.lanes, (288 + 27) / 18, rtol=1e-12)
-
-
-def test_only_lanes_that_are_not_in_chip_and_node_cost():
     wide = eqx.tree_at(lambda link: (link.lanes, link.included_lanes, link.lane_price), NVLINK, (20.0, 18.0, 100.0))
     np.testing.assert_allclose([wide.power(), wide.price()], [2 * 1.5, 2 * 100.0])
 
 
-@few
 @given(injection=st.floats(1.0, 100.0), links=st.floats(1.0, 4096.0), exponent=st.floats(1.0, 64.0))
 def test_contended_bandwidth_is_below_both_limits_by_at_most_the_stated_share(injection, links, exponent):
     limit = min(injection, 2 * links * 50.0 / 4096)
@@ -67,45 +54,41 @@ def ring(n, size, latency, bandwidth, passes):
     return passes * (n - 1.0) * (latency + size / n / bandwidth)
 
 
-@few
 @given(n=st.floats(1.0, 1e5), size=st.floats(0.0, 1e11), passes=st.sampled_from([1.0, 2.0]))
 def test_a_hierarchy_of_one_level_is_the_flat_ring(n, size, passes):
     expected = ring(n, size, 5e-6, 5e10, passes)
     for levels in ((n, 1.0), (1.0, n)):
-        time = hierarchical_transfer_time(*levels, size, 5e10, 5e10, passes)
-        time += hierarchical_latency(*levels, 5e-6, 5e-6, passes)
+        time = collectives.hierarchical_transfer_time(*levels, size, 5e10, 5e10, passes)
+        time += collectives.hierarchical_latency(*levels, 5e-6, 5e-6, passes)
         np.testing.assert_allclose(time, expected, rtol=1e-12, atol=1e-18)
 
 
-def test_trees_win_with_small_messages_and_rings_with_large_ones():
+def test_trees_win_with_small_messages_and_a_single_chip_takes_no_time():
     def time(nodes, size, tree):
-        transfer = hierarchical_transfer_time(1.0, nodes, size, 5e10, 5e10, tree=tree)
-        return transfer + hierarchical_latency(1.0, nodes, 5e-6, 5e-6, tree=tree)
+        transfer = collectives.hierarchical_transfer_time(1.0, nodes, size, 5e10, 5e10, tree=tree)
+        return transfer + collectives.hierarchical_latency(1.0, nodes, 5e-6, 5e-6, tree=tree)
 
     assert time(1024.0, 1e4, True) < time(1024.0, 1e4, False)
     assert time(16.0, 1e11, False) < time(16.0, 1e11, True)
 
-
-def test_hierarchy_of_a_single_chip_takes_no_time():
     def time(*numbers):
         inner, outer, size, slow, narrow, far, wide = numbers
-        return hierarchical_transfer_time(inner, outer, size, narrow, wide) + hierarchical_latency(
-            inner, outer, slow, far
-        )
+        return collectives.hierarchical_transfer_time(
+            inner, outer, size, narrow, wide
+        ) + collectives.hierarchical_latency(inner, outer, slow, far)
 
     arguments = tuple(map(jnp.asarray, (1.0, 1.0, 1e9, 5e-6, 3.6e11, 1e-5, 4.5e10)))
     assert time(*arguments) == 0
     assert np.all(np.isfinite(jax.grad(time, argnums=tuple(range(7)))(*arguments)))
 
 
-MEASURED = CollectiveLibrary(5e-6, 2e-5, 0.35, 0.4, 0.64)
+MEASURED = collectives.CollectiveLibrary(5e-6, 2e-5, 0.35, 0.4, 0.64)
 
 
 def in_node(n, size, latency=8e-7, bandwidth=3.6e11, library=MEASURED, passes=1.0, fused=1.0):
-    return node_collective_time(n, size, latency, bandwidth, library, passes, fused)
+    return collectives.node_collective_time(n, size, latency, bandwidth, library, passes, fused)
 
 
-@few
 @given(n=st.floats(1.0, 100.0), size=st.floats(1.0, 1e10), passes=st.sampled_from([1.0, 2.0]))
 def test_measured_collectives_take_longer_with_ranks_and_size(n, size, passes):
     time = float(in_node(n, size, passes=passes))
@@ -113,21 +96,17 @@ def test_measured_collectives_take_longer_with_ranks_and_size(n, size, passes):
     assert time < float(in_node(n + 1.0, size * 1.1, passes=passes))
 
 
-@few
 @given(n=st.floats(1.0, 100.0), size=st.floats(0.0, 1e10))
 def test_without_what_libraries_add_the_law_is_that_of_rings(n, size):
-    plain = CollectiveLibrary()
+    plain = collectives.CollectiveLibrary()
     for passes in (1.0, 2.0):
         time = in_node(n, size, 1e-6, 3e11, plain, passes=passes)
         np.testing.assert_allclose(time, ring(n, size, 1e-6, 3e11, passes), rtol=1e-12)
 
 
-def test_small_messages_take_their_latency_and_large_ones_their_transfer():
+def test_collectives_of_libraries_in_their_limits():
     np.testing.assert_allclose(in_node(8.0, 0.0), 5e-6 + 7 * 8e-7, rtol=1e-12)
     np.testing.assert_allclose(in_node(8.0, 1e12), 7.4 / 8 * 1e12 / 3.6e11, rtol=1e-4)
-
-
-def test_switches_that_add_help_large_groups_only():
     ring = MEASURED.__class__(5e-6, 2e-5, 0.35, 0.4, 0.0)
     assert in_node(8.0, 1e9, passes=2.0) < in_node(8.0, 1e9, passes=2.0, library=ring)
     np.testing.assert_allclose(in_node(2.0, 1e9, passes=2.0), in_node(2.0, 1e9, passes=2.0, library=ring), rtol=1e-12)
@@ -138,7 +117,7 @@ def test_switches_that_add_help_large_groups_only():
 @pytest.mark.parametrize("n", [1.0, 1.5, 3.0, 6.0, 12.0])
 def test_gradients_of_measured_collectives(n):
     arguments = tuple(map(jnp.asarray, (n, 2.0, 0.3, 1.5)))
-    law = lambda *numbers: in_node(*numbers, library=CollectiveLibrary(0.1, 0.7, 0.4, 0.3, 0.6))  # noqa: E731
+    law = lambda *numbers: in_node(*numbers, library=collectives.CollectiveLibrary(0.1, 0.7, 0.4, 0.3, 0.6))  # noqa: E731
     assert np.all(np.isfinite(jax.grad(law, argnums=(0, 1, 2, 3))(*arguments)))
 
 
@@ -168,14 +147,11 @@ def hops_in_graph(neighbors, nodes):
     return hops
 
 
-def test_ring_against_breadth_first_search():
+def test_ring_and_torus_against_breadth_first_search():
     n = 12
     hops = hops_in_graph(lambda node: [(node - 1) % n, (node + 1) % n], n)
     for ring in Ring(), Torus(dimensions=1):
         np.testing.assert_allclose(ring.at(12.0).mean_switches, hops.mean())
-
-
-def test_torus_against_breadth_first_search():
     a = 4
 
     def neighbors(node):
@@ -219,7 +195,7 @@ def test_links_and_switches_of_trees_that_are_built(nodes):
     np.testing.assert_allclose(switches(tree, nodes) * k, nodes + 2 * up + 2 * top)  # ports in use
 
 
-def test_pods_of_the_llama_3_cluster():
+def test_pods_of_the_llama_3_cluster_and_tiers_without_a_jump():
     # 24,576 chips in 8 pods of 3,072, joined at 1:7: 2 + 1/7 links a chip, both ends but the chip's are ports.
     np.testing.assert_allclose(PODS.at(24576.0).links_per_node, 2 + 1 / 7)
     np.testing.assert_allclose(PODS.at(24576.0).switch_ports, 3 + 2 / 7)
@@ -228,21 +204,10 @@ def test_pods_of_the_llama_3_cluster():
     # A pod by itself has no third tier and is not oversubscribed.
     np.testing.assert_allclose([PODS.at(POD).links_per_node, PODS.at(POD).bisection_links], [2, POD / 2])
     np.testing.assert_allclose(np.asarray([PODS.most_nodes, TREE.most_nodes]), np.asarray([64 * POD, 8192.0]))
-
-
-def test_tiers_grow_without_a_jump():
     for at in (32.0, 512.0, 64.0, 1024.0):  # where a tier begins, and where it is complete
         for name in ("switch_ports", "mean_switches", "bisection_links", "links_per_node"):
             below, above = (float(getattr(TREE.at(at * (1 + e)), name)) for e in (-1e-9, 1e-9))
             np.testing.assert_allclose(below, above, rtol=1e-6, err_msg=f"{name} at {at}")
-
-
-def test_ports_follow_lanes():
-    # 64 chips of 8 lanes take two ports each, of 2 lanes half a port: 128 and 32 ports of a 32-port switch.
-    np.testing.assert_allclose([TREE.node_count(64.0, 8.0, w) for w in (8.0, 4.0, 2.0)], [128, 64, 32])
-    np.testing.assert_allclose(TREE.at(TREE.node_count(64.0, 8.0, 2.0)).switch_ports, 1)
-    np.testing.assert_allclose(TREE.at(TREE.node_count(64.0, 8.0, 4.0)).switch_ports, 3)
-    np.testing.assert_allclose([TORUS.node_count(64.0, 8.0, 4.0), DRAGONFLY.node_count(64.0, 8.0, 4.0)], [8, 64])
 
 
 def test_routers_on_the_way_of_a_dragonfly_against_counting():
@@ -273,9 +238,6 @@ def test_table_of_integer_examples():
     ring, full = Ring().at(16.0), FullyConnected().at(8.0)
     np.testing.assert_allclose([ring.bisection_links, ring.links_per_node, ring.mean_switches], [2, 1, 4])
     np.testing.assert_allclose([full.bisection_links, full.links_per_node, full.mean_switches], [4, 1, 1])
-
-
-def test_largest_sizes_are_consistent():
     tree = FatTree(radix=48, pod=24 * 24)
     # A full tree of k-port switches: k^3 / 4 nodes, 5 k^2 / 4 switches [Al-Fares et al. 2008, sec. 3].
     np.testing.assert_allclose(switches(tree, 48.0**3 / 4.0), 5.0 * 48.0**2 / 4.0, rtol=1e-12)
@@ -283,6 +245,11 @@ def test_largest_sizes_are_consistent():
     np.testing.assert_allclose(DRAGONFLY.at(16512.0).switch_ports, 31 / 8)
     assert 3.0 < DRAGONFLY.at(16512.0).mean_switches < 4.0
     np.testing.assert_allclose(DRAGONFLY.groups(dragonfly_nodes(16.0, 8.0, 8.0)), dragonfly_groups(16.0, 8.0))
+    # 64 chips of 8 lanes take two ports each, of 2 lanes half a port: 128 and 32 ports of a 32-port switch.
+    np.testing.assert_allclose([TREE.node_count(64.0, 8.0, w) for w in (8.0, 4.0, 2.0)], [128, 64, 32])
+    np.testing.assert_allclose(TREE.at(TREE.node_count(64.0, 8.0, 2.0)).switch_ports, 1)
+    np.testing.assert_allclose(TREE.at(TREE.node_count(64.0, 8.0, 4.0)).switch_ports, 3)
+    np.testing.assert_allclose([TORUS.node_count(64.0, 8.0, 4.0), DRAGONFLY.node_count(64.0, 8.0, 4.0)], [8, 64])
 
 
 @EVERY

@@ -6,18 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from energymodel.performance import pipeline_bubble
 from energymodel.performance.parallelism import bubble_fraction
-from energymodel.performance.pipeline_bubble import (
-    dual_pipe_wait,
-    fewest_microbatches,
-    group_size,
-    held_chunks,
-    interleaved_bubble,
-    microbatch_multiple,
-    zero_bubble_h1_wait,
-    zero_bubble_h2_wait,
-    zero_bubble_v_wait,
-)
 from energymodel.performance.pipeline_simulator import PassTimes, simulate_pipeline
 
 RANKS = (1, 2, 3, 4, 8, 16)
@@ -45,16 +35,16 @@ def test_equal_stages(ranks, share):
     for microbatches in MICROBATCHES:
         run = (3.0, 0.0)
         counts = (float(microbatches), float(ranks))
-        bubble = interleaved_bubble(*run, 3.0, *counts)
+        bubble = pipeline_bubble.interleaved_bubble(*run, 3.0, *counts)
         expected = {
             "gpipe": bubble,
             "1f1b": bubble,
-            "zb-h1": zero_bubble_h1_wait(*run, *counts, share),
-            "zb-h2": zero_bubble_h2_wait(*run, *counts, share),
-            "zb-v": zero_bubble_v_wait(*run, 1.5, *counts, share),
+            "zb-h1": pipeline_bubble.zero_bubble_h1_wait(*run, *counts, share),
+            "zb-h2": pipeline_bubble.zero_bubble_h2_wait(*run, *counts, share),
+            "zb-v": pipeline_bubble.zero_bubble_v_wait(*run, 1.5, *counts, share),
         }
         if ranks % 2 == 0 and microbatches % 2 == 0 and microbatches >= 2 * ranks:
-            expected["dualpipe"] = dual_pipe_wait(*run, 0.0, *counts, share)
+            expected["dualpipe"] = pipeline_bubble.dual_pipe_wait(*run, 0.0, *counts, share)
         for schedule, wait in expected.items():
             chunks = 2 if schedule == "zb-v" else 1
             step = simulate_pipeline(schedule, ranks, microbatches, 1, passes(3.0, share, chunks))
@@ -69,13 +59,16 @@ def test_interleaved_with_any_number_of_microbatches(ranks, chunks):
     for microbatches in MICROBATCHES:
         step = simulate_pipeline("1f1b", ranks, microbatches, chunks, PassTimes(1.0, 1.5, 1.0))
         total = 3.5 * chunks
-        bubble = interleaved_bubble(total, 0.0, 3.5, float(microbatches), float(ranks))
+        bubble = pipeline_bubble.interleaved_bubble(total, 0.0, 3.5, float(microbatches), float(ranks))
         np.testing.assert_allclose(step.time, microbatches * total + bubble, rtol=EXACT)
         bubble = bubble_fraction(float(ranks), float(chunks), float(microbatches))
         time = total * microbatches * (1.0 + bubble)
         np.testing.assert_allclose(step.time, time, rtol=EXACT)
-        group = group_size(float(microbatches), float(ranks))
-        held = [held_chunks(float(microbatches), float(chunks), ranks - 1.0 - rank, group) for rank in range(ranks)]
+        group = pipeline_bubble.group_size(float(microbatches), float(ranks))
+        held = [
+            pipeline_bubble.held_chunks(float(microbatches), float(chunks), ranks - 1.0 - rank, group)
+            for rank in range(ranks)
+        ]
         np.testing.assert_array_equal(step.held, np.array(held))
 
 
@@ -87,7 +80,7 @@ def with_head(ranks, microbatches, chunks, layers, head, lacking):
     step = simulate_pipeline("1f1b", ranks, microbatches, chunks, passes(stages, 1.0 / 3.0))
     mean = stages.sum() / ranks
     rank = layers * chunks + max(0.0, head - min(1, lacking))
-    bubble = interleaved_bubble(rank, rank - mean, stages.max(), float(microbatches), float(ranks))
+    bubble = pipeline_bubble.interleaved_bubble(rank, rank - mean, stages.max(), float(microbatches), float(ranks))
     return step.time, microbatches * mean + bubble
 
 
@@ -131,10 +124,10 @@ def test_an_output_head_in_zero_bubble_schedules(schedule, ranks, microbatches, 
     rank, counts = 4.0 + excess, (float(microbatches), float(ranks), share)
     of_step, of_period = waits(step, stages, microbatches, ranks)
     wait, result = {
-        "zb-h1": lambda: (zero_bubble_h1_wait(rank, rank - mean, *counts), of_step),
-        "zb-h2": lambda: (zero_bubble_h2_wait(rank, rank - mean, *counts), of_period),
-        "zb-v": lambda: (zero_bubble_v_wait(rank, rank - mean, stages.max(), *counts), of_period),
-        "dualpipe": lambda: (dual_pipe_wait(rank, rank - mean, excess, *counts), of_step),
+        "zb-h1": lambda: (pipeline_bubble.zero_bubble_h1_wait(rank, rank - mean, *counts), of_step),
+        "zb-h2": lambda: (pipeline_bubble.zero_bubble_h2_wait(rank, rank - mean, *counts), of_period),
+        "zb-v": lambda: (pipeline_bubble.zero_bubble_v_wait(rank, rank - mean, stages.max(), *counts), of_period),
+        "dualpipe": lambda: (pipeline_bubble.dual_pipe_wait(rank, rank - mean, excess, *counts), of_step),
     }[schedule]()
     work = microbatches * mean
     exact = EXACT if schedule == "zb-h1" else 0.02 if schedule == "zb-v" and share < 1.0 / 3.0 else 0.011
@@ -143,22 +136,19 @@ def test_an_output_head_in_zero_bubble_schedules(schedule, ranks, microbatches, 
 
 @pytest.mark.parametrize("share", SHARES)
 def test_a_single_rank_never_waits(share):
-    assert interleaved_bubble(4.0, 0.0, 4.0, 7.0, 1.0) == 0.0
-    assert zero_bubble_h1_wait(4.0, 0.0, 7.0, 1.0, share) == 0.0
-    assert zero_bubble_h2_wait(4.0, 0.0, 7.0, 1.0, share) == 0.0
-    assert zero_bubble_v_wait(4.0, 0.0, 2.0, 7.0, 1.0, share) == 0.0
+    assert pipeline_bubble.interleaved_bubble(4.0, 0.0, 4.0, 7.0, 1.0) == 0.0
+    assert pipeline_bubble.zero_bubble_h1_wait(4.0, 0.0, 7.0, 1.0, share) == 0.0
+    assert pipeline_bubble.zero_bubble_h2_wait(4.0, 0.0, 7.0, 1.0, share) == 0.0
+    assert pipeline_bubble.zero_bubble_v_wait(4.0, 0.0, 2.0, 7.0, 1.0, share) == 0.0
 
 
 def test_what_schedules_ask_of_the_batch():
-    assert [float(fewest_microbatches(8.0, *switches)) for switches in [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]] == [
-        1.0,
-        8.0,
-        16.0,
-    ]
+    assert [
+        float(pipeline_bubble.fewest_microbatches(8.0, *switches)) for switches in [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
+    ] == [1.0, 8.0, 16.0]
     cases = {(0.0, 0.0, 1.0): 1.0, (1.0, 0.0, 1.0): 8.0, (1.0, 0.0, 0.0): 1.0, (0.0, 1.0, 1.0): 2.0}
-    assert all(microbatch_multiple(8.0, *switches) == multiple for switches, multiple in cases.items())
-
-
-def test_groups_are_piecewise_constant():
-    assert float(jax.jit(jax.grad(group_size))(20.0, 8.0)) == 0.0
-    np.testing.assert_array_equal(group_size(np.array([3.0, 8.0, 12.0, 16.0, 20.0]), 8.0), [3.0, 8.0, 12.0, 8.0, 10.0])
+    assert all(pipeline_bubble.microbatch_multiple(8.0, *switches) == multiple for switches, multiple in cases.items())
+    assert float(jax.jit(jax.grad(pipeline_bubble.group_size))(20.0, 8.0)) == 0.0
+    np.testing.assert_array_equal(
+        pipeline_bubble.group_size(np.array([3.0, 8.0, 12.0, 16.0, 20.0]), 8.0), [3.0, 8.0, 12.0, 8.0, 10.0]
+    )

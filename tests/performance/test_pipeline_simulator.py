@@ -107,15 +107,12 @@ def test_every_operation_is_done_once(schedule, ranks, microbatches, chunks, hop
     assert np.all(step.held <= order.stages / ranks * microbatches)
 
 
-def test_unequal_stages_pace_the_step():
+def test_unequal_stages_pace_the_step_and_deadlocks_are_named():
     # Worked by hand: two ranks, two micro-batches, stages of 1 + 1 + 1 and 2 + 2 + 2 s, hop 0.5 s. Rank 1 starts at 1.5
     # and works 12 s; its last gradient arrives 0.5 s later, and rank 0 goes back through it in 2 s.
     step = simulate_pipeline("1f1b", 2, 2, 1, PassTimes([1.0, 2.0], [1.0, 2.0], [1.0, 2.0], 0.5))
     assert step.time == 1.5 + 12.0 + 0.5 + 2.0
     np.testing.assert_allclose(step.busy, [6.0, 12.0])
-
-
-def test_ranks_that_wait_for_each_other_are_named():
     stuck = PipelineOrder([[(Operation("B", 0, 0),), (Operation("F", 0, 0),)]], 1)
     with pytest.raises(ValueError, match="the ranks wait for each other"):
         run_orders(stuck, PassTimes())

@@ -34,14 +34,11 @@ def test_a_life_costs_what_chips_cost_that_serve():
     np.testing.assert_allclose(served.lifetime_money - own.money, own.money * hours / own.chip_time, rtol=1e-6)
 
 
-def test_reading_alone_is_arithmetic_by_hand():
+def test_serving_by_hand():
     workload, chip = load_scenario(SMALL).system.workload, load_scenario(SMALL).system.accelerator
     served = outcome_of(SMALL, "system.serving.read_tokens=1 T tokens", "system.serving.written_tokens=0 token")
     by_hand = 1e12 * 2.0 * float(workload.active_parameters) / (0.4 * float(chip.peak_flops) * float(served.clock))
     np.testing.assert_allclose(served.serving_chip_time, by_hand, rtol=1e-9)
-
-
-def test_many_sequences_leave_the_arithmetic_and_few_the_weights():
     read = 1e-5
     assert writing_time(read, 2e9, 0.0, 1e9, 1e12) == read
     np.testing.assert_allclose(writing_time(read, 2e9, 0.0, 1.0, 1e12), 2e-3)

@@ -19,7 +19,7 @@ def test_ladder_rises():
     assert np.all(np.diff(np.array(ladder)) > 0)
 
 
-def test_source_form_is_an_operation_bound():
+def test_model_and_source_bounds_agree_with_landauer():
     # N H = F h / 6 with F = 6 N D, H = D h.
     parameters, tokens, entropy = 70e9, 1.4e12, 1.8172
     bits = limits.source_bits_per_operation(entropy)
@@ -28,16 +28,10 @@ def test_source_form_is_an_operation_bound():
         limits.landauer_operation_energy(6 * parameters * tokens, bits, 300.0),
         rtol=1e-12,
     )
-
-
-def test_slow_erasure_is_the_landauer_limit():
     np.testing.assert_allclose(
         limits.finite_time_landauer_energy(1.0, 300.0, 1e9, 1.0), limits.landauer_energy(1.0, 300.0)
     )
     assert limits.finite_time_landauer_energy(1.0, 300.0, 1.0, 1.0) == 2 * limits.landauer_energy(1.0, 300.0)
-
-
-def test_model_bound_is_the_lesser_of_information_and_capacity():
     information = jnp.array([1e9, 1.4e11, 1e15])
     expected = limits.landauer_energy(jnp.array([1e9, 1.4e11, 1.4e11]), 300.0)
     np.testing.assert_allclose(limits.landauer_model_energy(information, 70e9, 2.0, 300.0), expected)

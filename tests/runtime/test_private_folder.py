@@ -23,7 +23,7 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_new_folder_is_private_whatever_the_mask(home):
+def test_folders_are_made_private_whatever_the_mask(home):
     before = os.umask(0)
     try:
         make_private(home / "cache" / "project" / "compiled")
@@ -32,9 +32,6 @@ def test_a_new_folder_is_private_whatever_the_mask(home):
     for path in ("cache", "cache/project", "cache/project/compiled"):
         assert mode(home / path) == 0o700
     assert why_not_private(home / "cache" / "project" / "compiled") is None
-
-
-def test_a_folder_that_others_can_read_is_closed(home):
     folder = home / "compiled"
     folder.mkdir(mode=0o755)
     assert why_not_private(folder) is None
@@ -61,39 +58,27 @@ def test_others_must_not_exchange_the_folder(home):
     assert why_not_private(folder) is None
 
 
-def test_the_folder_is_no_link_and_holds_none(home):
+def test_links_are_followed_above_the_folder_only(home):
     target, link = home / "target", home / "link"
     make_private(target)
     link.symlink_to(target)
     assert why_not_private(link) == f"{link} is a link. Name the folder itself."
+    make_private(link / "compiled")
+    assert why_not_private(link / "compiled") is None
+    target.chmod(0o777)
+    assert str(why_not_private(link / "compiled")).startswith(f"others can write to {target}. ")
+    target.chmod(0o700)
     (target / "program").symlink_to(home / "elsewhere")
     assert "program is a link" in str(why_not_private(target))
-
-
-def test_links_of_the_user_above_it_are_followed(home):
-    disk = home / "disk"
-    disk.mkdir(mode=0o700)
-    (home / "cache").symlink_to("disk")
-    folder = home / "cache" / "compiled"
-    make_private(folder)
-    assert why_not_private(folder) is None
-    disk.chmod(0o777)
-    assert str(why_not_private(folder)).startswith(f"others can write to {disk}. ")
-
-
-def test_links_that_go_round_are_refused(home):
     (home / "a").symlink_to("b")
     (home / "b").symlink_to("a")
     assert "too many links" in str(why_not_private(home / "a" / "compiled"))
 
 
-def test_a_file_is_no_folder(home):
+def test_what_is_no_folder_or_does_not_exist(home):
     (home / "file").write_text("")
     assert why_not_private(home / "file") == f"{home / 'file'} is no folder. Name another one."
-
-
-def test_what_does_not_exist_is_as_private_as_what_is_above_it(home):
-    assert why_not_private(home / "none" / "compiled") is None
+    assert why_not_private(home / "none" / "compiled") is None  # as private as what is above it
     home.chmod(0o777)
     assert why_not_private(home / "none" / "compiled") is not None
 

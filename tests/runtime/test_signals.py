@@ -88,11 +88,8 @@ def test_interruption(delay):
     assert_ended_by_signal(_ended(COMMANDS["optimize"], delay))
 
 
-def test_the_terminal_interrupts_all_processes_of_a_command():
+def test_termination_and_interruption_of_all_processes():
     assert_ended_by_signal(_ended(COMMANDS["samples"], 2.5, group=True))
-
-
-def test_termination():
     assert_ended_by_signal(_ended(COMMANDS["predict"], 1.0, signal.SIGTERM), signal.SIGTERM)
 
 

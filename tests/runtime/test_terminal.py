@@ -39,10 +39,12 @@ def test_arguments_are_quoted_on_one_line(arguments):
     assert "2J" in result.stderr
 
 
-def test_a_long_argument_is_cut():
+def test_a_long_argument_is_cut_and_nobody_who_reads_a_table_ends_the_command():
     result = run("evaluate", "test-1b-h100", "--set", f"{'p' * 100_000}=1")
     assert result.exit_code == 2
     assert len(result.stderr) < 2100
+    with pytest.raises(BrokenPipeError):
+        terminal.console().on_broken_pipe()
 
 
 def test_what_a_library_says_of_arguments_is_escaped_too():
@@ -93,8 +95,3 @@ def test_a_title_that_terminals_obey_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match=r"title: .* holds the control character") as error:
         load_scenario(path)
     assert not set("\x1b\n") & set(str(error.value))
-
-
-def test_nobody_who_reads_a_table_ends_the_command():
-    with pytest.raises(BrokenPipeError):
-        terminal.console().on_broken_pipe()

@@ -13,7 +13,7 @@ EXPERIMENT = Experiment("17_kernels")
 @pytest.fixture(scope="module")
 def shares():
     """Share of the line that NCCL reaches, by server and cards."""
-    rows = EXPERIMENT.module("collectives").over_pcie()
+    rows = EXPERIMENT.collectives.over_pcie()
     return {(row["node"], row["cards"]): row["share_of_line"] for row in rows}
 
 
@@ -34,13 +34,13 @@ def test_rates_over_pcie_are_those_of_the_tables(shares):
 
 def test_protocol_of_the_experiment_is_that_of_the_presets():
     link = read("nodes", "pcie5-server-8")["scale_up"]
-    payload, overhead, coding = EXPERIMENT.module("collectives").PCIE_PROTOCOL
+    payload, overhead, coding = EXPERIMENT.collectives.PCIE_PROTOCOL
     assert (value(link, "payload"), value(link, "overhead")) == (payload, overhead)
     assert value(link, "coding") == pytest.approx(coding)
 
 
 def test_products_of_l40s_are_fitted_to_its_table():
-    products = EXPERIMENT.module("products")
+    products = EXPERIMENT.products
     fitted = {
         precision: products.fit(products.products()["l40s", precision], *products.product_law(precision, "l40s"))
         for precision in ("bfloat16", "fp8")

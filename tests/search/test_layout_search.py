@@ -24,7 +24,7 @@ from energymodel.solver import RESULTS
 from energymodel.system.evaluate import evaluate_once
 from experiment import Experiment
 
-ipopt = Experiment("20_joint_search").module("ipopt").ipopt
+ipopt = Experiment("20_joint_search").ipopt.ipopt
 SCENARIO = "llama-3.1-405b-h100"
 DRAWN = 512  # layouts
 RIVAL = 0.3  # in the logarithm: of worse layouts it does not matter how tight their bound is

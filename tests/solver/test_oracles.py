@@ -11,7 +11,7 @@ from solver.problems import read
 
 pytestmark = pytest.mark.slow  # published problems
 
-ipopt = Experiment("20_joint_search").module("ipopt").ipopt
+ipopt = Experiment("20_joint_search").ipopt.ipopt
 PROBLEMS = {problem.name: problem for problem in read("published")}
 
 

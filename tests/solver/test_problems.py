@@ -11,7 +11,7 @@ from solver.problems import by_shape, programs, read
 
 pytestmark = pytest.mark.slow  # published problems
 
-ipopt = Experiment("20_joint_search").module("ipopt").ipopt
+ipopt = Experiment("20_joint_search").ipopt.ipopt
 PUBLISHED, POSED = read("published"), by_shape(read("posed"))
 TOLERANCE = 1e-4  # of the optimal value of published problems
 CLOSE, NEAR = 1e-6, 1e-4  # of the optimal value of posed problems, and of the minimizer

@@ -1,8 +1,6 @@
 """PUE, water and slopes of published buildings, the size of chillers, and converters and gates in front of the chip."""
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,12 +8,14 @@ import energymodel as em
 from cli.shell import run
 from energymodel.physics.chiller import LiftChiller
 from energymodel.physics.delivery import Regulator
+from energymodel.report.answers.evaluate import broken_limits
+from energymodel.report.answers.run_tables import Run
+from energymodel.report.number import sentence
 from energymodel.scenarios.components import build
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.facility import Facility
 from energymodel.system.outputs import output
-from gradients import check_grads
-from outcomes import outcome_of
+from outcomes import log_slopes, outcome_of, replaced
 
 LITERS_PER_KILOWATT_HOUR = 3.6e9  # m^3/J
 # PUE over a year, as published. Meta 2023, environmental data (over its own data centers); Google, trailing twelve
@@ -54,18 +54,19 @@ def test_hyperscale_buildings_follow_the_climate(weather, published):
     np.testing.assert_allclose(pue(facility("hyperscale", weather=weather), 900.0, celsius(27.0)), published, atol=0.01)
 
 
-def test_water_is_what_operators_report():
+def test_published_water_and_free_cooling():
     # Meta: 0.26 L/kWh in buildings of 2021; mean of data centers in the United States: 1.8 L/kWh (Shehabi et al. 2016).
     for name, low, high in [("hyperscale", 0.08, 0.3), ("air-cooled", 1.6, 2.0), ("colocation", 0.0, 0.0)]:
         power = facility(name).power(900.0, facility(name).cooling.at(celsius(25.0)))
         assert low <= power.water / power.equipment * LITERS_PER_KILOWATT_HOUR <= high
-
-
-def test_immersed_and_water_cooled_nodes_need_no_chiller_where_it_is_cool():
     # An annual PUE of 1.036 at 24 °C without chillers (NREL, ESIF), of which conversion and lights are not cooling.
     building = facility("direct-liquid", weather="great-britain-weather")
     power = building.power(900.0, building.cooling.at(celsius(24.0)))
     np.testing.assert_allclose(power.cooling / power.equipment, 0.036, atol=0.01)
+    for name in ("air-cooled", "hyperscale", "direct-liquid", "colocation", "immersion"):
+        building = facility(name)
+        air = building.cooling.at(celsius(25.0))
+        assert building.hottest_power(900.0, air).total(900.0) > building.power(900.0, air).total(900.0)
 
 
 @pytest.mark.parametrize(("name", "warm"), [("air-cooled", 20.0), ("direct-liquid", 15.0), ("colocation", 20.0)])
@@ -118,20 +119,12 @@ def test_half_the_load_pays_the_same_fixed_losses():
     assert 0.01 < difference < 0.05
 
 
-def test_the_hottest_hour_sizes_the_building():
-    for name in ("air-cooled", "hyperscale", "direct-liquid", "colocation", "immersion"):
-        building = facility(name)
-        air = building.cooling.at(celsius(25.0))
-        assert building.hottest_power(900.0, air).total(900.0) > building.power(900.0, air).total(900.0)
-
-
 def test_warm_air_costs_fans_and_leakage(scenario, run):
     """Beyond what the outside cools for nothing, warmer air costs more than it saves."""
     case = scenario("llama-3.1-405b-h100")
 
     def energy(degrees):
-        plan = eqx.tree_at(lambda p: p.coolant_temperature, case.plan, np.asarray(celsius(degrees)))
-        return run(case.system, plan).energy
+        return run(case.system, replaced(case.plan, {"coolant_temperature": celsius(degrees)})).energy
 
     cool, warm = energy(23.0), energy(30.0)
     server = cool.total - cool.cooling - cool.other - cool.network
@@ -156,86 +149,61 @@ def test_an_air_cooled_node_draws_what_meters_saw(scenario, run):
 
 @pytest.mark.parametrize(("degrees", "named"), [(45.0, "exceeds"), (5.0, "is below")])
 def test_coolant_beyond_the_class_of_the_equipment_breaks_a_limit(degrees, named, scenario, run):
-    from energymodel.report.answers.evaluate import broken_limits
-    from energymodel.report.answers.run_tables import Run
-    from energymodel.report.number import sentence
-
     case = scenario("llama-3.1-405b-h100", f"plan.coolant_temperature={degrees} °C")
     outcome = run(case.system, case.plan)
     assert outcome.slack.coolant < 0.0
-    message = next(
-        line for line in map(sentence, broken_limits(case, Run(case.plan, outcome))) if line.startswith("coolant")
-    )
+    lines = map(sentence, broken_limits(case, Run(case.plan, outcome)))
+    message = next(line for line in lines if line.startswith("coolant"))
     assert named in message
     assert f"{degrees:g} °C" in message
-    liquid = scenario("llama-3.1-405b-h100", "plan.coolant_temperature=45 °C", "system.facility=immersion")
-    assert run(liquid.system, liquid.plan).slack.coolant >= -1e-12
+    assert facility("immersion").cooling.inlet.slack(celsius(45.0)) >= -1e-12
 
 
 SMALL = "test-1b-h100"
 CAPACITY = "system.facility.cooling.chiller_capacity"
 WARM = {"system.facility": "air-cooled", "system.facility.cooling.weather": "singapore-weather"}
-LAYOUT = tuple(f"plan.layout.{name}" for name in ("tensor", "pipeline", "context", "microbatch", "virtual_stages"))
+LAYOUT = ("tensor", "pipeline", "context", "microbatch", "virtual_stages")
+FIXED = ["plan.chips", "plan.batch", *(f"plan.layout.{name}" for name in LAYOUT)]
 
 
-@pytest.fixture(scope="module")
-def with_chillers():
+def with_chillers(capacity):
     """Outcome of a run in a warm place with chillers of a capacity per chip [W]."""
-    scenario = em.load_scenario(SMALL, WARM)
-
-    @jax.jit
-    def outcome(capacity):
-        system = eqx.tree_at(lambda tree: tree.facility.cooling.chiller_capacity, scenario.system, capacity)
-        return em.evaluate(system, scenario.plan)
-
-    return outcome, scenario
+    return outcome_of(SMALL, *(f"{path}={value}" for path, value in WARM.items()), f"{CAPACITY}={capacity!r} W")
 
 
-def test_a_plant_for_all_heat_is_that_of_the_building(with_chillers):
+def test_a_plant_for_all_heat_is_that_of_the_building():
     # Machines that carry all heat in the hottest hour at the stated load never run at a higher one.
-    outcome, scenario = with_chillers
-    free = outcome(jnp.zeros(()))
+    scenario = em.load_scenario(SMALL, WARM)
+    free = with_chillers(0.0)
     load = float(scenario.system.facility.cooling.chiller.load)
-    large = outcome(jnp.asarray(2.0 * float(free.power_peak) / scenario.plan.chips / load))
+    large = with_chillers(2.0 * float(free.power_peak) / float(scenario.plan.chips) / load)
     for name in ("energy", "power_peak", "water", "time"):
         np.testing.assert_allclose(output(large, name), output(free, name), rtol=1e-12)
     assert float(large.money) > float(free.money)
 
 
-def test_each_watt_of_chillers_has_its_price(with_chillers):
-    outcome, scenario = with_chillers
-    price, run_time = scenario.system.market.price, outcome(jnp.zeros(())).time
-    single, two = outcome(jnp.asarray(20e3)), outcome(jnp.asarray(21e3))
+def test_each_watt_of_chillers_has_its_price_and_the_limit_binds_on_a_hot_day():
+    scenario = em.load_scenario(SMALL, WARM)
+    price, run_time = scenario.system.market.price, with_chillers(0.0).time
+    single, two = with_chillers(20e3), with_chillers(21e3)
     recovery = price.cost(0.0, scenario.plan.chips, run_time, 0.0, 0.0, 0.0, 0.5 * 1e3)
     np.testing.assert_allclose(two.money - single.money, recovery, rtol=1e-6)
+    heat = float(with_chillers(0.0).chilled_heat) / float(scenario.plan.chips)
+    np.testing.assert_allclose(with_chillers(heat).slack.chillers, 0.0, atol=1e-9)
+    np.testing.assert_allclose(with_chillers(0.5 * heat).slack.chillers, np.log(0.5), rtol=1e-9)
 
 
-def test_limit_binds_where_a_hot_day_asks_more(with_chillers):
-    outcome, scenario = with_chillers
-    heat = float(outcome(jnp.zeros(())).chilled_heat) / float(scenario.plan.chips)
-    np.testing.assert_allclose(outcome(jnp.asarray(heat)).slack.chillers, 0.0, atol=1e-9)
-    np.testing.assert_allclose(outcome(jnp.asarray(0.5 * heat)).slack.chillers, np.log(0.5), rtol=1e-9)
-
-
-def test_gradient_with_capacity(with_chillers):
-    outcome, _ = with_chillers
-    for capacity in (1100.0, 1500.0):  # part load of the year above that of the machines that run
-        check_grads(
-            lambda c: jnp.log(jnp.stack([outcome(c).energy.total, outcome(c).money])),
-            (capacity,),
-            order=1,
-            loops=True,
-            rtol=1e-4,
-        )
+@pytest.mark.parametrize("capacity", [1100.0, 1500.0])  # part load of the year above that of the machines that run
+def test_gradient_with_capacity(capacity):
+    case = em.load_scenario(SMALL, WARM)
+    log_slopes(lambda result: (result.energy.total, result.money), case, {CAPACITY: capacity}, rtol=1e-4)
 
 
 @pytest.mark.slow
 def test_search_finds_the_load_of_lowest_work_and_money_asks_for_less():
-    scenario = em.load_scenario(SMALL, WARM)
-    vary, fix = {CAPACITY: (100.0, 5000.0)}, ["plan.chips", "plan.batch", "plan.coolant_temperature", *LAYOUT]
-    energy, money = (
-        em.optimize(scenario, minimize=entry, vary=vary, fix=fix, tolerance=0.0) for entry in ("energy", "money")
-    )
+    scenario, vary = em.load_scenario(SMALL, WARM), {CAPACITY: (100.0, 5000.0)}
+    options = {"vary": vary, "fix": [*FIXED, "plan.coolant_temperature"], "tolerance": 0.0}
+    energy, money = (em.optimize(scenario, minimize=aim, **options) for aim in ("energy", "money"))
     chiller = scenario.system.facility.cooling.chiller
     assert isinstance(chiller, LiftChiller)
     best = np.sqrt(float(chiller.fixed_work) / float(chiller.quadratic_work))  # of lowest work per heat
@@ -243,13 +211,6 @@ def test_search_finds_the_load_of_lowest_work_and_money_asks_for_less():
     assert best < on_a_hot_day < 1.1 * best  # lower on other days: the year has the best load in its mean
     assert best < on_a_hot_day < float(np.exp(-money.outcome.slack.chillers)) <= 1.0 + 1e-6
     assert float(energy.outcome.money) > float(money.outcome.money)
-
-
-def test_too_small_a_plant_exits_with_3_and_says_what_to_do():
-    result = run("evaluate", SMALL, "--set", f"{CAPACITY}=100 W")
-    assert result.exit_code == 3
-    assert "chillers: " in result.stderr
-    assert "Raise system.facility.cooling.chiller_capacity to" in result.stderr
 
 
 CONVERTER = "system.facility.bus_converter"
@@ -269,20 +230,16 @@ def test_a_converter_without_losses_and_price_is_none():
 
 
 def test_each_converter_adds_its_loss_by_load():
-    without, board, die = (
-        outcome(entry)
-        for entry in ({}, {CONVERTER: "bus-converter"}, {"system.facility.point_of_load": "point-of-load"})
-    )
+    changes = {}, {CONVERTER: "bus-converter"}, {"system.facility.point_of_load": "point-of-load"}
+    without, board, die = map(outcome, changes)
     for result in (board, die):
         assert result.energy.delivery_loss > without.energy.delivery_loss
         assert result.money > without.money
         assert result.slack.facility_power < without.slack.facility_power
     lower = outcome({CONVERTER: "bus-converter", "plan.power_cap": "300 W"})
     capped = outcome({"plan.power_cap": "300 W"})
-    losses = [
-        (entry.energy.delivery_loss - other.energy.delivery_loss) / other.energy.total
-        for entry, other in ((board, without), (lower, capped))
-    ]
+    ratios = ((more, less, less.energy.total) for more, less in ((board, without), (lower, capped)))
+    losses = [(more.energy.delivery_loss - less.energy.delivery_loss) / total for more, less, total in ratios]
     assert losses[1] > losses[0]  # the loss at no load weighs more
 
 
@@ -291,18 +248,22 @@ def test_the_best_rating_of_a_supply_has_the_best_load():
     scenario = em.load_scenario(SMALL)
     supply = scenario.system.facility.power_supply
     assert isinstance(supply, Regulator)
-    result = em.optimize(
-        scenario, vary={SUPPLY: (500.0, 20e3)}, fix=["plan.chips", "plan.batch", *LAYOUT], tolerance=0.0
-    )
+    result = em.optimize(scenario, vary={SUPPLY: (500.0, 20e3)}, fix=FIXED, tolerance=0.0)
     energy, time = result.outcome.energy, result.outcome.time * result.plan.chips
     load = (energy.total - energy.cooling - energy.other - energy.delivery_loss) / time
     best = np.sqrt(float(supply.fixed_loss) / float(supply.quadratic_loss))  # of highest efficiency
     np.testing.assert_allclose(load / result.found[SUPPLY], best, rtol=0.02)  # the wires to it lose a little
 
 
-def test_an_overloaded_supply_exits_with_3_and_says_what_to_do():
-    case = ["--set", f"{CONVERTER}=bus-converter", "--set", f"{CONVERTER}.rated_power=800 W"]
-    result = run("evaluate", SMALL, *case)
+@pytest.mark.parametrize(
+    ("changes", "limit", "advice"),
+    [
+        ([f"{CAPACITY}=100 W"], "chillers: ", f"Raise {CAPACITY} to"),
+        ([f"{CONVERTER}=bus-converter", f"{CONVERTER}.rated_power=800 W"], "supplies: ", "Raise rated_power"),
+    ],
+)
+def test_too_small_a_plant_exits_with_3_and_says_what_to_do(changes, limit, advice):
+    result = run("evaluate", SMALL, *(word for change in changes for word in ("--set", change)))
     assert result.exit_code == 3
-    assert "supplies: " in result.stderr
-    assert "Raise rated_power" in result.stderr
+    assert limit in result.stderr
+    assert advice in result.stderr

@@ -1,43 +1,30 @@
 """A designed chip beside its reference: its laws in `evaluate`, and what they cost."""
 
+from operator import attrgetter
+
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from compiled_once import derivative_once
 from energymodel.constants import BOLTZMANN
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.chip_design import ScaledChip
-from energymodel.system.evaluate import evaluate, evaluate_once
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.training_system import as_designed
+from outcomes import log_slopes, replaced
 
 NAME = "test-1b-h100"
 CATALOG = load_scenario(NAME)
 SCENARIO = load_scenario(NAME, {"system.chip_design": "scaled"})
 REFERENCE = CATALOG.system.accelerator
 CHOICES = (
-    "generations",
-    "voltage",
-    "area",
-    "registers",
-    "local_memory",
-    "cache",
-    "memory_stacks",
-    "link_lanes",
-    "number_bits",
-    "error_margin",
+    *("generations", "voltage", "area", "registers", "local_memory", "cache", "memory_stacks"),
+    *("link_lanes", "number_bits", "error_margin"),
 )
 
 
 def changed(**choices):
-    design = SCENARIO.system.chip_design
-    assert isinstance(design, ScaledChip)
-    values = {name: np.asarray(float(value)) for name, value in choices.items()}
-    names = tuple(values)
-    new = eqx.tree_at(lambda tree: tuple(getattr(tree, name) for name in names), design, tuple(values.values()))
-    return eqx.tree_at(lambda system: system.chip_design, SCENARIO.system, new)
+    return replaced(SCENARIO.system, {f"chip_design.{name}": value for name, value in choices.items()})
 
 
 def chip(**choices):
@@ -61,19 +48,15 @@ def test_the_choices_of_the_reference_give_the_reference():
     for made, own in pairs:
         np.testing.assert_allclose(made, own, rtol=1e-12)
     own, made = evaluate_once(CATALOG.system, CATALOG.plan), outcome()
-    np.testing.assert_allclose(made.energy.total, own.energy.total, rtol=1e-12)
-    np.testing.assert_allclose(made.money, own.money, rtol=1e-12)
-    np.testing.assert_allclose(made.carbon, own.carbon, rtol=1e-12)
+    for name in ("energy.total", "money", "carbon"):
+        np.testing.assert_allclose(attrgetter(name)(made), attrgetter(name)(own), rtol=1e-12)
 
 
-def test_switching_goes_as_the_square_of_the_voltage():
+def test_voltage_sets_switching_energy_speed_and_floor():
     # The bound of 32 bits with a margin of 100 does not fall with the voltage: 32 x 100 x 1.38e-23 x theta.
     bound = 3200.0 * BOLTZMANN * REFERENCE.leakage.reference_temperature
     ratio = (chip(voltage=0.8).energy_per_flop - bound) / (REFERENCE.energy_per_flop - bound)
     np.testing.assert_allclose(ratio, 0.64, rtol=1e-6)
-
-
-def test_a_chip_at_a_lower_voltage_is_slower_and_its_floor_is_the_same_in_volts():
     made = chip(voltage=0.9)
     assert made.peak_flops < 0.95 * REFERENCE.peak_flops
     np.testing.assert_allclose(made.peak_flops / REFERENCE.peak_flops, made.reference_clock / REFERENCE.reference_clock)
@@ -108,35 +91,27 @@ def test_the_best_memories_in_the_cores_lie_between_small_and_large(choice, low,
     assert ends[1] < min(ends[0], ends[2])
 
 
-def test_what_is_larger_has_its_price_carbon_and_power():
-    assert chip(area=1.2).price > REFERENCE.price
-    assert chip(area=1.2).embodied_carbon > REFERENCE.embodied_carbon
-    assert chip(memory_stacks=2).price > chip(memory_stacks=1).price
-    assert chip(memory_stacks=2).busy_power > chip(memory_stacks=1).busy_power
+def test_what_is_larger_has_its_price_carbon_and_power_and_no_part_is_negative():
+    for name in ("price", "embodied_carbon", "leakage.power"):
+        assert attrgetter(name)(chip(area=1.2)) > attrgetter(name)(REFERENCE)
     assert chip(generations=1).price > REFERENCE.price
-    assert chip(area=1.2).leakage.power > REFERENCE.leakage.power
-
-
-def test_no_part_of_the_energy_is_negative_with_few_lanes():
+    few, many = chip(memory_stacks=1), chip(memory_stacks=2)
+    assert (many.price > few.price, many.busy_power > few.busy_power) == (True, True)
     assert all(part >= 0.0 for part in jax.tree.leaves(outcome(link_lanes=0.25).energy))
 
 
 def test_energy_nears_the_bound_of_reliable_operations_with_the_generations():
     temperature = REFERENCE.leakage.reference_temperature
-    made = chip(generations=60)
     # 0.69^60 = 2e-10 of today's energy is left above the bound.
-    np.testing.assert_allclose(made.energy_per_flop, 32 * 100 * BOLTZMANN * temperature, rtol=1e-4)
-    made = chip(generations=60, error_margin=50)
-    np.testing.assert_allclose(made.energy_per_flop, 32 * 50 * BOLTZMANN * temperature, rtol=1e-4)
+    for more, margin in (({}, 100), ({"error_margin": 50}, 50)):
+        made = chip(generations=60, **more)
+        np.testing.assert_allclose(made.energy_per_flop, 32 * margin * BOLTZMANN * temperature, rtol=1e-4)
 
 
-def test_errors_by_noise_cost_time():
+def test_noise_costs_time_and_narrow_numbers_loss():
     # e^-40 x 32 bit x 1e15/s x 0.1 is an error per chip in 74 s, e^-100 none in the age of the universe.
     assert outcome(error_margin=40).time > 2.0 * outcome().time
     np.testing.assert_allclose(outcome(error_margin=150).time, outcome().time, rtol=1e-9)
-
-
-def test_narrow_numbers_are_fast_and_cost_loss():
     narrow, own = outcome(number_bits=8), outcome()
     np.testing.assert_allclose(chip(number_bits=8).peak_flops / REFERENCE.peak_flops, 2.0, rtol=1e-12)
     assert narrow.loss > own.loss
@@ -145,20 +120,12 @@ def test_narrow_numbers_are_fast_and_cost_loss():
 
 def test_gradients_reach_loss_and_energy():
     design = SCENARIO.system.chip_design
-    point = {name: jnp.asarray(getattr(design, name)) for name in CHOICES}
-    point.update(voltage=jnp.asarray(0.95), number_bits=jnp.asarray(12.0), error_margin=jnp.asarray(45.0))
-    point.update(generations=jnp.asarray(0.5))
-
-    @jax.jit
-    def logs(values):
-        new = eqx.tree_at(
-            lambda tree: tuple(getattr(tree, name) for name in CHOICES), design, tuple(values[name] for name in CHOICES)
-        )
-        result = evaluate(eqx.tree_at(lambda tree: tree.chip_design, SCENARIO.system, new), SCENARIO.plan)
-        return jnp.log(jnp.stack([result.energy.total, result.time, result.money, result.loss]))
-
-    slopes = derivative_once(jax.jacfwd, logs, point)
-    for name in CHOICES:
-        step = 1e-5 * float(point[name])
-        up, down = logs({**point, name: point[name] + step}), logs({**point, name: point[name] - step})
-        np.testing.assert_allclose(slopes[name], (up - down) / (2.0 * step), rtol=2e-3, atol=1e-8, err_msg=name)
+    point = {name: float(getattr(design, name)) for name in CHOICES}
+    point |= {"voltage": 0.95, "number_bits": 12.0, "error_margin": 45.0, "generations": 0.5}
+    log_slopes(
+        lambda result: (result.energy.total, result.time, result.money, result.loss),
+        SCENARIO,
+        {f"system.chip_design.{name}": value for name, value in point.items()},
+        rtol=2e-3,
+        atol=1e-8,
+    )

@@ -1,19 +1,23 @@
 """Times of overlaps, asynchronous collectives and kinds of context parallelism by their definitions."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from compiled_once import derivative_once
 from energymodel.calibration.cluster_source import cluster_system
-from energymodel.calibration.layout_table import INPUTS, OF_CLUSTER, layouts
+from energymodel.calibration.layout_table import OF_CLUSTER
 from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
 from energymodel.performance.collectives import CollectiveLibrary, Communication, Fabric, node_collective_time
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.communication import Traffic, exposed_communication, fabric_of
 from energymodel.system.plan import ParallelLayout
+from outcomes import prediction, replaced, row_inputs
 
 ROW = {
     "cluster": "torchtitan-h100",
@@ -33,14 +37,7 @@ def system():
     return cluster_system("torchtitan-h100")
 
 
-@pytest.fixture(scope="module")
-def run():
-    return jax.jit(predict_row)
-
-
-def columns(**changes):
-    table = layouts([{**ROW, **changes}])
-    return {column.name: table.columns[column.name][0] for column in INPUTS}
+columns = partial(row_inputs, ROW)
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +47,11 @@ def fabric() -> Fabric:
 
 
 @pytest.mark.parametrize("name", [column.name for column in OF_CLUSTER])
-def test_a_column_replaces_the_number_of_the_cluster(name, system, run):
+def test_a_column_replaces_the_number_of_the_cluster(name, system):
     changes = {**MIXTURE, "pipeline": 2, "context": 2, "tensor": 2, "fp8": 1}
-    own = run(system, columns(**changes)).step_time.total
-    there = run(eqx.tree_at(lambda s: getattr(s.software, name), system, 0.25), columns(**changes)).step_time.total
-    here = run(system, columns(**changes, **{name: 0.25})).step_time.total
+    own = prediction(system, columns(**changes)).step_time.total
+    there = prediction(replaced(system, {f"software.{name}": 0.25}), columns(**changes)).step_time.total
+    here = prediction(system, columns(**changes, **{name: 0.25})).step_time.total
     np.testing.assert_allclose(here, there, rtol=1e-12)
     assert abs(float(here / own) - 1.0) > 1e-6
 
@@ -70,21 +67,21 @@ def test_fewer_heads_than_chips_are_refused():
         columns(context=16, context_all_to_all=1)
 
 
-def test_full_overlap_hides_all(system, run):
-    time = run(
+def test_full_overlap_hides_all_and_asynchronous_collectives_all_parts_but_one(system):
+    time = prediction(
         system, columns(**{**MIXTURE, "context": 2}, context_overlap=1, expert_overlap=1, data_overlap=1)
     ).step_time
     assert time.context == 0.0
     assert time.expert == 0.0
-    assert run(system, columns(tensor_overlap=1)).step_time.tensor == 0.0
+    assert prediction(system, columns(tensor_overlap=1)).step_time.tensor == 0.0
+    np.testing.assert_allclose(hidden(8.0, 10.0), 7 / 8 * 3.0, rtol=1e-12)
+    np.testing.assert_allclose(hidden(8.0, 2.0), 7 / 8 * 2.0, rtol=1e-12)
+    assert hidden(1.0, 10.0) == 0.0
 
 
 def hidden(tensor, products, transfer=3.0, latency=0.5):
-    software = eqx.tree_at(
-        lambda s: (s.async_efficiency, s.tensor_overlap, s.latency_overlap),
-        cluster_system("torchtitan-h100").software,
-        (1.0, 0.0, 0.0),
-    )
+    numbers = {"async_efficiency": 1.0, "tensor_overlap": 0.0, "latency_overlap": 0.0}
+    software = replaced(cluster_system("torchtitan-h100").software, numbers)
     none = Communication(*map(jnp.asarray, (0.0, 0.0, 0.0, 0.0)))
     sent = Communication(*map(jnp.asarray, (transfer + latency, 0.0, 0.0, latency)))
     result = [
@@ -99,28 +96,22 @@ def hidden(tensor, products, transfer=3.0, latency=0.5):
     return float(result[0].tensor - result[1].tensor)
 
 
-def test_asynchronous_collectives_hide_all_parts_but_one():
-    np.testing.assert_allclose(hidden(8.0, 10.0), 7 / 8 * 3.0, rtol=1e-12)
-    np.testing.assert_allclose(hidden(8.0, 2.0), 7 / 8 * 2.0, rtol=1e-12)
-    assert hidden(1.0, 10.0) == 0.0
-
-
-def test_asynchronous_tensor_parallelism_is_faster_and_differentiable(system, run):
-    assert run(system, columns(async_tensor=1)).step_time.total < run(system, columns()).step_time.total
-    total = lambda row: run(system, row).step_time.total  # noqa: E731
-    slopes = jax.grad(total)({name: jnp.asarray(value) for name, value in columns(async_tensor=0.5).items()})
-    assert np.isfinite(slopes["async_tensor"])
+def test_asynchronous_tensor_parallelism_is_faster_and_differentiable(system):
+    assert prediction(system, columns(async_tensor=1)).step_time.total < prediction(system, columns()).step_time.total
+    row = columns(async_tensor=0.5)
+    point = {name: np.asarray(row[name], float) for name in ("async_tensor", "tensor")}
+    slopes = derivative_once(jax.grad, lambda x: predict_row(system, row | x).step_time.total, point)
     assert slopes["async_tensor"] < 0.0
     assert np.isfinite(slopes["tensor"])
 
 
 @pytest.mark.parametrize("context", [2, 4, 8])
-def test_heads_instead_of_tokens_send_less_than_a_ring_of_whole_keys(context, system, run):
+def test_heads_instead_of_tokens_send_less_than_a_ring_of_whole_keys(context, system):
     """Per chip: 4 (c - 1)/c M h of activations forward, against (c - 1) of keys and values, as wide with 64 heads."""
     at = lambda s: (s.node.collectives, s.node.scale_up.latency, s.software.collective_latency)  # noqa: E731
     system = eqx.tree_at(at, system, (CollectiveLibrary(), 0.0, 0.0))
     row = columns(tensor=1, context=context, context_overlap=0, kv_heads=64, microbatch=context)
-    ring, heads = (run(system, {**row, "context_all_to_all": kind}).step_time.context for kind in (0.0, 1.0))
+    ring, heads = (prediction(system, {**row, "context_all_to_all": kind}).step_time.context for kind in (0.0, 1.0))
     # 8 of M h (c - 1)/c, forward and backward, against three times 2 M h (c - 1): a ratio of 3 c / 4.
     np.testing.assert_allclose(ring / heads, 0.75 * context, rtol=1e-9)
 
@@ -135,12 +126,9 @@ def test_tensor_degrees_that_are_no_power_of_two(tensor, fabric):
         np.testing.assert_allclose(at, alone + fabric.framework_latency, rtol=1e-12)
 
 
-def test_an_all_to_all_waits_once_for_each_other_node(fabric):
+def test_nodes_wait_once_for_each_other_and_take_a_token_once(fabric):
     two, three = (fabric.all_to_all(8.0 * nodes, 1.0, 0.0).time for nodes in (2.0, 3.0))
     np.testing.assert_allclose(three - two, fabric.outer_latency, rtol=1e-9)
-
-
-def test_a_token_sent_once_to_each_node_has_fewer_bytes_between_and_more_within(fabric):
     each, once = (fabric.all_to_all(16.0, 1.0, 1e8, copies=8.0, once=switch) for switch in (0.0, 1.0))
     # Two nodes: 4 of 8 copies go to the other one, or one, unless all 8 experts are here.
     np.testing.assert_allclose(once.outer_bytes / each.outer_bytes, (1.0 - 0.5**8) / 4.0, rtol=1e-12)

@@ -1,7 +1,5 @@
 """Whole runs: parts that add up, batches and schedules, one run among many, both precisions, extremes."""
 
-from operator import attrgetter
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +11,7 @@ from energymodel.scenarios.files import names
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate
 from energymodel.system.plan import TargetLoss
-from outcomes import outcome_of
+from outcomes import outcome_of, replaced
 
 SCENARIOS = [name for name in names("scenarios") if not name.startswith("_")]
 LLAMA = "llama-3.1-405b-h100"
@@ -61,11 +59,7 @@ def test_batch_may_be_a_scalar_or_one_knot(scenario, run):
 def test_a_schedule_of_equal_knots_is_the_constant_batch(scenario, run):
     case = scenario(LLAMA)
     schedule = eqx.tree_at(lambda p: p.batch, case.plan, np.repeat(case.plan.batch, 3))
-    constant, scheduled = run(case.system, case.plan), run(case.system, schedule)
-    for (path, entry), other in zip(
-        jax.tree_util.tree_leaves_with_path(constant), jax.tree.leaves(scheduled), strict=True
-    ):
-        np.testing.assert_allclose(other, entry, rtol=1e-6, atol=1e-12, err_msg=jax.tree_util.keystr(path))
+    assert_same(run(case.system, case.plan), run(case.system, schedule), 1e-6)
 
 
 @pytest.mark.parametrize("name", [LLAMA, "deepseek-v3-h800", SMALL])
@@ -94,13 +88,15 @@ def test_llama_405b_at_its_disclosed_plan(scenario, run):
 
 
 def test_a_rise_over_a_share_of_the_progress_is_a_schedule():
-    batch = load_scenario(SMALL, ["plan.batch=256 Ki token to 1 Mi token over 25 %"]).plan.batch
+    rise = "plan.batch=256 Ki token to 1 Mi token over 25 %"
+    batch = load_scenario(SMALL, [rise]).plan.batch
     np.testing.assert_allclose(batch, np.array([0.25, 1.0, 1.0, 1.0, 1.0]) * 2**20, rtol=1e-12)
-    risen = outcome_of(SMALL, "plan.batch=256 Ki token to 1 Mi token over 25 %")
-    assert risen.loss < outcome_of(SMALL, "plan.batch=1 Mi token").loss  # a young model learns more from small batches
-    assert risen.steps > outcome_of(SMALL, "plan.batch=1 Mi token").steps
+    risen, constant = outcome_of(SMALL, rise), outcome_of(SMALL, "plan.batch=1 Mi token")
+    assert risen.loss < constant.loss  # a young model learns more from small batches
+    assert risen.steps > constant.steps
 
 
+GROUPS = ("energy", "step_time")
 PLANS = 10_000
 DEGREES = {
     "tensor": [1.0, 2.0, 4.0, 8.0, 16.0],
@@ -135,14 +131,20 @@ def lattice(scenario):
     return case.system, eqx.tree_at(lambda p: [getattr(p.layout, name) for name in DEGREES], plan, degrees)
 
 
-def assert_same(entry, other, rtol):
-    entries = jax.tree_util.tree_leaves_with_path(entry)
-    for (path, value), again in zip(entries, jax.tree.leaves(other), strict=True):
+def errors(entry, other):
+    """Error of each output: relative, of the total of its group, or of one for logarithms."""
+    result = {}
+    for (path, value), again in zip(jax.tree_util.tree_leaves_with_path(entry), jax.tree.leaves(other), strict=True):
         group = path[0].name
-        # Parts are compared with their total, logarithms with one.
-        total = getattr(entry, group).total if group in ("energy", "step_time") else 1.0 if group == "slack" else 0.0
-        error = np.abs(np.asarray(again) - value) / np.maximum(np.maximum(np.abs(value), total), 1e-300)
-        assert np.max(error) < rtol, (jax.tree_util.keystr(path), np.max(error))
+        total = getattr(entry, group).total if group in GROUPS else 1.0 if group == "slack" else 0.0
+        size = np.maximum(np.maximum(np.abs(value), total), 1e-300)
+        result[jax.tree_util.keystr(path)] = np.max(np.abs(np.asarray(again, np.float64) - value) / size)
+    return result
+
+
+def assert_same(entry, other, rtol):
+    wrong = {path: error for path, error in errors(entry, other).items() if not error < rtol}
+    assert wrong == {}
 
 
 @pytest.mark.slow
@@ -185,21 +187,6 @@ IN_BOTH_PRECISIONS = [
     for name in names("scenarios")
     if not name.startswith("_")
 ]
-GROUPS = ("energy", "step_time")  # compared with their total
-SLACKS = "slack"  # logarithms: compared with one
-
-
-def compare(single, double):
-    """Differences of float32 from float64 in the measure of each output: relative, of the total, or absolute."""
-    entries = jax.tree_util.tree_leaves_with_path(double)
-    differences = {}
-    for (path, exact), rough in zip(entries, jax.tree.leaves(single), strict=True):
-        assert exact.dtype == np.float64
-        assert rough.dtype == np.float32
-        group = path[0].name
-        size = getattr(double, group).total if group in GROUPS else 1.0 if group == SLACKS else abs(exact)
-        differences[jax.tree_util.keystr(path)] = abs(float(rough) - float(exact)) / (float(size) or 1.0)
-    return differences
 
 
 @pytest.mark.parametrize("name", IN_BOTH_PRECISIONS)
@@ -209,8 +196,9 @@ def test_float32_agrees_with_float64(name, scenario, run):
         single = jax.device_get(run(case.system, case.plan))
     with jax.enable_x64(True):
         double = jax.device_get(run(case.system, case.plan))
-    wrong = {path: difference for path, difference in compare(single, double).items() if not difference < 1e-4}
-    assert wrong == {}
+    for outcome, dtype in ((single, np.float32), (double, np.float64)):
+        assert {leaf.dtype for leaf in jax.tree.leaves(outcome)} == {np.dtype(dtype)}
+    assert_same(double, single, 1e-4)
 
 
 MAY_BE_ZERO = {
@@ -232,17 +220,12 @@ ZEROS += ["learning.absorbed_overhead"]
 @pytest.mark.parametrize("precision", [32, 64])
 def test_outputs_stay_finite_without_what_may_be_zero(precision, scenario, run):
     case = scenario(LLAMA)
-    systems = {path: eqx.tree_at(attrgetter(path), case.system, np.asarray(0.0)) for path in ZEROS}
-    systems["no failures"] = eqx.tree_at(
-        lambda s: (s.reliability.checkpoint_time, s.reliability.restart_time), case.system, [np.asarray(0.0)] * 2
-    )
-    systems["all"] = case.system
-    for path in ZEROS:
-        systems["all"] = eqx.tree_at(attrgetter(path), systems["all"], np.asarray(0.0))
-    wrong = {}
+    systems = {path: replaced(case.system, {path: 0.0}) for path in ZEROS}
+    failures = "reliability.checkpoint_time", "reliability.restart_time"
+    systems["no failures"] = replaced(case.system, dict.fromkeys(failures, 0.0))
+    systems["all"] = replaced(case.system, dict.fromkeys(ZEROS, 0.0))
     with jax.enable_x64(precision == 64):
-        for name, system in systems.items():
-            wrong[name] = unsound(run(system, case.plan))
+        wrong = {name: unsound(run(system, case.plan)) for name, system in systems.items()}
     assert {name: paths for name, paths in wrong.items() if paths} == {}
 
 

@@ -4,18 +4,15 @@ import csv
 from pathlib import Path
 
 import equinox as eqx
-import jax
 import numpy as np
 import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
-from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.step_prediction import predict_row
 from energymodel.performance.workload import Transformer
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.division import divide
-from energymodel.system.evaluate import evaluate_once
 from energymodel.system.memory import activation_bytes, shard
+from outcomes import outcome_of, prediction, replaced, row_inputs
 
 DATA = Path(__file__).parents[2] / "experiments" / "data"
 SHAPE = {
@@ -40,8 +37,7 @@ def case(pipeline=4.0, **shape):
     """A system with the shape above, a plan with so many pipeline ranks, and the counts that follow."""
     scenario = load_scenario("test-1b-h100")
     system = eqx.tree_at(lambda s: s.workload, scenario.system, Transformer(**{**SHAPE, **shape}))
-    layout = eqx.tree_at(lambda tree: (tree.pipeline, tree.microbatch), scenario.plan.layout, (pipeline, 1.0))
-    plan = eqx.tree_at(lambda p: (p.chips, p.layout), scenario.plan, (np.asarray(8.0), layout))
+    plan = replaced(scenario.plan, {"chips": 8, "layout.pipeline": pipeline, "layout.microbatch": 1})
     return system, plan, divide(system, plan, 8.0 * 2048.0)
 
 
@@ -69,20 +65,17 @@ def test_activations_by_hand():
 def test_inputs_of_expert_products_in_their_format():
     system, plan, division = case()
     held = 4 * (2 + 2 * 0.5)
-    without = eqx.tree_at(lambda s: s.software.kept_expert_inputs, system, 0.0)
+    without = replaced(system, {"software.kept_expert_inputs": 0.0})
     np.testing.assert_allclose(activation_bytes(without, plan, division), 2048 * 1024 * (12 + 4 + 10), rtol=1e-6)
-    for change, share in ({"fp8": 1.0}, 0.5), ({"fp4": 1.0}, 0.25), ({"fp8": 0.5}, 0.75):
-        (name, value), *_ = change.items()
-        narrow = eqx.tree_at(lambda p, name=name: getattr(p.layout, name), plan, value)
+    for name, value, share in ("fp8", 1.0, 0.5), ("fp4", 1.0, 0.25), ("fp8", 0.5, 0.75):
+        narrow = replaced(plan, {f"layout.{name}": value})
         expected = 2048 * 1024 * (12 + 4 + 10 + share * held)
         np.testing.assert_allclose(activation_bytes(system, narrow, division), expected, rtol=1e-6)
 
 
 def test_the_disclosed_layout_of_deepseek_fits():
-    scenario = load_scenario("deepseek-v3-h800")
-    with jax.enable_x64(True):
-        memory = float(evaluate_once(scenario.system, scenario.plan).memory_per_chip)
-    assert memory < float(scenario.system.accelerator.memory_capacity)
+    memory = outcome_of("deepseek-v3-h800").memory_per_chip
+    assert memory < float(load_scenario("deepseek-v3-h800").system.accelerator.memory_capacity)
 
 
 # Moonlight 16B as its configuration has it; latent attention as heads of as many stored bytes. The recipe keeps 16-bit
@@ -114,13 +107,8 @@ MOONLIGHT = {
 def test_measured_peak_of_moonlight():
     with (DATA / "megatron_bridge_ablations.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["model"] == "Moonlight 16B" and row["variant"] == "none"]
-    at = lambda s: tuple(  # noqa: E731
-        getattr(s.software, name)
-        for name in ("gradient_bytes", "optimizer_bytes", "memory_overhead", "reserved_memory")
-    )
     # What tensors occupy, without what the allocator and the driver add.
-    system = eqx.tree_at(at, cluster_system("megatron-bridge-h100"), (2.0, 8.0, 1.0, 0.0))
-    table = layouts([MOONLIGHT])
-    row = {column.name: table.columns[column.name][0] for column in INPUTS}
-    memory = float(jax.jit(predict_row)(system, row).memory)
+    numbers = {"gradient_bytes": 2.0, "optimizer_bytes": 8.0, "memory_overhead": 1.0, "reserved_memory": 0.0}
+    own = replaced(cluster_system("megatron-bridge-h100"), {f"software.{name}": v for name, v in numbers.items()})
+    memory = float(prediction(own, row_inputs(MOONLIGHT)).memory)
     np.testing.assert_allclose(memory, 1e9 * float(rows[0]["peak_allocated_gb"]), rtol=0.03)

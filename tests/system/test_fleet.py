@@ -12,10 +12,10 @@ from energymodel.performance.batching import proportional_split
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.fleet import load_fleet
 from energymodel.system import fleet as model
-from energymodel.system.evaluate import evaluate_once
 from energymodel.system.fleet import ADDED, COMMON, HIGHEST, LOWEST, evaluate_fleet
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.step import training_step
+from outcomes import outcome_of, replaced
 
 SMALL = "test-1b-h100"
 OTHERS = "a100-sxm4-80gb 8"
@@ -35,33 +35,31 @@ def result(fleet):
     return fleet.evaluate()
 
 
-@pytest.fixture(scope="module")
-def own():
-    scenario = load_scenario(SMALL)
-    with jax.enable_x64(True):
-        return jax.device_get(evaluate_once(scenario.system, scenario.plan))
-
-
 def test_every_output_is_joined_in_one_way():
     ways = [*COMMON, *ADDED, *HIGHEST, *LOWEST, *JOINED]
     assert sorted(ways) == sorted(field.name for field in dataclasses.fields(TrainingOutcome))
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-def test_equal_groups_are_one_job(own, parts):
+@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_equal_groups_are_one_job(parts):
     scenario = load_scenario(SMALL)
     with jax.enable_x64(True):
-        plan = eqx.tree_at(lambda left: left.chips, scenario.plan, np.asarray(scenario.plan.chips) / parts)
+        plan = replaced(scenario.plan, {"chips": float(scenario.plan.chips) / parts})
         total = jax.device_get(evaluate_fleet([(scenario.system, plan)] * parts)).job
-    for left, other in zip(jax.tree.leaves(total), jax.tree.leaves(own), strict=True):
+    for left, other in zip(jax.tree.leaves(total), jax.tree.leaves(outcome_of(SMALL)), strict=True):
         np.testing.assert_allclose(left, other, rtol=1e-10)
 
 
-def test_all_end_their_work_together_and_the_faster_does_more(result):
+def test_all_end_their_work_together_and_even_shares_cost_more(result, fleet):
     np.testing.assert_allclose(result.work_time, np.max(result.work_time), rtol=1e-9)
     np.testing.assert_allclose(np.sum(result.share), 1.0, rtol=1e-12)
     assert result.share[0] > 0.6
     np.testing.assert_allclose(result.job.step_time.total, np.max(result.work_time) + result.job.step_time.data)
+    even = fleet.evaluate(np.ones(2))
+    assert even.work_time[0] < even.work_time[1]
+    assert float(even.job.time) > float(result.job.time)
+    assert float(even.job.energy.total) > float(result.job.energy.total)
+    np.testing.assert_allclose(even.job.step_time.total, even.work_time[1] + even.job.step_time.data, rtol=1e-12)
 
 
 @pytest.mark.parametrize("least", [1.0, 0.9, 0.3])
@@ -76,27 +74,15 @@ def test_no_token_is_lost_where_a_group_takes_the_least_it_can(least, times):
         np.testing.assert_allclose(work, 1.0, rtol=1e-12)
 
 
-def test_even_shares_wait_for_the_slowest_and_cost_more(fleet, result):
-    even = fleet.evaluate(np.ones(2))
-    assert even.work_time[0] < even.work_time[1]
-    assert float(even.job.time) > float(result.job.time)
-    assert float(even.job.energy.total) > float(result.job.energy.total)
-    np.testing.assert_allclose(even.job.step_time.total, even.work_time[1] + even.job.step_time.data, rtol=1e-12)
-
-
-def test_work_follows_throughput_where_no_time_is_fixed():
-    """With straight lines through zero, `W_i = W P_i / sum P_j` and the makespan is `max_i W_i / P_i`."""
+def test_work_follows_throughput_and_no_group_takes_less_than_its_schedule_needs():
+    # With straight lines through zero, `W_i = W P_i / sum P_j` and the makespan is `max_i W_i / P_i`.
     throughputs, shares = jnp.array([3.0, 1.0, 2.0]), jnp.array([0.25, 0.25, 0.5])
     work = jnp.ones(3)
     result = model._equal_times(work, work / throughputs, 1.0 / throughputs, shares, 0.01)
     tokens = proportional_split(1.0, shares * throughputs)
     np.testing.assert_allclose(shares * result, tokens, rtol=1e-6)
     np.testing.assert_allclose(result / throughputs, jnp.max(tokens / (shares * throughputs)), rtol=1e-6)
-
-
-def test_no_group_takes_less_than_its_schedule_needs():
     throughputs, shares = jnp.array([3.0, 0.01, 2.0]), jnp.array([0.25, 0.25, 0.5])
-    work = jnp.ones(3)
     result = model._equal_times(work, work / throughputs, 1.0 / throughputs, shares, 0.4)
     np.testing.assert_allclose(result[1], 0.4)
     np.testing.assert_allclose(jnp.sum(shares * result), 1.0, rtol=1e-6)
@@ -111,7 +97,7 @@ def test_energy_counts_the_power_of_those_who_wait(fleet):
     np.testing.assert_allclose(float(even.job.energy.total), shares @ energy, rtol=1e-12)
     system, plan = fleet.pairs[0]
     with jax.enable_x64(True):
-        both = eqx.tree_at(lambda tree: tree.chips, plan, np.asarray(16.0))
+        both = replaced(plan, {"chips": 16.0})
         step = jax.device_get(jax.jit(training_step)(system, both, float(np.reshape(plan.batch, ()))))
     waited = float(even.job.step_time.total) - float(step.time.total)
     grown = float(even.groups[0].energy.idle_wait) / float(even.job.steps) / 16.0

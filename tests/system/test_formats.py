@@ -49,7 +49,7 @@ def test_formats_of_known_devices():
     }
 
 
-def test_axis_and_table_of_a_lacking_format_are_refused():
+def test_a_lacking_format_is_refused_and_not_offered():
     scenario = load_scenario(H100)
     with pytest.raises(InputError, match=LACKING):
         scenario_axis(scenario, "plan.layout.fp4", "0, 1")
@@ -57,6 +57,13 @@ def test_axis_and_table_of_a_lacking_format_are_refused():
         predict(
             [{"cluster": "megatron-bridge-h100", "model": "llama-3.1-8b", "chips": 8, "batch_sequences": 8, "fp4": 1}]
         )
+    run = TrainingRun(scenario.system, scenario.plan)
+    assert not np.any(candidates(run, 1024.0).fp4)
+    assert next_values(scenario, "plan.layout.fp4") == (None, None)
+    assert next_values(scenario, "plan.layout.fp8") == (None, 1.0)
+    chip = load_scenario(H100).system.accelerator
+    assert formats_of(chip) == ("bf16", "fp8", "tf32", "fp32")
+    assert formats_of(dataclasses.replace(chip, peak_flops_fp4=jnp.asarray(4e15)))[2] == "fp4"
 
 
 def test_evaluate_refuses_outside_jit_and_gains_nothing_inside():
@@ -77,20 +84,6 @@ def test_a_chip_without_fp32_takes_as_long_as_one_with_it_where_nothing_is_in_fp
     for layout in (ParallelLayout(), ParallelLayout(fp8=1.0), ParallelLayout(fp4=0.5)):
         np.testing.assert_array_equal(format_factors(without, layout), format_factors(chip, layout))
         assert format_factors(without, layout).wide_slowdown == 1.0
-
-
-def test_search_and_sensitivity_do_not_offer_a_lacking_format():
-    scenario = load_scenario(H100)
-    run = TrainingRun(scenario.system, scenario.plan)
-    assert not np.any(candidates(run, 1024.0).fp4)
-    assert next_values(scenario, "plan.layout.fp4") == (None, None)
-    assert next_values(scenario, "plan.layout.fp8") == (None, 1.0)
-
-
-def test_formats_of_a_changed_accelerator():
-    chip = load_scenario(H100).system.accelerator
-    assert formats_of(chip) == ("bf16", "fp8", "tf32", "fp32")
-    assert formats_of(dataclasses.replace(chip, peak_flops_fp4=jnp.asarray(4e15)))[2] == "fp4"
 
 
 def test_attention_and_output_head_keep_their_energy_in_bf16():

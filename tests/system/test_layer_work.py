@@ -1,6 +1,7 @@
 """Work, launches and memory of layers: attention, frozen parameters, CUDA graphs, optimizers on hosts."""
 
-import equinox as eqx
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import energymodel as em
 from compiled_once import derivative_once
 from energymodel.calibration.cluster_source import cluster_system
-from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.layout_table import layouts
 from energymodel.calibration.step_prediction import predict, predict_row
 from energymodel.errors import InputError
 from energymodel.performance.workload import attention_flops_per_token
@@ -18,7 +19,7 @@ from energymodel.system.division import divide
 from energymodel.system.step import step_work
 from energymodel.system.work import attention_passes
 from experiment import Experiment
-from outcomes import outcome_of
+from outcomes import outcome_of, prediction, replaced, row_inputs
 
 SCENARIO = em.load_scenario("llama-3.1-405b-h100")
 DIVISION = divide(SCENARIO.system, SCENARIO.plan, 2.0**24)
@@ -26,8 +27,7 @@ SCORED = 8192.0 * 6.0 * 16384.0 * 8192.0 / 8.0
 
 
 def passes(again=0.0, plan=SCENARIO.plan, **workload):
-    at = lambda s: [getattr(s.workload, name) for name in workload]  # noqa: E731
-    system = eqx.tree_at(at, SCENARIO.system, list(workload.values())) if workload else SCENARIO.system
+    system = replaced(SCENARIO.system, {f"workload.{name}": value for name, value in workload.items()})
     return attention_passes(system, plan, DIVISION, SCORED, again)
 
 
@@ -40,21 +40,18 @@ def test_recomputation_repeats_the_forward_pass(flash, backward):
 
 def test_each_step_of_a_ring_sees_its_part_of_the_keys():
     # 4096 keys on average, and n_0 = 596 once in each of 4 kernels
-    ring = eqx.tree_at(lambda p: p.layout.context, SCENARIO.plan, 4.0)
+    ring = replaced(SCENARIO.plan, {"layout.context": 4.0})
     ratio = passes(plan=ring).forward / passes().forward
     np.testing.assert_allclose(ratio, (4096.0 + 4.0 * 596.0) / (4096.0 + 596.0), rtol=1e-12)
 
 
-def test_unfused_products_are_slower_where_heads_are_not_aligned():
+def test_unfused_products_are_slower_where_heads_are_not_aligned_and_fused_heads_are_padded():
     even, near, odd = (passes(flash=0.0, head_size=size).forward for size in (128.0, 104.0, 108.0))
     chip = SCENARIO.system.accelerator
     exponent = float(chip.alignment_exponent)
     np.testing.assert_allclose(near / even, 8.0**exponent, rtol=1e-9)  # 64 over the 8 that divides 104
     # 64 over the 4 that divides 108, which is less than 16 bytes
     np.testing.assert_allclose(odd / even, float(chip.unaligned_slowdown) * 16.0**exponent, rtol=1e-9)
-
-
-def test_fused_heads_are_padded():
     even, odd = (passes(head_size=size).forward for size in (112.0, 108.0))
     np.testing.assert_allclose(odd / even, 112.0 / 108.0, rtol=1e-9)  # for the same operations
 
@@ -78,44 +75,32 @@ LAUNCH = 0.01  # s, far above all kernels
 
 
 @pytest.fixture(scope="module")
-def predicted():
-    return jax.jit(predict_row)
-
-
-@pytest.fixture(scope="module")
 def launching():
-    at = lambda s: (  # noqa: E731
-        s.accelerator.launch_overhead,
-        s.software.expert_launch,
-        s.software.microbatch_time,
-        s.production_slowdown,
-    )
-    return eqx.tree_at(at, cluster_system(ROW["cluster"]), (LAUNCH, 0.85, 0.003, 1.0))
+    numbers = {"accelerator.launch_overhead": LAUNCH, "software.expert_launch": 0.85}
+    numbers |= {"software.microbatch_time": 0.003, "production_slowdown": 1.0}
+    return replaced(cluster_system(ROW["cluster"]), numbers)
 
 
-def columns(**changes):
-    table = layouts([{**ROW, **changes}])
-    return {column.name: table.columns[column.name][0] for column in INPUTS}
+columns = partial(row_inputs, ROW)
 
 
-def test_launches_by_hand(launching, predicted):
+def test_launches_by_hand_and_graphs_that_replay_them(launching):
     # 8 micro-batches of 4 layers, half of which launch 0.85 more: 32 * 10 ms * 1.425 = 456 ms less what kernels take.
-    time = predicted(launching, columns()).step_time
+    time = prediction(launching, columns()).step_time
     np.testing.assert_allclose(time.host + time.compute + time.memory, 0.456, rtol=0.01)
     # Without experts 320 ms, and 8 micro-batches launch 3 ms each outside their layers.
-    dense = predicted(launching, columns(experts=1, active_experts=1, dense_layers=0)).step_time
+    dense = prediction(launching, columns(experts=1, active_experts=1, dense_layers=0)).step_time
     np.testing.assert_allclose(dense.host + dense.compute + dense.memory, 0.320, rtol=0.01)
-    without = eqx.tree_at(lambda s: s.software.microbatch_time, launching, 0.0)
-    more = dense.overhead - predicted(without, columns(experts=1, active_experts=1, dense_layers=0)).step_time.overhead
+    without = replaced(launching, {"software.microbatch_time": 0.0})
+    more = dense.overhead - prediction(without, columns(experts=1, active_experts=1, dense_layers=0)).step_time.overhead
     np.testing.assert_allclose(more, 0.024, rtol=1e-6)
-
-
-def test_graphs_replay_a_share_of_the_launches(launching, predicted):
-    times = [predicted(launching, columns(cuda_graphs=share)).step_time for share in (0.0, 0.5, 1.0)]
+    times = [prediction(launching, columns(cuda_graphs=share)).step_time for share in (0.0, 0.5, 1.0)]
     waits = [time.host + time.compute + time.memory for time in times]
     np.testing.assert_allclose(waits[1], 0.5 * waits[0], rtol=0.01)
     assert waits[2] < 0.05 * waits[0]
     assert times[2].overhead < times[1].overhead < times[0].overhead
+    with pytest.raises(InputError, match=r"cuda_graphs: 2 cannot be.*at most 1"):
+        columns(cuda_graphs=2)
 
 
 def test_no_slope_is_infinite_without_launches(launching):
@@ -125,13 +110,8 @@ def test_no_slope_is_infinite_without_launches(launching):
     assert slopes["cuda_graphs"] <= 0.0
 
 
-def test_a_table_has_a_share_of_graphs():
-    with pytest.raises(InputError, match=r"cuda_graphs: 2 cannot be.*at most 1"):
-        layouts([{**ROW, "cuda_graphs": 2}])
-
-
 def test_preset_is_what_the_pairs_say():
-    expert_launch = Experiment("17_kernels").module("expert_launch")
+    expert_launch = Experiment("17_kernels").expert_launch
     result = expert_launch.pairs(expert_launch.DATA)
     value, low, high = expert_launch.excess(result)
     published = read_preset("software", "megatron")["expert_launch"]["value"]
@@ -152,12 +132,12 @@ def trained():
 
 
 def work_of(trained, share, zero_stage_3=0.0):
-    plan = eqx.tree_at(lambda p: (p.trained_share, p.layout.shard_parameters), trained.plan, (share, zero_stage_3))
+    plan = replaced(trained.plan, {"trained_share": share, "layout.shard_parameters": zero_stage_3})
     with jax.enable_x64(True):
         return step_work(trained.system, plan, plan.batch[0])
 
 
-def test_operations_by_hand(trained):
+def test_operations_and_states_of_frozen_parameters_by_hand(trained):
     workload, tensor = trained.system.workload, float(trained.plan.layout.tensor)
     total, frozen = work_of(trained, 1.0), work_of(trained, 0.25)
     weights = float(workload.active_layer_parameters / workload.layers)
@@ -172,10 +152,7 @@ def test_operations_by_hand(trained):
     again = work_of(full, 0.25).layer.flops - frozen.layer.flops
     attention = float(attention_flops_per_token(1.0, workload.attention_width, workload.sequence))
     np.testing.assert_allclose(again, tokens * (2 * weights + attention / 3.0) / tensor, rtol=1e-6)
-
-
-def test_states_by_hand(trained):
-    total, frozen = work_of(trained, 1.0).memory, work_of(trained, 0.25).memory
+    total, frozen = total.memory, frozen.memory
     assert frozen.stored.weight == total.stored.weight
     for name in ("gradient", "optimizer", "sent"):
         np.testing.assert_allclose(getattr(frozen.stored, name), 0.25 * getattr(total.stored, name), rtol=1e-12)
@@ -196,15 +173,7 @@ def test_time_energy_and_utilization_of_frozen_parameters():
     np.testing.assert_allclose(rates[2] / rates[0], (4.0 + 2.0 * ADAPTERS) / 6.0, rtol=1e-6)
 
 
-def test_the_slope_of_frozen_parameters_is_finite(trained):
-    def memory(share):
-        plan = eqx.tree_at(lambda p: p.trained_share, trained.plan, share)
-        return step_work(trained.system, plan, plan.batch[0]).memory.total
-
-    assert 0.0 < derivative_once(jax.grad, memory, 0.5) < np.inf
-
-
-def test_only_trained_parameters_travel(trained):
+def test_only_trained_parameters_travel_with_a_finite_slope(trained):
     def sent(share, stage_3):
         data = work_of(trained, share, stage_3).traffic.data
         return float(data.inner_bytes + data.outer_bytes)
@@ -213,10 +182,16 @@ def test_only_trained_parameters_travel(trained):
     # Sharded parameters are gathered whether they are trained or not.
     assert sent(0.25, 1.0) > 0.5 * sent(1.0, 1.0)
 
+    def memory(share):
+        plan = replaced(trained.plan, {"trained_share": share})
+        return step_work(trained.system, plan, plan.batch[0]).memory.total
+
+    assert 0.0 < derivative_once(jax.grad, memory, 0.5) < np.inf
+
 
 def test_published_runs_with_adapters():
     """Five runs of NeMo and Megatron-Bridge on H100 and GB300, on clusters fitted to training of all parameters."""
-    adapters, throughput = Experiment("01_step_time").modules("adapters", "throughput")
+    adapters, throughput = (getattr(Experiment("01_step_time"), name) for name in ("adapters", "throughput"))
     published = adapters.read(Experiment("data").folder / "throughput_tables.csv")
     rows = [
         {**throughput._common(row), **throughput.MODELS[row["model"]], "cluster": name, "zero": 1}
@@ -242,19 +217,17 @@ HOST_ROW = {"cluster": "megatron-bridge-h100", "model": "llama-3.1-8b", "chips":
 
 @pytest.fixture(scope="module")
 def host_system():
-    return eqx.tree_at(lambda s: s.production_slowdown, cluster_system(HOST_ROW["cluster"]), 1.0)
+    return replaced(cluster_system(HOST_ROW["cluster"]), {"production_slowdown": 1.0})
 
 
 def run_on(host_system, **changes):
-    table = layouts([{**HOST_ROW, **changes}])
-    with jax.enable_x64(True):
-        return jax.jit(predict_row)(host_system, {column.name: table.columns[column.name][0] for column in INPUTS})
+    return prediction(host_system, row_inputs(HOST_ROW, **changes))
 
 
 def test_update_on_the_host_by_hand(host_system):
     # Each of 16 chips has a sixteenth of 8.03 billion parameters; 30 bytes of each pass at 20 GB/s: 753 ms.
-    at = lambda s: (s.node.host_update_bandwidth, s.node.host_bandwidth, s.reliability.straggler_variation)  # noqa: E731
-    own = eqx.tree_at(at, host_system, (20e9, 1e18, 0.0))
+    numbers = {"node.host_update_bandwidth": 20e9, "node.host_bandwidth": 1e18}
+    own = replaced(host_system, numbers | {"reliability.straggler_variation": 0.0})
     on_chip, away = run_on(own), run_on(own, offload_optimizer=1)
     parameters = 32 * (2 * 4096 * (32 + 8) * 128 + 3 * 4096 * 14336) + 2 * 128256 * 4096
     update = 30 * parameters / 16 / 20e9
@@ -267,11 +240,10 @@ def test_update_on_the_host_by_hand(host_system):
 
 def test_what_stays_on_the_chip(host_system):
     """Megatron-LM keeps 4 of 12 bytes a parameter there."""
-    at = lambda s: (s.software.offload_kept_bytes, s.software.memory_overhead)  # noqa: E731
-    freed = [
-        run_on(own).memory - run_on(own, offload_optimizer=1).memory
-        for own in (eqx.tree_at(at, host_system, (bytes_kept, 1.0)) for bytes_kept in (4.0, 0.0, 99.0))
-    ]
+    freed = []
+    for kept in (4.0, 0.0, 99.0):
+        own = replaced(host_system, {"software.offload_kept_bytes": kept, "software.memory_overhead": 1.0})
+        freed.append(run_on(own).memory - run_on(own, offload_optimizer=1).memory)
     np.testing.assert_allclose(freed[0] / freed[1], 8 / 12, rtol=1e-9)
     # More than there is cannot stay.
     np.testing.assert_allclose(freed[2], 0.0, atol=1.0)
@@ -280,7 +252,7 @@ def test_what_stays_on_the_chip(host_system):
 @pytest.mark.parametrize("share", ["25 %", "50 %", "75 %", "100 %"])
 def test_measured_changes(share):
     """Qwen3 30B in Megatron-Bridge: more than 0.8 s and less than 3.8 GB for each quarter of the optimizer."""
-    ablations = Experiment("17_kernels").module("ablations")
+    ablations = Experiment("17_kernels").ablations
     rows = ablations.read(ablations.DATA / "megatron_bridge_ablations.csv")
     change = next(entry for entry in ablations.CHANGES if entry.variants == ("0 %", share))
     result = ablations.compare(change, rows)

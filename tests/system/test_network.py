@@ -14,6 +14,7 @@ from energymodel.performance.topology import AbstractTopology, Torus
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.communication import fabric_of
 from energymodel.system.training_system import as_designed
+from gradients import check_grads
 
 LLAMA, MIXTURE = "llama-3.1-405b-h100", "deepseek-v3-h800"
 TOPOLOGY = "system.network.topology"
@@ -83,6 +84,12 @@ def test_links_that_do_not_exist_cost_nothing():
         lane = float(system.network.link.lanes) * float(system.network.switch_lane_power)
     # One switch; leaf and spine; and a top tier with a seventh of the links: 1, 3 and 3 + 2/7 ports a chip.
     np.testing.assert_allclose(np.array(power) / lane, [1.0, 3.0, 3.0 + 2.0 / 7.0])
+    with jax.enable_x64(True):
+        system = jax.tree.map(jnp.asarray, load_scenario(LLAMA).system)
+        power = lambda chips: system.links_power(system.network_shape(chips))  # noqa: E731
+        slope, across = float(jax.grad(power)(4096.0)), float(power(4096.5) - power(4095.5))
+    np.testing.assert_allclose(slope, across, rtol=1e-6)
+    assert slope > 0.0  # between one pod and two, the top tier grows
 
 
 def test_traffic_across_rails_passes_the_network_within_the_node():
@@ -156,11 +163,13 @@ def test_gradients_are_those_of_differences(topology):
     """Of price, power and times of collectives, by each number of the topology and by the lanes."""
     scenario = load_scenario(LLAMA)
 
-    def everything(topology, lanes):
+    case = (jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), topology), jnp.asarray(4.3))
+
+    def everything(shift):
         system = eqx.tree_at(
             lambda tree: (tree.network.topology, tree.network.link.lanes),
             scenario.system,
-            (topology, lanes),
+            jax.tree.map(lambda leaf, by: leaf * (1.0 + by), case, shift),
             is_leaf=lambda tree: isinstance(tree, AbstractTopology),
         )
         result = fabric_of(system, scenario.plan)
@@ -175,50 +184,31 @@ def test_gradients_are_those_of_differences(topology):
             + 10.0 * times
         )
 
-    with jax.enable_x64(True):
-        case = (jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), topology), jnp.asarray(4.3))
-        leaves, structure = jax.tree.flatten(case)
-        slopes = jax.tree.leaves(jax.jit(jax.grad(everything, argnums=(0, 1)))(*case))
-        value = jax.jit(everything)
-        for position, leaf in enumerate(leaves):
-            step = 1e-5 * float(leaf)
-            ends = [
-                value(*jax.tree.unflatten(structure, [*leaves[:position], leaf + sign * step, *leaves[position + 1 :]]))
-                for sign in (1.0, -1.0)
-            ]
-            np.testing.assert_allclose(slopes[position], float(ends[0] - ends[1]) / (2.0 * step), rtol=1e-4, atol=1e-9)
-    assert sum(abs(float(slope)) > 0.0 for slope in slopes) >= 3
+    none = jax.tree.map(lambda leaf: jnp.zeros(()), case)
+    check_grads(jax.jit(everything), (none,), order=1, loops=True, modes=("rev",), eps=1e-5, rtol=1e-4)
+    assert sum(abs(float(slope)) > 0.0 for slope in jax.tree.leaves(jax.grad(everything)(none))) >= 3
 
 
-def test_a_link_is_no_wider_than_the_bus_of_its_host():
+def test_a_link_is_as_wide_as_its_bus_and_added_lanes_of_a_designed_chip_take_area():
     with jax.enable_x64(True):
         rates = [float(fabric(loaded({"system.network.link.lanes": lanes})).outer_bandwidth) for lanes in (4, 5, 6, 16)]
     assert rates[0] < rates[1] < rates[2]
     assert rates[3] == rates[2] <= 0.9 * 64e9
-
-
-def test_added_lanes_of_a_designed_chip_take_area_wherever_they_are_stated():
     with jax.enable_x64(True):
         result = []
         for change in {"system.node.scale_up.lanes": 36}, {"system.chip_design.link_lanes": 2}:
             scenario = load_scenario(LLAMA, {"system.chip_design": "scaled", **change})
-            built = _designed(scenario)
+            built = as_designed(scenario.system, scenario.plan).system
             result.append((built.accelerator.peak_flops, built.node.scale_up.lanes, built.accelerator.price))
         np.testing.assert_allclose(*result, rtol=1e-12)
-        own = _designed(load_scenario(LLAMA, {"system.chip_design": "scaled"}))
-    assert result[0][0] < own.accelerator.peak_flops
-
-
-def _designed(scenario):
-    return as_designed(scenario.system, scenario.plan).system
+    assert result[0][0] < load_scenario(LLAMA).system.accelerator.peak_flops
 
 
 LANES = ("system.node.scale_up.lanes", "system.network.link.lanes")
 
 
 def fabric_with(**changes):
-    topology = {f"system.network.topology.{name}": value for name, value in changes.items()}
-    scenario = load_scenario(LLAMA, topology)
+    scenario = loaded({}, **changes)
     return fabric_of(scenario.system, scenario.plan)
 
 
@@ -265,7 +255,8 @@ def test_an_all_to_all_over_pods_waits_for_the_links_between_them():
 
 @pytest.mark.parametrize(("path", "own_lanes", "factors"), [(LANES[0], 18, (4, 100)), (LANES[1], 4, (4, 10))])
 def test_lanes_are_not_free(path, own_lanes, factors, scenario, run):
-    own = run(*_given(scenario))
+    case = scenario(LLAMA)
+    own = run(case.system, case.plan)
     for wide in (load_scenario(LLAMA, {path: own_lanes * factor}) for factor in factors):
         result = run(wide.system, wide.plan)
         assert result.step_time.total < own.step_time.total
@@ -273,19 +264,3 @@ def test_lanes_are_not_free(path, own_lanes, factors, scenario, run):
         assert result.energy.network > own.energy.network
         if wide.system.node.scale_up.lanes > 1000 or "network" in path:
             assert result.money > own.money
-
-
-def _given(scenario):
-    case = scenario(LLAMA)
-    return case.system, case.plan
-
-
-def test_gradients_are_those_of_the_tiers():
-    with jax.enable_x64(True):
-        system = jax.tree.map(jnp.asarray, load_scenario(LLAMA).system)
-        slope = float(jax.grad(lambda chips: system.links_power(system.network_shape(chips)))(4096.0))
-        across = float(
-            system.links_power(system.network_shape(4096.5)) - system.links_power(system.network_shape(4095.5))
-        )
-    np.testing.assert_allclose(slope, across, rtol=1e-6)
-    assert slope > 0.0  # between one pod and two, the top tier grows

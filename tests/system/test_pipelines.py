@@ -7,23 +7,20 @@ import numpy as np
 import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
-from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
 from energymodel.performance.parallelism import uneven_stage_layers
 from energymodel.performance.pipeline_simulator import PassTimes, simulate_pipeline
+from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.evaluate import evaluate
+from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.memory import chip_memory
 from energymodel.system.operating_point import operating_point
 from energymodel.system.step import step_time, step_work
+from outcomes import prediction, replaced, row_inputs
 
 SWITCH = {"gpipe": "gpipe", "zb-h1": "zero_bubble", "zb-h2": "zero_bubble_h2", "zb-v": "zero_bubble_v"}
-
-
 SWITCH |= {"dualpipe": "dual_pipe"}
-
-
+CASE = load_scenario("llama-3.1-405b-h100")
 LAYERS, SEQUENCE = 128.0, 8192.0
 # Schedule, ranks, virtual stages, micro-batches: also fewer than ranks, and not a multiple of them.
 PIPELINES = [
@@ -51,24 +48,14 @@ PIPELINES = [
 @pytest.fixture(scope="module")
 def system():
     """Llama 3.1 405B with 128 layers, and micro-batches that are also taken in groups other than of the ranks."""
-    case = load_scenario("llama-3.1-405b-h100").system
-    return eqx.tree_at(
-        lambda system: (system.workload.layers, system.software.whole_groups),
-        case,
-        (np.asarray(LAYERS), np.asarray(0.0)),
-    )
+    return replaced(CASE.system, {"workload.layers": LAYERS, "software.whole_groups": 0.0})
 
 
 def plan_of(pipeline):
     schedule, ranks, chunks, microbatches = pipeline
-    plan = load_scenario("llama-3.1-405b-h100").plan
-    chips = 8.0 * ranks * 64.0
-    changes = {"pipeline": ranks, "virtual_stages": chunks} | ({SWITCH[schedule]: 1.0} if schedule in SWITCH else {})
-    layout = plan.layout
-    for name, value in changes.items():
-        layout = eqx.tree_at(lambda tree, name=name: getattr(tree, name), layout, np.asarray(float(value)))
-    batch = np.asarray(64.0 * microbatches * SEQUENCE)
-    return eqx.tree_at(lambda plan: (plan.layout, plan.chips, plan.batch), plan, (layout, np.asarray(chips), batch))
+    layout = {"layout.pipeline": ranks, "layout.virtual_stages": chunks}
+    layout |= {f"layout.{SWITCH[schedule]}": 1.0} if schedule in SWITCH else {}
+    return replaced(CASE.plan, {**layout, "chips": 8 * ranks * 64, "batch": 64 * microbatches * SEQUENCE})
 
 
 @eqx.filter_jit
@@ -104,7 +91,7 @@ def test_step_time_is_that_of_the_simulated_schedule(system, pipeline):
 def test_memory_is_that_of_the_simulated_schedule(system, pipeline):
     schedule, ranks, chunks, microbatches = pipeline
     plan = plan_of(pipeline)
-    offloaded = eqx.tree_at(lambda plan: plan.layout.offload_activations, plan, np.asarray(1.0))
+    offloaded = replaced(plan, {"layout.offload_activations": 1.0})
     division = published(system, plan)[0].division
     held = chip_memory(system, plan, division)
     without = chip_memory(system, offloaded, division)
@@ -127,11 +114,10 @@ def test_dualpipe_keeps_two_stages_on_a_rank(system):
 
 
 def test_evaluate_refuses_known_numbers_and_takes_traced_ones():
-    scenario = load_scenario("llama-3.1-405b-h100")
-    plan = eqx.tree_at(lambda plan: plan.batch, scenario.plan, np.asarray(5.0 * 128.0 * SEQUENCE))
+    plan = replaced(CASE.plan, {"batch": 5.0 * 128.0 * SEQUENCE})
     with pytest.raises(InputError, match="5 micro-batches for each replica"):
-        evaluate(scenario.system, plan)
-    traced = jax.jit(evaluate)(scenario.system, plan)
+        evaluate(CASE.system, plan)
+    traced = Compiled.__call__(evaluate_once, CASE.system, plan)
     # At most 5 of 16 ranks work.
     assert float(traced.step_time.bubble) > (16.0 / 5.0 - 1.0) * float(traced.step_time.compute)
 
@@ -144,20 +130,14 @@ CUT_LAYERS, RANKS, TENSOR, MICROBATCHES = 120.0, 8, 8, 32
 def megatron():
     """Llama 3.1 405B with 120 layers on Megatron-LM, whose hops between ranks take no time."""
     case = load_scenario("llama-3.1-405b-h100", CHANGES).system
-    at = lambda s: (s.workload.layers, s.software.pipeline_overlap)  # noqa: E731
-    return eqx.tree_at(at, case, (np.asarray(CUT_LAYERS), np.asarray(1.0)))
+    return replaced(case, {"workload.layers": CUT_LAYERS, "software.pipeline_overlap": 1.0})
 
 
 def cut_plan(first, last, chunks=1):
-    plan = load_scenario("llama-3.1-405b-h100").plan
-    names = ("pipeline", "virtual_stages", "tensor", "shard_gradients", "first_stage_layers", "last_stage_layers")
-    values = map(float, (RANKS, chunks, TENSOR, 0.0, first, last))
-    layout = plan.layout
-    for name, value in zip(names, values, strict=True):
-        layout = eqx.tree_at(lambda tree, name=name: getattr(tree, name), layout, np.asarray(value))
-    chips = float(RANKS * TENSOR * 16)
-    batch = np.asarray([16.0 * MICROBATCHES * 8192.0])
-    return eqx.tree_at(lambda p: (p.chips, p.batch, p.layout), plan, (np.asarray(chips), batch, layout))
+    layout = {"pipeline": RANKS, "virtual_stages": chunks, "tensor": TENSOR, "shard_gradients": 0}
+    layout |= {"first_stage_layers": first, "last_stage_layers": last}
+    numbers = {"chips": RANKS * TENSOR * 16, "batch": 16 * MICROBATCHES * SEQUENCE}
+    return replaced(CASE.plan, numbers | {f"layout.{name}": value for name, value in layout.items()})
 
 
 def step_of(megatron, plan):
@@ -168,12 +148,17 @@ def step_of(megatron, plan):
     )
 
 
-def test_layers_by_hand():
-    # 61 layers of DeepSeek-V3 on 16 ranks, 4 on the first and 1 on the last: 56 on 14 others.
-    assert uneven_stage_layers(61.0, 16.0, 4.0, 1.0) == (4.0, 4.0, 1.0)
-    assert uneven_stage_layers(61.0, 16.0, 0.0, 1.0) == (4.0, 4.0, 1.0)
-    assert uneven_stage_layers(62.0, 8.0, 6.0, 0.0) == (6.0, 8.0, 8.0)
-    assert uneven_stage_layers(62.0, 8.0, 6.0, 0.0).fullest == 8.0
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [  # 61 layers of DeepSeek-V3 on 16 ranks, 4 on the first and 1 on the last: 56 on 14 others
+        ((61.0, 16.0, 4.0, 1.0), (4.0, 4.0, 1.0)),
+        ((61.0, 16.0, 0.0, 1.0), (4.0, 4.0, 1.0)),
+        ((62.0, 8.0, 6.0, 0.0), (6.0, 8.0, 8.0)),
+    ],
+)
+def test_layers_by_hand(case, expected):
+    assert uneven_stage_layers(*case) == expected
+    assert uneven_stage_layers(*case).fullest == max(expected)
 
 
 @pytest.mark.parametrize(("first", "last", "chunks"), [(12, 12, 1), (14, 10, 1), (18, 12, 1), (12, 12, 2), (0, 8, 1)])
@@ -230,32 +215,24 @@ def test_equal_ends_are_no_cut(megatron):
 CUT_ROW = {"cluster": "megatron-a100", "model": "llama-2-70b", "chips": 64, "batch_sequences": 64, "tensor": 8}
 
 
-def test_a_table_may_cut_the_ends():
-    row = jax.jit(predict_row)
+def test_a_table_may_cut_the_ends_as_can_be():
     own = cluster_system("megatron-a100")
-
-    def total(**changes):
-        table = layouts([{**CUT_ROW, "pipeline": 8, **changes}])
-        return row(own, {column.name: table.columns[column.name][0] for column in INPUTS})
-
-    heavy, even = total(first_stage_layers=17, last_stage_layers=9), total()
+    cut = {"first_stage_layers": 17, "last_stage_layers": 9}
+    heavy, even = (prediction(own, row_inputs(CUT_ROW, pipeline=8, **changes)) for changes in (cut, {}))
     # The slowest rank has 17 layers instead of 10, for 8 micro-batches.
     assert heavy.step_time.bubble > even.step_time.bubble + 7.0 / 10.0 * 0.5 * even.step_time.compute
     assert heavy.memory > even.memory
-
-
-def test_a_table_with_a_cut_that_cannot_be_is_refused():
     with pytest.raises(InputError, match=r"line 2: first_stage_layers = 81 .* do not cut 80 layers over 8 pipeline"):
-        layouts([{**CUT_ROW, "pipeline": 8, "first_stage_layers": 81}])
+        row_inputs(CUT_ROW, pipeline=8, first_stage_layers=81)
     with pytest.raises(InputError, match="over 1 pipeline ranks"):
-        layouts([{**CUT_ROW, "last_stage_layers": 8}])
+        row_inputs(CUT_ROW, last_stage_layers=8)
 
 
 def test_the_first_rank_has_the_embedding_in_the_place_of_a_layer(megatron):
     """126 layers on 8 ranks of 16: two slots are empty. A middle rank has 16 layers, the first 15 and the embedding."""
-    own = eqx.tree_at(lambda s: s.workload.layers, megatron, np.asarray(126.0))
+    own = replaced(megatron, {"workload.layers": 126.0})
     plan = cut_plan(0, 0)
-    balanced = eqx.tree_at(lambda p: p.layout.embedding_balanced, plan, np.asarray(1.0))
+    balanced = replaced(plan, {"layout.embedding_balanced": 1.0})
     with jax.enable_x64(True):
         usual, less = (float(step_of(own, single)[0].memory.shard.dense) * TENSOR for single in (plan, balanced))
     layer, table = float(own.workload.sizes().replicated) / 126.0, float(own.workload.vocabulary) * 16384.0

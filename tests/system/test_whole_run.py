@@ -74,17 +74,12 @@ POWERS = {
     "dollar": dict.fromkeys(("USD", "USD/W", "USD/J", "USD/s", "USD/(W s)"), 1),
     "kilogram": dict.fromkeys(("kg", "kg/J"), 1),
 }
-
-
 """Power of a base unit in each unit that has it; water is in proportion to the joules that evaporate it."""
-
 
 CONSTANTS = {
     "second": ("money", "lifetime_money"),  # interest is for a year of seconds
     "joule": ("landauer_multiple",),  # Boltzmann's constant
 }
-
-
 """Outputs that hold a constant of nature or a convention in the unit."""
 
 
