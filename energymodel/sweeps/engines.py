@@ -19,8 +19,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from energymodel.errors import InputError
 from energymodel.runtime.compilation import compiler_options
+from energymodel.runtime.placement import platform
 from energymodel.runtime.program_cache import cached
-from energymodel.sweeps.tile_program import TileProgram, TileTrace, platform
+from energymodel.sweeps.tile_program import TileProgram, TileTrace
 
 Engine = Callable[[TileProgram, Sequence[int]], Iterator[tuple[int, Any]]]
 RETRIES = 5

@@ -11,6 +11,7 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.runtime.compilation import Compiled
+from energymodel.runtime.placement import beside_accelerator
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.feasibility import Range, feasible
 from energymodel.sweeps.scenario_axes import ScenarioModel
@@ -34,7 +35,7 @@ def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices:
         call, size = partial(_evaluate_group, function), GROUP
         rows_of_indices = np.resize(rows_of_indices, (-(-len(indices) // GROUP) * GROUP, len(axes)))
     groups = []
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), beside_accelerator():
         values = [jax.tree.map(np.asarray, cast(axis.values, np.float64)) for axis in axes]
         for first in range(0, len(rows_of_indices), size):
             columns = rows_of_indices[first : first + size].T

@@ -11,6 +11,7 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.ranges import ends_of
+from energymodel.runtime.placement import platform
 from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.axes import Axis
@@ -38,7 +39,7 @@ from energymodel.sweeps.sample_statistics import (
 )
 from energymodel.sweeps.scenario_axes import UNITS, model_and_limits
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
-from energymodel.sweeps.tile_program import TileProgram, platform
+from energymodel.sweeps.tile_program import TileProgram
 from energymodel.system.outputs import OUTPUTS
 
 OF = ("energy", "time", "money", "carbon", "loss")

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError, suggest
+from energymodel.runtime.placement import beside_accelerator
 from energymodel.scenarios.clock_scale import CLOCK, ClockScale
 from energymodel.scenarios.components import build, chosen_numbers
 from energymodel.scenarios.question import Question
@@ -205,7 +206,7 @@ def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis
     number = whole_number(count)
     if count != ALL and not number:
         raise InputError(f'axis {LAYOUT}: "{text}" is neither "{ALL}" nor a number of layouts, such as 64.')
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), beside_accelerator():
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         problem = formulate(dataclasses.replace(scenario, optimize=Question(minimize)), baseline)
         chips = float(scenario.plan.chips)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.runtime.placement import platform
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.axes import Axis, check_axes, parse_axis
 from energymodel.sweeps.best_points import BestAlong, Top
@@ -24,7 +25,7 @@ from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.scenario_axes import UNITS, model_and_limits, scenario_axis
 from energymodel.sweeps.sweep_result import SweepResult
-from energymodel.sweeps.tile_program import SmallGrid, TileProgram, best_order, is_small, platform
+from energymodel.sweeps.tile_program import SmallGrid, TileProgram, best_order, is_small
 from energymodel.system.outputs import Objective, parse_objective
 from energymodel.units import whole_number
 

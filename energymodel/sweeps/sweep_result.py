@@ -12,6 +12,7 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.runtime import compilation
+from energymodel.runtime.placement import beside_accelerator
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.feasibility import Output, Range, feasible, output_of
@@ -179,7 +180,7 @@ def polish(
         rows = [row for name, ends in limits.items() for row in _rows(outputs[name], *ends)]
         return Values(jnp.log(objective) if winner.value > 0 else objective, jnp.stack(rows) if rows else None)
 
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), beside_accelerator():
         x0 = {name: np.float64(coordinate(name, start[name])) for name in ranges}
         lower, upper = ({name: coordinate(name, ends[side]) for name, ends in ranges.items()} for side in (0, 1))
         solver = SolverOptions(hessian="differences")  # a model with layouts has too many operations for exact ones

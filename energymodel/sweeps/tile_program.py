@@ -23,7 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.runtime.compilation import CONFIG, compiler_options
+from energymodel.runtime.compilation import compiler_options
+from energymodel.runtime.placement import CONFIG, platform
 from energymodel.runtime.program_cache import Split, cached, split
 from energymodel.runtime.substitution import portable
 from energymodel.sweeps.axes import Axis, cast
@@ -140,12 +141,6 @@ def shapes_of(tree: Any) -> tuple[Any, tuple[Any, ...]]:
     """Structure, shapes and types of a tree of arrays; what `_shaped` restores."""
     leaves, structure = jax.tree.flatten(tree)
     return structure, tuple((np.shape(leaf), np.dtype(jnp.result_type(leaf))) for leaf in leaves)
-
-
-def platform() -> str:
-    """Where a program that is made now runs, such as "cpu" or "gpu"."""
-    device = CONFIG.jax_default_device
-    return jax.default_backend() if device is None else getattr(device, "platform", device)
 
 
 def _shaped(structure: Any, shapes: Sequence[Any]) -> Any:
