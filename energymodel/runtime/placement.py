@@ -7,7 +7,10 @@ from typing import Any
 
 def beside_accelerator() -> AbstractContextManager[Any]:
     """Run the small programs of a large one on the CPU, unless the caller chose a device or JAX has no CPU."""
-    if CONFIG.jax_default_device is None and accelerated():
+    import jax
+
+    config: Any = jax.config
+    if config.jax_default_device is None and accelerated():
         with suppress(RuntimeError):
             return jax.default_device(jax.local_devices(backend="cpu")[0])
     return nullcontext()

@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.runtime.compilation import compiler_options
-from energymodel.runtime.placement import CONFIG, platform
+from energymodel.runtime.compilation import CONFIG, compiler_options
+from energymodel.runtime.placement import platform
 from energymodel.runtime.program_cache import Split, cached, split
 from energymodel.runtime.substitution import portable
 from energymodel.sweeps.axes import Axis, cast
