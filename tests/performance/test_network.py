@@ -71,15 +71,14 @@ def test_trees_win_with_small_messages_and_a_single_chip_takes_no_time():
     assert time(1024.0, 1e4, True) < time(1024.0, 1e4, False)
     assert time(16.0, 1e11, False) < time(16.0, 1e11, True)
 
-    def time(*numbers):
+    def alone(*numbers):
         inner, outer, size, slow, narrow, far, wide = numbers
-        return collectives.hierarchical_transfer_time(
-            inner, outer, size, narrow, wide
-        ) + collectives.hierarchical_latency(inner, outer, slow, far)
+        transfer = collectives.hierarchical_transfer_time(inner, outer, size, narrow, wide)
+        return transfer + collectives.hierarchical_latency(inner, outer, slow, far)
 
     arguments = tuple(map(jnp.asarray, (1.0, 1.0, 1e9, 5e-6, 3.6e11, 1e-5, 4.5e10)))
-    assert time(*arguments) == 0
-    assert np.all(np.isfinite(jax.grad(time, argnums=tuple(range(7)))(*arguments)))
+    assert alone(*arguments) == 0
+    assert np.all(np.isfinite(jax.grad(alone, argnums=tuple(range(7)))(*arguments)))
 
 
 MEASURED = collectives.CollectiveLibrary(5e-6, 2e-5, 0.35, 0.4, 0.64)

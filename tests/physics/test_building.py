@@ -215,13 +215,13 @@ def test_hours_have_mean_and_variance_of_both_waves(year, day):
     variance = weather.year_mean(lambda hour: (hour.dry_bulb - 290.0) ** 2)
     np.testing.assert_allclose(variance, (year**2 + day**2) / 2, atol=1e-9)  # of a cosine: A^2 / 2
     hours = weather.hours()
-    np.testing.assert_allclose(hours.wet_bulb - hours.dry_bulb, -5.0, atol=1e-9)
+    np.testing.assert_allclose(np.subtract(hours.wet_bulb, hours.dry_bulb), -5.0, atol=1e-9)
 
 
 def test_the_hottest_hour_is_above_all_others():
     hottest = TEXAS.hottest()
     np.testing.assert_allclose(hottest.dry_bulb, 293.55 + 10.42 + 4.12)
     hours = TEXAS.hours()
-    assert np.all(hours.dry_bulb < hottest.dry_bulb)
-    assert np.all(hours.wet_bulb < hottest.wet_bulb)
+    assert np.all(np.less(hours.dry_bulb, hottest.dry_bulb))
+    assert np.all(np.less(hours.wet_bulb, hottest.wet_bulb))
     assert hours.spread == 3.9

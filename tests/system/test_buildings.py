@@ -175,8 +175,9 @@ def test_a_plant_for_all_heat_is_that_of_the_building():
     # Machines that carry all heat in the hottest hour at the stated load never run at a higher one.
     scenario = em.load_scenario(SMALL, WARM)
     free = with_chillers(0.0)
-    load = float(scenario.system.facility.cooling.chiller.load)
-    large = with_chillers(2.0 * float(free.power_peak) / float(scenario.plan.chips) / load)
+    chiller = scenario.system.facility.cooling.chiller
+    assert isinstance(chiller, LiftChiller)
+    large = with_chillers(2.0 * float(free.power_peak) / float(scenario.plan.chips) / float(chiller.load))
     for name in ("energy", "power_peak", "water", "time"):
         np.testing.assert_allclose(output(large, name), output(free, name), rtol=1e-12)
     assert float(large.money) > float(free.money)
