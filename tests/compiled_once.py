@@ -3,7 +3,6 @@
 import jax
 
 from energymodel.runtime.compilation import compiler_options
-from energymodel.runtime.operations import simplified
 
 
 def compiled_once(function, *args):
@@ -11,5 +10,5 @@ def compiled_once(function, *args):
 
 
 def derivative_once(derivative, function, *args):
-    """`derivative(function)(*args)` of a whole run, whose operations stand in it once before it is differentiated."""
-    return compiled_once(derivative(simplified(function)), *args)
+    """`derivative(function)(*args)` of a whole run, whose operations are not merged."""
+    return jax.jit(derivative(function), compiler_options=compiler_options(once=True, unfused=True))(*args)

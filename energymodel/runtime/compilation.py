@@ -44,7 +44,7 @@ _REFUSED: set[str] = set()  # reasons that were told
 _LOG = logging.getLogger(__name__)
 
 
-def compiler_options(*, once: bool = False, tile: bool = False) -> dict[str, Any]:
+def compiler_options(*, once: bool = False, tile: bool = False, unfused: bool = False) -> dict[str, Any]:
     """Options for `jax.jit` of a whole training run, those that this JAX has.
 
     On CPU, XLA's fusion emitters double the time to compile the thousands of scalar operations of a run and its
@@ -55,12 +55,16 @@ def compiler_options(*, once: bool = False, tile: bool = False) -> dict[str, Any
 
     - `once`: also turn off the optimization of machine code, for a program that runs for less time than that takes, and
       for the model at hundreds of points, which it makes hardly faster. A tile keeps it.
+    - `unfused`: merge no operations into kernels. What several of them read XLA computes anew in each: a derivative
+      becomes several times as long, and takes as much longer to compile.
     - `tile`: for long loops over cached data: fusion emitters stay unless `once`, and vectors are as wide as the
       processor has. XLA prefers half of them on processors with AVX-512 (`benchmarks/sweep`).
     """
     if accelerated():
         return {}
     options: dict[str, Any] = dict(KEEP_BARRIERS)
+    if unfused:
+        options["xla_disable_hlo_passes"] += ",fusion"
     if once or not tile:
         options["xla_cpu_use_fusion_emitters"] = False
     if tile:
@@ -83,14 +87,15 @@ def _exists(name: str, value: Any) -> bool:
 def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., Any]:
     """`jax.jit` for functions of a whole training run, whose derivatives it compiles several times as fast on CPU.
 
-    There, XLA writes down many times what several derivatives read (`benchmarks/compile_time.py` prints the ratio for a
-    gradient by all numbers of a run). Results differ by rounding.
+    `benchmarks/compile_time.py` prints the ratio for a gradient by all numbers of a run. Results differ by rounding.
 
     ```python
     slopes = em.jit(jax.grad(lambda plan: em.evaluate(system, plan).money))(plan)
     ```
 
-    Put `jax.grad` and `jax.vmap` inside, as here. Around it, or within another `jax.jit`, it is `jax.jit`.
+    Numbers that it holds instead of taking them as arguments, as the system here, compile faster: where they are 0 or
+    1, nothing of the parts that they switch off is in the program. Within another `jax.jit` or a derivative it is
+    `jax.jit`.
 
     **Arguments:**
 
@@ -99,8 +104,8 @@ def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., An
 
     **Returns:** the compiled function.
     """
-    complete = jax.jit(with_barriers(function), compiler_options=compiler_options(once=once))
-    nested = jax.jit(function)  # a program with barriers has no derivatives
+    complete = jax.jit(function, compiler_options=compiler_options(once=once, unfused=True))
+    nested = jax.jit(function)  # whose options are those of the program around it
 
     @wraps(function)
     def compiled(*arguments: Any, **keywords: Any) -> Any:

@@ -5,19 +5,12 @@ than once. Derivatives and batches of them would multiply all of it.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextvars import ContextVar
-from functools import wraps
 from typing import Any, NamedTuple
 
-import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-PLAIN_CALLS: Mapping[str, str] = {"jit": "jaxpr", "closed_call": "call_jaxpr"}
+CALLS: Mapping[str, str] = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
 """Operations that only call a function, and the parameter that holds it."""
-CALLS: Mapping[str, str] = {**PLAIN_CALLS, "custom_jvp_call": "call_jaxpr"}
-"""The same with functions that state their derivatives, for programs that are not differentiated again."""
-
-_LISTING = ContextVar("_LISTING", default=False)  # whether a function is being listed
 
 
 class Operation(NamedTuple):
@@ -43,29 +36,6 @@ class Listing(NamedTuple):
     results: list[Any]
 
 
-def simplified(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of arrays, whose operations are traced once and stand in it once.
-
-    It may be differentiated and batched like the function itself. Within another such function it is that function:
-    the outer list holds its operations once.
-    """
-
-    @wraps(function)
-    def once(*arguments: Any) -> Any:
-        if _LISTING.get():
-            return function(*arguments)
-        outside = _LISTING.set(True)
-        try:
-            closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
-        finally:
-            _LISTING.reset(outside)
-        listing = without_repeats(list_operations(closed, PLAIN_CALLS))
-        results = evaluate_operations(listing, jax.tree.leaves(arguments), Operation.bind)
-        return jax.tree.unflatten(jax.tree.structure(shape), results)
-
-    return once
-
-
 def evaluate_operations(
     listing: Listing, arguments: Sequence[Any], bind: Callable[[Operation, Sequence[Any]], Sequence[Any]]
 ) -> list[Any]:
@@ -80,7 +50,7 @@ def evaluate_operations(
     return [read(atom) for atom in listing.results]
 
 
-def list_operations(closed: ClosedJaxpr, calls: Mapping[str, str] = CALLS) -> Listing:
+def list_operations(closed: ClosedJaxpr) -> Listing:
     """The operations of a function and of all that it calls."""
     operations: list[Operation] = []
     constants: dict[int, Any] = {}
@@ -102,7 +72,7 @@ def list_operations(closed: ClosedJaxpr, calls: Mapping[str, str] = CALLS) -> Li
 
         for equation in jaxpr.eqns:
             reads = [read(atom) for atom in equation.invars]
-            called = equation.params.get(calls.get(equation.primitive.name, ""))
+            called = equation.params.get(CALLS.get(equation.primitive.name, ""))
             if isinstance(called, ClosedJaxpr):
                 writes = walk(called.jaxpr, called.consts, reads)
             else:

@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from energymodel.runtime.compilation import Compiled
-from energymodel.runtime.operations import simplified
 from energymodel.runtime.work_in_progress import counted
 from energymodel.search.layouts import Lattice, chips_per_replica, concatenate
 from energymodel.search.model_shape import Depth
@@ -219,12 +218,9 @@ def lane_model(problem: DesignProblem, lattice: Lattice | Depth, criteria: Crite
 
 
 def _at(formulation: Formulation, point: Array, lane: Packed, run: Packed) -> Float[Array, " k"]:
-    def flat(point: Array, lane: Packed, run: Packed) -> Array:
-        layout, criteria = lane.tree
-        values = formulation.values(point, layout, criteria, run.tree)
-        return jnp.concatenate([jnp.reshape(values.objective, 1), values.inequalities])
-
-    return simplified(flat)(point, lane, run)
+    layout, criteria = lane.tree
+    values = formulation.values(point, layout, criteria, run.tree)
+    return jnp.concatenate([jnp.reshape(values.objective, 1), values.inequalities])
 
 
 @Compiled

@@ -15,7 +15,6 @@ from jaxtyping import Array, Float
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import Numeric
 from energymodel.runtime.compilation import Compiled, concurrently
-from energymodel.runtime.operations import simplified
 from energymodel.scenarios.scenario import leaf_paths
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import DERIVED, Slack, TrainingOutcome
@@ -201,22 +200,21 @@ def _outputs(run: TrainingRun, own: tuple[OwnOutput, ...]) -> Array:
 @partial(Compiled, once=True)
 def _expansion(run: TrainingRun, vectors: Array, directions: Array, own: tuple[OwnOutput, ...]) -> tuple[Array, Array]:
     _, build = ravel_pytree(run)
-    outputs = simplified(lambda vector: _outputs(build(vector), own))
-    return jax.vmap(lambda vector, direction: jax.jvp(outputs, (vector,), (direction,)))(vectors, directions)
+    push = partial(jax.jvp, lambda vector: _outputs(build(vector), own))
+    return jax.vmap(lambda vector, direction: push((vector,), (direction,)))(vectors, directions)
 
 
 @partial(Compiled, once=True)
 def _values(run: TrainingRun, vectors: Array) -> Array:
     _, build = ravel_pytree(run)
-    return jax.vmap(simplified(lambda vector: _outputs(build(vector), ())))(vectors)
+    return jax.vmap(lambda vector: _outputs(build(vector), ()))(vectors)
 
 
 @partial(Compiled, once=True)
 def _gradient(run: TrainingRun, weights: Array, own: tuple[OwnOutput, ...]) -> Array:
     # The weights are numbers of the program: batching the reverse sweep over outputs would take it minutes to compile.
     leaves, structure = jax.tree.flatten(run)
-    outputs = simplified(lambda *leaves: _outputs(jax.tree.unflatten(structure, leaves), own))
-    slopes = jax.grad(lambda leaves: weights @ outputs(*leaves))(leaves)
+    slopes = jax.grad(lambda leaves: weights @ _outputs(jax.tree.unflatten(structure, leaves), own))(leaves)
     return jnp.concatenate([jnp.ravel(slope) for slope in slopes])
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from energymodel.runtime.compilation import compiler_options
 from energymodel.runtime.fusion_barriers import with_barriers
-from energymodel.runtime.operations import simplified
 from energymodel.scenarios.scenario import Scenario, leaf_paths, load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
 
@@ -141,10 +140,7 @@ def respond(gradients: Callable[[Any, Any], Any]) -> Callable[..., Response]:
 
 
 def _leaves(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]]:
-    """Leaves as one vector, the size of each, and `MEASURES` as a function of the vector.
-
-    Its operations stand in it once: derivatives of the function as it is take twice as long to compile.
-    """
+    """Leaves as one vector, the size of each, and `MEASURES` as a function of the vector."""
     leaves, structure = jax.tree.flatten((system, plan))
     shapes = [jnp.shape(leaf) for leaf in leaves]
     x = jnp.stack([jnp.reshape(leaf, ()) for leaf in leaves])
@@ -156,7 +152,7 @@ def _leaves(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, Callable[[jax
 
     paths = leaf_paths(system, "system") + leaf_paths(plan, "plan")
     zero = jnp.asarray([SIZE_OF_ZERO.get(path, 1.0) for path in paths])
-    return x, jnp.where(x == 0.0, zero, jnp.abs(x)), simplified(measure)
+    return x, jnp.where(x == 0.0, zero, jnp.abs(x)), measure
 
 
 def _slopes(system: Any, plan: Any) -> tuple[jax.Array, jax.Array]:
