@@ -203,8 +203,8 @@ def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
         return table, None
     nearest = {"excess": share(min(row[1] for row in rows))}
     title, subtitle = f"Another layout takes at least {{excess}} more {of}", "above that of the best layout"
-    look = {"subtitle": f"{of.capitalize()} {subtitle}", "axis": f"more {of}"}
-    return table, Chart("bars", Sentence(title, nearest), "layouts", "layout", ["excess"], **look)
+    first, axis = Sentence(title, nearest), f"more {of}"
+    return table, Chart("bars", first, "layouts", "layout", ["excess"], f"{of.capitalize()} {subtitle}", axis=axis)
 
 
 def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table]:
