@@ -58,35 +58,6 @@ class LineSearchEnd(NamedTuple):
     long: Bool[Array, ""]  # one of the three longest steps passes
 
 
-class _Rules(NamedTuple):
-    """What a trial is measured by, and where it passes or does little harm."""
-
-    at: Iterate
-    merit: Merit
-    equality: Bool[Array, " m"]
-    probe: Bool[Array, ""]
-    here: Float[Array, ""]
-    slope: Float[Array, ""]
-
-    def judge(self, trial: Trial, f: Array, alpha: Array) -> tuple[Bool[Array, ""], Bool[Array, ""]]:
-        """Whether the merit of a trial, whose objective is f, falls enough, and whether it rises only a little."""
-        at, here = self.at, self.here
-        value = self.merit.value(f, trial.c, jnp.concatenate([trial.slack, at.box.distances(trial.x)]))
-        rounding = jnp.abs(at.f) + jnp.abs(here) + at.penalty * at.violation + 1.0
-        rounding = 20 * jnp.finfo(at.x.dtype).eps * rounding
-        passed = value <= here + _ARMIJO * alpha * self.slope + rounding
-        harmless = value <= here + 0.1 * jnp.abs(here) + 1.0
-        level, lowered = self.exact(at.f, at.c), self.exact(f, trial.c)
-        lower = lowered < level - _LOWER * jnp.maximum(1.0, jnp.abs(level))
-        usable = jnp.isfinite(jnp.where(self.probe, lowered, value))
-        passed, harmless = jnp.where(self.probe, lower, passed), jnp.where(self.probe, lower, harmless | passed)
-        return usable & passed, usable & harmless
-
-    def exact(self, f: Array, c: Array) -> Array:
-        """Objective and violations together, which a probe looks for less of."""
-        return f + self.at.penalty * jnp.sum(jnp.where(self.equality, jnp.abs(c), jnp.maximum(c, 0.0)))
-
-
 class Table(NamedTuple):
     """Trials with rows of problem, and where they pass or do little harm; pairs of a length, longest first."""
 
@@ -108,7 +79,11 @@ class LineSearch(NamedTuple):
 
     system: NewtonSystem
     aim: Aim
-    rules: _Rules
+    merit: Merit
+    equality: Bool[Array, " m"]
+    probe: Bool[Array, ""]
+    here: Float[Array, ""]
+    slope: Float[Array, ""]
     alphas: Float[Array, " lengths"]
     needed: Bool[Array, ""]
 
@@ -141,11 +116,25 @@ class LineSearch(NamedTuple):
 
     def judged(self, arc: Arc, alphas: Array, values: Float[Array, "lengths 2 k"]) -> Table:
         """The trials there, given their scaled objectives and rows."""
+        at, here = self.system.at, self.here
+
+        def exact(f: Array, c: Array) -> Array:
+            """Objective and violations together, which a probe looks for less of."""
+            return f + at.penalty * jnp.sum(jnp.where(self.equality, jnp.abs(c), jnp.maximum(c, 0.0)))
 
         def judge(alpha: Array, arc: Arc, values: Array) -> Table:
-            x, gap = self.point(alpha, arc)
-            slack = gap[: 2 * self.system.at.c.size]
-            return Table(values[1:], *self.rules.judge(Trial(x, slack, values[1:]), values[0], alpha))
+            """Whether the merit falls enough, and whether it rises only a little."""
+            (x, gap), f, c = self.point(alpha, arc), values[0], values[1:]
+            value = self.merit.value(f, c, jnp.concatenate([gap[: 2 * c.size], at.box.distances(x)]))
+            rounding = jnp.abs(at.f) + jnp.abs(here) + at.penalty * at.violation + 1.0
+            rounding = 20 * jnp.finfo(at.x.dtype).eps * rounding
+            passed = value <= here + _ARMIJO * alpha * self.slope + rounding
+            harmless = value <= here + 0.1 * jnp.abs(here) + 1.0
+            level, lowered = exact(at.f, at.c), exact(f, c)
+            lower = lowered < level - _LOWER * jnp.maximum(1.0, jnp.abs(level))
+            usable = jnp.isfinite(jnp.where(self.probe, lowered, value))
+            passed, harmless = (jnp.where(self.probe, lower, own) & usable for own in (passed, harmless | passed))
+            return Table(c, passed, harmless)
 
         return self._over_pairs(judge, arc, alphas, values)
 
@@ -215,4 +204,4 @@ def line_search(
     alphas = aim.reach[0] * 2.0 ** -(jnp.arange(_LENGTHS, dtype=at.x.dtype) ** 1.4)
     alphas = jnp.where(probe, jnp.asarray(_BOTH_WAYS, at.x.dtype), alphas)
     aim = aim._replace(reach=jnp.where(probe, 1.0, aim.reach))
-    return LineSearch(system, aim, _Rules(at, merit, equality, probe, here, slope), alphas, needed)
+    return LineSearch(system, aim, merit, equality, probe, here, slope, alphas, needed)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from energymodel.solver import Values
 from solver import published_functions
 
 NAMES = {
@@ -18,6 +19,25 @@ NAMES = {
     "arctan": jnp.arctan,
     "both": lambda a, b: a**2 + b**2,
 }
+
+
+HS71: dict[str, Any] = {
+    "objective": lambda x: x[0] * x[3] * (x[0] + x[1] + x[2]) + x[2],
+    "x0": np.array([1.0, 5.0, 5.0, 1.0]),
+    "bounds": (1.0, 5.0),
+    "inequalities": lambda x: 25.0 - jnp.prod(x),
+    "equalities": lambda x: jnp.sum(x**2) - 40.0,
+}
+"""[Hock & Schittkowski 1981, no. 71]: optimum 17.0140173 at (1, 4.7429994, 3.8211503, 1.3794082)."""
+
+
+TARGETS = np.random.default_rng(0).normal(size=(11, 3))
+
+
+def bent_valley(x, target):
+    """A bent valley, in which curvature is negative, with a limit that is curved and one that excludes some targets."""
+    bent = x.at[1].add(x[0] ** 2) - target
+    return Values(jnp.log1p(bent @ bent) + 0.1 * bent[2] ** 4, jnp.stack([x @ x - 2.0, x[0] - 0.5]))
 
 
 class Problem(NamedTuple):

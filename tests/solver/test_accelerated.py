@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 
 from energymodel.runtime import placement
-from energymodel.solver import RESULTS, SolverOptions, Values, minimize, minimize_many
+from energymodel.solver import RESULTS, SolverOptions, minimize, minimize_many
 from energymodel.solver.newton_system import DAMPINGS, cholesky, cholesky_solve, factorize, factorize_once
+from solver.problems import TARGETS, bent_valley
 
-TARGETS = np.random.default_rng(0).normal(size=(11, 3))
 BOUNDS = (-1.5, 1.0)
-
-
-def cost(x, target):
-    """A bent valley, in which curvature is negative, with a limit that is curved and one that excludes some targets."""
-    bent = x.at[1].add(x[0] ** 2) - target
-    return Values(jnp.log1p(bent @ bent) + 0.1 * bent[2] ** 4, jnp.stack([x @ x - 2.0, x[0] - 0.5]))
 
 
 @pytest.fixture
@@ -26,8 +20,8 @@ def accelerated(monkeypatch):
 
 
 def solve():
-    many = minimize_many(cost, np.zeros((11, 3)), (TARGETS,), bounds=BOUNDS)
-    one = jax.vmap(lambda target: minimize(lambda x: cost(x, target), jnp.zeros(3), bounds=BOUNDS))(TARGETS)
+    many = minimize_many(bent_valley, np.zeros((11, 3)), (TARGETS,), bounds=BOUNDS)
+    one = jax.vmap(lambda target: minimize(lambda x: bent_valley(x, target), jnp.zeros(3), bounds=BOUNDS))(TARGETS)
     return many, one
 
 

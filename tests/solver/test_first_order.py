@@ -15,6 +15,7 @@ from energymodel.learning.schedule import quadrature_over_progress
 from energymodel.solver import RESULTS, FirstOrderOptions, SolverOptions, minimize, minimize_first_order
 from energymodel.solver.box import Box
 from energymodel.solver.first_order import UnboundedVariables
+from solver.problems import HS71
 
 first_order = eqx.filter_jit(minimize_first_order)
 dense = eqx.filter_jit(minimize)
@@ -40,20 +41,8 @@ def test_every_number_is_a_point_of_the_box_and_the_slope_is_its_derivative():
         np.testing.assert_allclose(slope, derivative, atol=1e-9)
 
 
-def hs71(x):
-    return x[0] * x[3] * (x[0] + x[1] + x[2]) + x[2]
-
-
-HS71 = {
-    "bounds": (1.0, 5.0),
-    "inequalities": lambda x: 25.0 - jnp.prod(x),
-    "equalities": lambda x: jnp.sum(x**2) - 40.0,
-}
-
-
 def test_hock_schittkowski_71():
-    # Hock & Schittkowski 1981, problem 71: x, f and the active bound x1 = 1.
-    solution = first_order(hs71, np.array([1.0, 5.0, 5.0, 1.0]), **HS71)
+    solution = first_order(**HS71)
     assert ended(solution, RESULTS.successful)
     np.testing.assert_allclose(solution.x, [1.0, 4.7429994, 3.8211503, 1.3794082], atol=1e-6)
     np.testing.assert_allclose(solution.value, 17.0140173, atol=1e-6)

@@ -6,6 +6,7 @@ import numpy as np
 
 from energymodel.solver import RESULTS, SolverOptions, minimize
 from energymodel.solver.solution import reachable_tolerance
+from solver.problems import HS71
 
 PRECISION = 32
 
@@ -13,15 +14,7 @@ fast = eqx.filter_jit(minimize)
 
 
 def hock_schittkowski_71(**options):
-    """[Hock & Schittkowski 1981, no. 71]: optimum 17.0140173."""
-    return fast(
-        lambda x: x[0] * x[3] * (x[0] + x[1] + x[2]) + x[2],
-        jnp.array([1.0, 5.0, 5.0, 1.0]),
-        bounds=(1.0, 5.0),
-        inequalities=lambda x: 25.0 - jnp.prod(x),
-        equalities=lambda x: x @ x - 40.0,
-        **options,
-    )
+    return fast(**{**HS71, "x0": HS71["x0"].astype(np.float32)}, **options)
 
 
 def test_hock_schittkowski_71_is_rounded_in_float32():

@@ -9,6 +9,7 @@ import pytest
 
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize
 from solver import reference_problem as reference
+from solver.problems import HS71
 
 fast = eqx.filter_jit(minimize)
 
@@ -170,14 +171,7 @@ def test_multipliers_are_elasticities_and_gradients_agree_with_differences(loose
 
 
 def test_hock_schittkowski_71():
-    """[Hock & Schittkowski 1981, no. 71]: optimum 17.0140173 at (1, 4.7429994, 3.8211503, 1.3794082)."""
-    solution = fast(
-        lambda x: x[0] * x[3] * (x[0] + x[1] + x[2]) + x[2],
-        jnp.array([1.0, 5.0, 5.0, 1.0]),
-        bounds=(1.0, 5.0),
-        inequalities=lambda x: 25.0 - jnp.prod(x),
-        equalities=lambda x: x @ x - 40.0,
-    )
+    solution = fast(**HS71)
     assert ended(solution, RESULTS.successful)
     assert solution.residual <= 1e-8
     np.testing.assert_allclose(solution.value, 17.0140173, atol=5e-8)

@@ -7,19 +7,13 @@ import pytest
 
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize_many
 from energymodel.solver.model_outside import ModelOutside
+from solver.problems import TARGETS, bent_valley
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=60)
-TARGETS = np.random.default_rng(0).normal(size=(11, 3))
-
-
-def cost(x, target):
-    """A bent valley with a limit that is curved and one that excludes some of the targets."""
-    bent = x.at[1].add(x[0] ** 2) - target
-    return Values(jnp.log1p(bent @ bent) + 0.1 * bent[2] ** 4, jnp.stack([x @ x - 2.0, x[0] - 0.5]))
 
 
 def flat(x, target):
-    values = cost(x, target)
+    values = bent_valley(x, target)
     return jnp.concatenate([values.objective[None], values.inequalities])
 
 
@@ -35,7 +29,7 @@ def model():
 
 def test_a_model_outside_leads_to_the_same_optima(model):
     start, bounds = np.zeros((11, 3)), (-1.5, 1.0)
-    inside = minimize_many(cost, start, (TARGETS,), bounds=bounds, options=OPTIONS, chunk=4)
+    inside = minimize_many(bent_valley, start, (TARGETS,), bounds=bounds, options=OPTIONS, chunk=4)
     outside = minimize_many(model, start, bounds=bounds, options=OPTIONS, chunk=4)
     assert np.all(outside.result == RESULTS.successful)
     np.testing.assert_array_equal(outside.iterations, inside.iterations)
