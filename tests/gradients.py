@@ -1,7 +1,7 @@
-"""Check derivatives of a small formula by differences, without compiling each step of each derivative.
+"""Derivatives in tests: of a small formula checked by differences, of a whole run compiled for a single use.
 
-A formula of ten operations has hundreds of small programs in its derivatives, and compiling them takes most of the
-time of the check. Without `jit` each primitive is a program that all checks share.
+Compiling is what takes most of the time of such a test. A formula of ten operations has hundreds of small programs in
+its derivatives; without `jit` each primitive is a program that all checks share.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import jax.test_util
 
+from energymodel.runtime.compilation import compiler_options
+
 
 def check_grads(
     function: Callable[..., Any], args: Sequence[Any], *, order: int, loops: bool = False, **options: Any
@@ -17,3 +19,12 @@ def check_grads(
     """`jax.test_util.check_grads` outside of `jit`, unless the formula `loops`, which takes long outside of it."""
     with jax.disable_jit(not loops):
         jax.test_util.check_grads(function, args, order=order, **options)
+
+
+def compiled_once(function, *args):
+    return jax.jit(function, compiler_options=compiler_options(once=True))(*args)
+
+
+def derivative_once(derivative, function, *args):
+    """`derivative(function)(*args)` of a whole run, whose operations are not merged."""
+    return jax.jit(derivative(function), compiler_options=compiler_options(once=True, unfused=True))(*args)

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from compiled_once import derivative_once
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.step_prediction import predict_row
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
+from gradients import derivative_once
 
 prediction = jax.jit(predict_row)
 """Prediction of a row on a system, compiled once for each kind of system."""

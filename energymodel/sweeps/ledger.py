@@ -25,7 +25,8 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.runtime.compilation import PACKAGE, package_of, source_digest
+from energymodel.runtime.compilation import source_digest
+from energymodel.runtime.lowered_programs import PACKAGE, package_of
 from energymodel.sweeps.tile_program import TileProgram, without_addresses
 
 RUN, LOCK, TILES = "run.json", "lock", "tiles"

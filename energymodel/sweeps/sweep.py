@@ -24,8 +24,9 @@ from energymodel.sweeps.pareto import Pareto, ParetoBins
 from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.scenario_axes import UNITS, model_and_limits, scenario_axis
+from energymodel.sweeps.small_grid import SmallGrid, is_small
 from energymodel.sweeps.sweep_result import SweepResult
-from energymodel.sweeps.tile_program import SmallGrid, TileProgram, best_order, is_small
+from energymodel.sweeps.tile_program import TileProgram, best_order
 from energymodel.system.outputs import Objective, parse_objective
 from energymodel.units import whole_number
 
@@ -66,7 +67,7 @@ def sweep(
     No point is stored: chunks of the grid are evaluated by nested `vmap`, each operation only on the axes that it
     depends on, reduced, and forgotten. The scan runs in float32; the points that are kept are evaluated again in
     float64, which also decides their order. A small grid of a scenario is evaluated in float64 by a program that is
-    kept for all its grids (`tile_program.SmallGrid`).
+    kept for all its grids (`small_grid.SmallGrid`).
 
     **Arguments:**
 

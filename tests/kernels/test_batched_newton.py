@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from compiled_once import compiled_once
 from energymodel.solver.newton_system import DAMPINGS, factorize
 from energymodel_kernels.batched_newton import Step, System, batched_newton
 from energymodel_kernels.batched_newton.shapes import TESTED
+from gradients import compiled_once
 
 
 def systems(problems, n, m, dtype: Any = np.float64, seed=3):

@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from compiled_once import compiled_once
 from energymodel.numerics import Real, real
 from energymodel.system.evaluate import evaluate
 from energymodel_kernels.fused_sweep import Axis, Best, ParetoBins, fused_sweep
 from energymodel_kernels.fused_sweep.shapes import TESTED
 from energymodel_kernels.fused_sweep.tiles import Tile
+from gradients import compiled_once
 from sweep_model import sweep_model
 
 NEAR = 3e-6  # relative error of the objective in float32

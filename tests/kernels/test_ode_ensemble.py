@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 import scipy.integrate
 
-from compiled_once import compiled_once
 from energymodel.physics.thermal import transient_temperature
 from energymodel_kernels.ode_ensemble import LossPlan, ThermalPlan, heat_rate, loss_rate_of, ode_ensemble
 from energymodel_kernels.ode_ensemble.shapes import TESTED
+from gradients import compiled_once
 from learning.laws import LAW
 
 SIZE, START = 70e9, 1e11

@@ -14,7 +14,7 @@ import pytest
 
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.performance.parallelism import bubble_fraction
-from energymodel.runtime import compilation
+from energymodel.runtime import compilation, lowered_programs
 from energymodel.runtime.compilation import PACKAGE, Compiled, compiler_options, concurrently, jit
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.solver import PerConstraint, minimize
@@ -143,8 +143,8 @@ def test_nothing_is_preloaded_where_nothing_was_kept(folder):
         b"[0]\nno program",
         json.dumps({"type": "os:system"}).encode() + b"\n",
         json.dumps({"type": "builtins:exec", "list": []}).encode() + b"\n",
-        json.dumps({"type": "energymodel.runtime.compilation:os.system", "list": []}).encode() + b"\n",
-        json.dumps({"type": "energymodel.runtime.compilation:Path", "list": ["planted"]}).encode() + b"\n",
+        json.dumps({"type": "energymodel.runtime.lowered_programs:os.system", "list": []}).encode() + b"\n",
+        json.dumps({"type": "energymodel.runtime.lowered_programs:Path", "list": ["planted"]}).encode() + b"\n",
         json.dumps({"type": "energymodel.runtime.compilation:Compiled", "list": []}).encode() + b"\n",
         json.dumps({"type": "energymodel.system.outcome:NoSuchClass"}).encode() + b"\n",
     ],
@@ -162,7 +162,7 @@ def test_a_program_that_cannot_be_read_is_made_again_and_says_so(folder, caplog,
 
 
 def test_a_result_that_is_no_plain_tree_is_computed_and_not_kept(folder, monkeypatch, caplog):
-    monkeypatch.setattr(compilation, "_describe", lambda tree: object())
+    monkeypatch.setattr(lowered_programs, "_describe", lambda tree: object())
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
     assert held(folder) == []
     assert "cannot be kept: Object of type object is not JSON serializable" in caplog.text
@@ -174,7 +174,7 @@ def test_the_structure_of_a_result_survives_its_file():
     tree = (scenario.system, scenario.plan, solution, [None, {"name": 1.0}], PerConstraint(1.0, None, (), 2.0))
     structure = jax.tree.structure(tree)
     numbered = jax.tree.unflatten(structure, range(structure.num_leaves))
-    rebuilt = compilation._rebuild(json.loads(json.dumps(compilation._describe(numbered))))
+    rebuilt = lowered_programs._rebuild(json.loads(json.dumps(lowered_programs._describe(numbered))))
     assert jax.tree.structure(rebuilt) == structure
     assert jax.tree.leaves(rebuilt) == list(range(structure.num_leaves))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -161,8 +162,9 @@ def test_linear_model_against_its_closed_form(scenario, monkeypatch):
     prior = Posterior(priors, {"a": 5.0, "b": 7.0}, dict.fromkeys("ab", (0.0, math.inf)), np.zeros(2), np.eye(2))
     run = TrainingRun(scenario.system, scenario.plan)
     monkeypatch.setattr(updating, "_slopes", lambda now, run, products: (slopes @ now.z, slopes))
-    monkeypatch.setattr(updating, "_predicted", lambda now, run, products: slopes @ now.z)
-    monkeypatch.setattr(updating, "_moved", lambda run, now: now)
+    monkeypatch.setattr(updating, "_moved", lambda run, now: SimpleNamespace(system=now, plan=None))
+    monkeypatch.setattr(updating, "evaluate_once", lambda system, plan: system)
+    monkeypatch.setattr(updating, "_logarithms", lambda now, products: slopes @ now.z)
     posterior = posterior_of(prior, run, [MeasuredOutput({"time": 1.0}, math.exp(0.2), 0.05)])
     gain = slopes[0] / (0.3**2 + 0.1**2 + 0.05**2)
     np.testing.assert_allclose(posterior.z, gain * 0.2, rtol=1e-9)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.sweeps import tile_program
+from energymodel.sweeps import small_grid, tile_program
 from energymodel.sweeps.grid_sample import evaluate_points, named_outputs
 from energymodel.sweeps.scenario_axes import UNITS, ScenarioModel, model_and_limits, scenario_axis
+from energymodel.sweeps.small_grid import SMALL, SmallGrid, is_small
 from energymodel.sweeps.sweep import prepare_sweep
-from energymodel.sweeps.tile_program import SMALL, SmallGrid, is_small
 from sweeps.sweep_models import LIMITS, axes, sweep_model
 
 SCENARIO = "test-1b-h100"
@@ -65,7 +65,7 @@ def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
     assert (
         swept.choice.sentence() == "Evaluated by the model in float64: a grid of 36 points needs no program of its own."
     )
-    monkeypatch.setattr(tile_program, "SMALL", 0)
+    monkeypatch.setattr(small_grid, "SMALL", 0)
     own = em.sweep(*question, order=list(question[1]), **arguments)
     assert own.choice.program == "XLA"
     assert own.grid.tiles == swept.grid.tiles > 1
@@ -108,7 +108,7 @@ def test_workers_of_a_cluster_look_up_what_was_evaluated_once(scenario, monkeypa
 
 def test_other_numbers_need_no_other_program(monkeypatch):
     """Other values of axes, limits and system, and other ranges of bins that follow from them."""
-    monkeypatch.setattr(tile_program, "SMALL", 0)
+    monkeypatch.setattr(small_grid, "SMALL", 0)
 
     def swept(batch, changes, limit):
         axes = {"plan.clock": "0.6:1:4", "plan.batch": batch}

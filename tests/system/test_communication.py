@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from compiled_once import derivative_once
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import OF_CLUSTER
 from energymodel.calibration.step_prediction import predict_row
@@ -17,6 +16,7 @@ from energymodel.performance.collectives import CollectiveLibrary, Communication
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.communication import Traffic, exposed_communication, fabric_of
 from energymodel.system.plan import ParallelLayout
+from gradients import derivative_once
 from outcomes import prediction, replaced, row_inputs
 
 ROW = {

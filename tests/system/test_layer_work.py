@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from compiled_once import derivative_once
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import layouts
 from energymodel.calibration.step_prediction import predict, predict_row
@@ -19,6 +18,7 @@ from energymodel.system.division import divide
 from energymodel.system.step import step_work
 from energymodel.system.work import attention_passes
 from experiment import Experiment
+from gradients import derivative_once
 from outcomes import outcome_of, prediction, replaced, row_inputs
 
 SCENARIO = em.load_scenario("llama-3.1-405b-h100")
