@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.numerics import Numeric
 from energymodel.performance.switch_topologies import AbstractSwitchTree, Dragonfly, RailOnly
 from energymodel.physics.cooling import Cooling
 from energymodel.physics.limits import landauer_energy
@@ -181,7 +182,7 @@ def check_network(system: TrainingSystem, chips: float) -> None:
 
 
 @jax.jit
-def _ports(system: TrainingSystem, chips: float) -> tuple[Any, Any]:
+def _ports(system: TrainingSystem, chips: Numeric) -> tuple[Any, Any]:
     """Ports of a tree of switches that so many chips take, and those that it has [1]."""
     tree: Any = system.network.topology
     return system.network_nodes(chips), tree.most_nodes
