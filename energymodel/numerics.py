@@ -105,7 +105,7 @@ def blend(share: Numeric, first: Callable[[], Any], second: Callable[[], Any]) -
 
 def at_most_one(value: Numeric) -> Any:
     """The lesser of a number and 1: a switch of what a number above zero turns on, known where the number is."""
-    return (jnp if isinstance(value, jax.Array) else np).minimum(value, 1.0)
+    return jnp.minimum(value, 1.0) if isinstance(value, jax.Array) else np.asarray(np.minimum(value, 1.0))
 
 
 def softplus(x: Numeric) -> Float[Array, "..."]:

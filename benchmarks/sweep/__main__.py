@@ -331,7 +331,7 @@ def evaluate_table() -> None:
         rates[swept.points] = swept.points / swept.seconds
         print(
             f"{swept.points:.3g} points: {swept.seconds:.2f} s, {rates[swept.points] / 1e6:.1f} Mpoint/s, best "
-            f"{swept.best.value:.6g} J; order {', '.join(axis.name.split('.')[-1] for axis in swept.grid.axes)}",
+            f"{swept.best.value:.6g} J; order {', '.join(axis.name.split('.')[-1] for axis in swept.axes)}",
             flush=True,
         )
     small, large = rates.values()

@@ -8,6 +8,8 @@ gradients in the backward pass. Sums within a product, attention, the output hea
 optimizer states keep 16 or 32 bits.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -20,7 +22,7 @@ WEIGHT_SENSITIVITY, ACTIVATION_SENSITIVITY = 2.6745, 2.2102
 """gamma_w and gamma_a [bit] of Kumar et al. 2024 (arXiv 2411.04330), appendix: all tensors fitted together."""
 
 
-def share_worth(share: Numeric, efficiency: Numeric) -> Float[Array, "..."]:
+def share_worth(share: Numeric, efficiency: Numeric) -> Any:
     """Worth of a parameter or token of which a share of the products is in another format, `w = e^s` [definition].
 
     The geometric mean of both formats: a share of half costs half as much of the logarithm.

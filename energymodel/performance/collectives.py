@@ -235,7 +235,7 @@ class Communication(NamedTuple):
         return Communication(*(part(mine, lambda: count) for mine in self))
 
 
-NO_COMMUNICATION = Communication(0.0, 0.0, 0.0)
+NO_COMMUNICATION = Communication._make((0.0, 0.0, 0.0, 0.0))
 """Of a single rank."""
 
 

@@ -223,7 +223,7 @@ class Transformer(eqx.Module):
     )
 
     @property
-    def latent(self) -> Float[Array, ""]:
+    def latent(self) -> Real:
         """1 with latent attention, 0 without."""
         return at_most_one(self.kv_rank)
 
@@ -302,7 +302,7 @@ class Transformer(eqx.Module):
         return self.active_layer_parameters + self.embeddings
 
     @property
-    def mixture(self) -> Float[Array, ""]:
+    def mixture(self) -> Real:
         """0 with one expert, 1 with two or more; linear in between, so that slopes are finite."""
         return at_most_one(self.experts - 1.0)
 

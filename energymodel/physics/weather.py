@@ -31,7 +31,7 @@ class Hour(NamedTuple):
     spread: Numeric
 
 
-ONE_SPREAD: Any = Hour(0, 0, None)  # axes of hours
+ONE_SPREAD: Any = Hour._make((0, 0, None))  # axes of hours
 
 
 class Weather(eqx.Module):

@@ -135,7 +135,7 @@ class Metered:
             starts, stops = np.array(spans).T
             time = np.array([reading.time for reading in readings])
             span = np.searchsorted(starts, time, side="right") - 1
-            readings = [readings[i] for i in np.flatnonzero((span >= 0) & (time <= stops[np.maximum(span, 0)]))]
+            readings = [readings[int(i)] for i in np.flatnonzero((span >= 0) & (time <= stops[np.maximum(span, 0)]))]
         return {state: median(getattr(reading, state) for reading in readings) for state in STATES}
 
 

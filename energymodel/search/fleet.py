@@ -133,7 +133,7 @@ def load_fleet(
     further = {key: dict(table) for key, table in tables.pop(FLEET, {}).items()}
     for text in groups:
         words = text.split()
-        pairs = [option.partition("=")[::2] for option in words[2:]]
+        pairs = [(key, value) for key, _, value in (option.partition("=") for option in words[2:])]
         if len(words) < 2 or not all(key and value for key, value in pairs):
             raise InputError(f'fleet: "{text}" is not an accelerator and its number of chips. Give {FORM}.')
         names = [words[0], *(f"{words[0]}-{number}" for number in range(2, MOST + 2))]

@@ -126,7 +126,7 @@ class ShapedFormulation(Formulation):
     @classmethod
     def of(cls, plain: Formulation, prior: ShapePrior) -> "ShapedFormulation":
         """The formulation of a plan with a shape."""
-        own = vars(plain) | {"paths": (*(MODEL + name for name in SHAPE), *plain.paths)}
+        own: dict[str, Any] = vars(plain) | {"paths": (*(MODEL + name for name in SHAPE), *plain.paths)}
         own["rows"] = (*plain.rows, "active_experts")
         numbers = (float(prior.best_ratio), float(prior.best_feed_forward), float(prior.stiffness))
         return cls(**own, prior=numbers, plain=plain)

@@ -108,8 +108,10 @@ def minimize_many(
             together = max(together, _THOUSANDS if count >= _THOUSAND * len(devices) else _SEVERAL)
         width = chunk or min(together, 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
         most = options.max_iterations if iterations is None else iterations
-        iterate, every = partial(_iterate_outside, outside), _ROUND
-        if outside is None:
+        every = _ROUND
+        if outside is not None:
+            iterate = partial(_iterate_outside, outside)
+        else:
             iterate, most = partial(_iterate_inside, mesh), -(-most // _ROUND) * _ROUND
             every = _LONG_ROUND if accelerated() and patient else _ROUND
         limits = [*range(every, most, every), most]

@@ -1,6 +1,6 @@
 """Memory of parameters, gradients, optimizer states and activations on a chip, and the traffic of states."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -313,6 +313,6 @@ def copied_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scala
     return part(gradients + weights, lambda: own.dense + own.routed)
 
 
-def _apart(first: Numeric, second: Numeric) -> Scalar:
+def _apart(first: Numeric, second: Numeric) -> Any:
     """Share of two states that lies on different sides of the host link, from their shares on the host [1]."""
     return first + second - 2.0 * first * second

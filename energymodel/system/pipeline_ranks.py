@@ -1,6 +1,6 @@
 """Work of pipeline ranks on a micro-batch, and their waits for each other in a step."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -91,7 +91,7 @@ def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> 
     rank = (layers * layer + passes.head) / layout.pipeline + passes.hop + idle
     slowest = slowest_chunk_layers(stages.chunk, stages.spare, head) * layer
     # In DualPipe two ranks have half of the output head each, beyond a full one.
-    excess = 0.0
+    excess: Any = 0.0
     if not is_fixed(layout.dual_pipe, 0.0):
         excess = layer * (0.5 * jnp.maximum(0.0, head - jnp.minimum(2.0, stages.spare)))
     times = RankTimes(rank, idle, _chunk(layout, stages, slowest, rank, passes.hop), excess)
@@ -141,7 +141,8 @@ def _schedule_wait(layout: ParallelLayout, microbatches: Numeric, times: RankTim
         part(layout.zero_bubble_v, lambda: zero_bubble_v_wait(rank, idle, chunk, *counts, weights)),
         part(layout.dual_pipe, lambda: dual_pipe_wait(rank, idle, excess, *counts, weights)),
     )
-    return sum(wait for wait in waits if not is_fixed(wait, 0.0))
+    total: Any = sum(wait for wait in waits if not is_fixed(wait, 0.0))
+    return total
 
 
 def rank_stages(layout: ParallelLayout, division: Division) -> RankStages:

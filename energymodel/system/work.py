@@ -228,6 +228,6 @@ def attention_passes(
         slow = alignment_slowdown(workload.sequence, head, chip.alignment_exponent, chip.unaligned_slowdown)
         efficiency = chip.gemm_efficiency * software.product_efficiency
         time = compute_time(forward * square * slow, chip.peak_flops, efficiency)
-        return AttentionPasses(time, (2.0 + again) * time)
+        return AttentionPasses(time, jnp.asarray(2.0 + again) * time)
 
     return AttentionPasses(*(t / software.attention_efficiency for t in blend(workload.flash, fused, unfused)))

@@ -38,7 +38,7 @@ def test_lanes_end_where_they_do_on_a_cpu(monkeypatch):
 @pytest.mark.usefixtures("accelerated")
 def test_a_factorization_that_is_written_out_is_that_of_the_library():
     root = np.random.default_rng(1).normal(size=(5, 7, 7))
-    matrix, right = root @ root.transpose(0, 2, 1), np.arange(7.0)
+    matrix, right = jnp.asarray(root @ root.transpose(0, 2, 1)), jnp.arange(7.0)
     factor = jax.vmap(cholesky)(matrix)
     np.testing.assert_allclose(factor, np.linalg.cholesky(matrix), atol=1e-10)
     solution = jax.vmap(cholesky_solve, in_axes=(0, None))(factor, right)
@@ -49,10 +49,12 @@ def test_a_factorization_that_is_written_out_is_that_of_the_library():
 def test_the_first_damping_that_makes_a_matrix_definite_is_taken():
     # Of diag(a, 1) and size 1, the lowest pivot with damping d is a + d.
     for lowest, damping, bends in ((1.0, 0.0, False), (-1e-3, 1e-2, False), (-0.05, 0.1, True), (-1.0, 1.01, True)):
-        one = jnp.ones(2)
+        ones = jnp.ones(2)
         matrix, none = jnp.diag(jnp.array([lowest, 1.0])), jnp.asarray(0.0)
-        factor, taken, saddle = factorize(matrix, one, one, none)
+        factor, taken, saddle = factorize(matrix, ones, ones, none)
         assert (float(taken), bool(saddle)) == (damping, bends)
-        known = [bool(factorize_once(matrix, one, one, none, number)[2]) for number in range(len(DAMPINGS))]
-        assert known == [number >= DAMPINGS.index(damping) for number in range(len(DAMPINGS))]
+        definite = [
+            bool(factorize_once(matrix, ones, ones, none, jnp.asarray(number))[2]) for number in range(len(DAMPINGS))
+        ]
+        assert definite == [number >= DAMPINGS.index(damping) for number in range(len(DAMPINGS))]
         np.testing.assert_allclose(jnp.diag(factor) ** 2, [lowest + damping, 1.0 + damping], atol=1e-12)

@@ -1,6 +1,7 @@
 """The first-order solver beside closed forms and the dense solver, also past the size of that one."""
 
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -111,8 +112,8 @@ BOUNDS = (np.log(1e5), np.log(1e9))
 @pytest.mark.parametrize("knots", [8, 16])
 def test_schedule_agrees_with_the_dense_solver(knots):
     start = np.full(knots, np.log(4e6))
-    limit = {"inequalities": partial(token_overhead, most=1.1)}
-    for problem in ({}, limit):
+    problems: list[dict[str, Any]] = [{}, {"inequalities": partial(token_overhead, most=1.1)}]
+    for problem in problems:
         mine = first_order(schedule_cost, start, bounds=BOUNDS, **problem)
         theirs = dense(schedule_cost, start, bounds=BOUNDS, options=SolverOptions(hessian="differences"), **problem)
         assert ended(mine, RESULTS.successful)

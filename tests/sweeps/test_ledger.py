@@ -147,7 +147,7 @@ def test_functions_differ_by_what_they_hold():
         def update(self, state, picked, chunk):
             return state + jnp.sum(picked) + 1.0
 
-    def known(function, keep="best"):
+    def known(function, keep: Any = "best"):
         named = fingerprint(prepare_sweep(function, {"x": "0:1:5"}, keep, "y").program)
         return named["model"], named["numbers"], named["keep"]
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.learning.critical_batch import PowerCriticalBatch
-from energymodel.numerics import Numeric
 from energymodel.report.answer import FULL, Chart, Column, Sentence, Table, number, present, share, spaced, words
 from energymodel.report.answers.run_tables import Run, Runs, parts_table
 from energymodel.report.answers.timeline import step_parts
@@ -299,7 +298,7 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
 
 
 @jax.jit
-def _law_numbers(law: PowerCriticalBatch, batch: Numeric, tokens: Numeric, seen: Numeric) -> tuple[Any, Any, Any]:
+def _law_numbers(law: PowerCriticalBatch, batch: Any, tokens: Any, seen: Any) -> tuple[Any, Any, Any]:
     """Logarithm of what a batch wastes of each token of the rest of a run, see `ContinuedLearning`; critical batch
     over the run and at its end [token].
     """

@@ -128,10 +128,10 @@ def _program(
         formula, grid, parameters, limits = question.joined([next(own if host else rest) for host in is_host])
         _check_limits(formula, grid, parameters, limits, dtype)
         division = _tile(tile, grid, keep, implementation)
-        inputs = jax.tree.map(
+        grid_only, numbers_only, limits_only = jax.tree.map(
             lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array_like(leaf) else leaf, (grid, parameters, limits)
         )
-        sought = reference.Search(formula, *inputs, keep, dtype)
+        sought = reference.Search(formula, grid_only, numbers_only, limits_only, keep, dtype)
         if isinstance(division, Slab):
             points = reference.search(sought, division)
         else:
