@@ -18,12 +18,16 @@ from energymodel.ranges import ANY, SIGNED, Range
 
 if TYPE_CHECKING:
     Real = Any  # the converter of `real` accepts Python numbers, which a type checker cannot know
+    Scalar = Float[Array, ""]
+    Numbers = Float[Array, "..."]
 else:
     Real = Float[Array | np.ndarray, ""]
     """A scalar leaf of a component."""
 
-Scalar = Float[Array, ""]
-"""One number, as formulas return it."""
+    Scalar = Float[Array | np.ndarray | np.floating | float, ""]
+    """One number, as formulas return it; a constant where a part is absent."""
+    Numbers = Float[Array | np.ndarray | np.floating | float, "..."]
+    """Numbers of any shape, as formulas return them; a constant where a part is absent."""
 
 Numeric = Float[ArrayLike, "..."]
 """A number or an array of numbers of any shape: what formulas accept."""
