@@ -8,6 +8,8 @@ gradients in the backward pass. Sums within a product, attention, the output hea
 optimizer states keep 16 or 32 bits.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -32,7 +34,8 @@ def share_worth(share: Numeric, efficiency: Numeric) -> Numbers:
 
     **Returns:** worth [1], 1 for a share of 0.
     """
-    return 1.0 if is_fixed(share, 0.0) else jnp.exp(share * jnp.log(jnp.asarray(efficiency)))
+    worth: Any = 1.0 if is_fixed(share, 0.0) else jnp.exp(share * jnp.log(jnp.asarray(efficiency)))
+    return worth
 
 
 def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Numbers:
