@@ -18,16 +18,16 @@ from energymodel.ranges import ANY, SIGNED, Range
 
 if TYPE_CHECKING:
     Real = Any  # the converter of `real` accepts Python numbers, which a type checker cannot know
-    Scalar = Float[Array, ""]
-    Numbers = Float[Array, "..."]
+    Part = Any  # as is what `part` returns
 else:
     Real = Float[Array | np.ndarray, ""]
     """A scalar leaf of a component."""
 
-    Scalar = Float[Array | np.ndarray | np.floating | float, ""]
-    """One number, as formulas return it; a constant where a part is absent."""
-    Numbers = Float[Array | np.ndarray | np.floating | float, "..."]
-    """Numbers of any shape, as formulas return them; a constant where a part is absent."""
+    Part = Float[Array | np.ndarray | np.floating | float, "..."]
+    """What `part` and `blend` make: numbers, or a constant where a part is known to be absent or there alone."""
+
+Scalar = Float[Array, ""]
+"""One number, as formulas return it."""
 
 Numeric = Float[ArrayLike, "..."]
 """A number or an array of numbers of any shape: what formulas accept."""
@@ -104,7 +104,7 @@ def blend(share: Numeric, first: Callable[[], Any], second: Callable[[], Any]) -
         return second()
     if is_fixed(share, 1.0):
         return first()
-    return jax.tree.map(lambda one, other: share * one + (1.0 - share) * other, first(), second())
+    return jax.tree.map(lambda with_it, without: share * with_it + (1.0 - share) * without, first(), second())
 
 
 def at_most_one(value: Numeric) -> Any:

@@ -8,21 +8,19 @@ gradients in the backward pass. Sums within a product, attention, the output hea
 optimizer states keep 16 or 32 bits.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
-from energymodel.numerics import Numbers, Numeric, Real, component, is_fixed, real
+from energymodel.numerics import Numeric, Part, Real, component, is_fixed, real
 from energymodel.ranges import ABOVE_ZERO, FACTOR
 
 WEIGHT_SENSITIVITY, ACTIVATION_SENSITIVITY = 2.6745, 2.2102
 """gamma_w and gamma_a [bit] of Kumar et al. 2024 (arXiv 2411.04330), appendix: all tensors fitted together."""
 
 
-def share_worth(share: Numeric, efficiency: Numeric) -> Numbers:
+def share_worth(share: Numeric, efficiency: Numeric) -> Part:
     """Worth of a parameter or token of which a share of the products is in another format, `w = e^s` [definition].
 
     The geometric mean of both formats: a share of half costs half as much of the logarithm.
@@ -34,11 +32,10 @@ def share_worth(share: Numeric, efficiency: Numeric) -> Numbers:
 
     **Returns:** worth [1], 1 for a share of 0.
     """
-    worth: Any = 1.0 if is_fixed(share, 0.0) else jnp.exp(share * jnp.log(jnp.asarray(efficiency)))
-    return worth
+    return 1.0 if is_fixed(share, 0.0) else jnp.exp(share * jnp.log(jnp.asarray(efficiency)))
 
 
-def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Numbers:
+def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Float[Array, "..."]:
     """Parameters that quantized ones are worth, `(1 - e^(-P_w/2.6745)) (1 - e^(-P_a/2.2102))`.
 
     [Kumar et al. 2024, eq. 4]. Fitted on 30 to 220 million parameters and 1.5 to 26 billion tokens with integers in the
@@ -54,7 +51,7 @@ def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Numb
     return weights * -jnp.expm1(-jnp.asarray(activation_bits) / ACTIVATION_SENSITIVITY)
 
 
-def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) -> Numbers:
+def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) -> Float[Array, "..."]:
     """Loss added by a wrong learning rate, `dL = (k/2) ln^2(eta/eta_opt)`.
 
     [derivation: lowest order about the optimum in ln eta].
@@ -81,11 +78,11 @@ class NarrowProducts(eqx.Module):
     fp4_parameter_efficiency: Real = real("1", within=FACTOR)
     fp4_token_efficiency: Real = real("1", within=FACTOR)
 
-    def parameters_worth(self, fp8: Numeric, fp4: Numeric) -> Numbers:
+    def parameters_worth(self, fp8: Numeric, fp4: Numeric) -> Part:
         """Worth of a parameter at shares of the products in fp8 and fp4 [1], see `share_worth`."""
         return share_worth(fp8, self.fp8_parameter_efficiency) * share_worth(fp4, self.fp4_parameter_efficiency)
 
-    def tokens_worth(self, fp8: Numeric, fp4: Numeric) -> Numbers:
+    def tokens_worth(self, fp8: Numeric, fp4: Numeric) -> Part:
         """Worth of a token at shares of the products in fp8 and fp4 [1], see `share_worth`."""
         return share_worth(fp8, self.fp8_token_efficiency) * share_worth(fp4, self.fp4_token_efficiency)
 
@@ -131,7 +128,7 @@ class RecipeLearning(AbstractLearning):
     tokens_worth: Real = real("1", doc="w_D", within=ABOVE_ZERO)
     added_loss: Real = real("nat/token", 0.0, doc="dL")
 
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Numbers:
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.loss`."""
         return self.base.loss(self._parameters(parameters), effective_tokens) + self.added_loss
 
@@ -143,25 +140,25 @@ class RecipeLearning(AbstractLearning):
         loss, effective_tokens = self.base.run(self._parameters(parameters), worth, batch)
         return loss + self.added_loss, effective_tokens
 
-    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Numbers:
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens`."""
         return self.base.tokens(self._parameters(parameters), loss - self.added_loss, batch) / self.tokens_worth
 
-    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Numbers:
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens_to`."""
         return self.base.tokens_to(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
 
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Numbers:
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""
         return self.base.effective_tokens(self._parameters(parameters), loss - self.added_loss)
 
-    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Numbers:
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.penalty`."""
         return self.base.penalty(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
 
-    def information(self, effective_tokens: Numeric) -> Numbers:
+    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.information`."""
         return self.base.information(effective_tokens)
 
-    def _parameters(self, parameters: Numeric) -> Numbers:
+    def _parameters(self, parameters: Numeric) -> Float[Array, "..."]:
         return jnp.asarray(parameters) * self.parameters_worth

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, Scalar, at_most_one, blend, part, real
+from energymodel.numerics import Numeric, Part, Real, at_most_one, blend, part, real
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE
 
 
@@ -223,51 +223,51 @@ class Transformer(eqx.Module):
     )
 
     @property
-    def latent(self) -> Scalar:
+    def latent(self) -> Part:
         """1 with latent attention, 0 without."""
         return at_most_one(self.kv_rank)
 
     @property
-    def query_width(self) -> Scalar:
+    def query_width(self) -> Float[Array, ""]:
         """Width of all queries of a token [1]."""
         return jnp.asarray(self.heads) * self.head_size
 
     @property
-    def value_width(self) -> Scalar:
+    def value_width(self) -> Part:
         """Width of what attention gives to the output projection [1]."""
         return self.heads * (self.head_size + part(self.latent, lambda: self.value_head_size - self.head_size))
 
     @property
-    def mean_head_size(self) -> Scalar:
+    def mean_head_size(self) -> Float[Array, ""]:
         """Mean of the head sizes of keys and values [1]."""
         return self.head_size + 0.5 * self.latent * (self.value_head_size - jnp.asarray(self.head_size))
 
     @property
-    def attention_width(self) -> Scalar:
+    def attention_width(self) -> Float[Array, ""]:
         """Mean width of the score and value products, heads times head size [1]."""
         return self.heads * self.mean_head_size
 
     @property
-    def kv_width(self) -> Scalar:
+    def kv_width(self) -> Float[Array, ""]:
         """Width of the keys and values of a token as attention reads them [1]; latent attention expands its latent."""
         grouped = 2.0 * jnp.asarray(self.kv_heads) * self.head_size
         return grouped + part(self.latent, lambda: self.query_width + self.value_width - grouped)
 
     @property
-    def cache_width(self) -> Scalar:
+    def cache_width(self) -> Float[Array, ""]:
         """Numbers that a token leaves in the cache of keys and values of all layers [1]; a latent stays one."""
         grouped = 2.0 * jnp.asarray(self.kv_heads) * self.head_size
         return self.layers * (grouped + self.latent * (self.kv_rank + self.rope_head_size - grouped))
 
     @property
-    def attended_length(self) -> Scalar:
+    def attended_length(self) -> Float[Array, ""]:
         """Context with as many scores as the mean layer has, full causal ones and those with a window [token]."""
         return blend(
             self.local_layers, lambda: window_length(self.window, self.sequence), lambda: jnp.asarray(self.sequence)
         )
 
     @property
-    def attention_block(self) -> Scalar:
+    def attention_block(self) -> Float[Array, ""]:
         """Parameters of the attention block of one layer [1]."""
         latent = self.head_size, self.value_head_size, self.rope_head_size, self.query_rank, self.kv_rank
         return blend(
@@ -277,42 +277,42 @@ class Transformer(eqx.Module):
         )
 
     @property
-    def expert_block(self) -> Scalar:
+    def expert_block(self) -> Float[Array, ""]:
         """Parameters of one feed-forward block (one expert) [1]."""
         return feed_forward_parameters(self.hidden, self.feed_forward, self.gated)
 
     @property
-    def embeddings(self) -> Scalar:
+    def embeddings(self) -> Float[Array, ""]:
         """Parameters of embedding and output head [1]."""
         return embedding_parameters(self.vocabulary, self.hidden, self.tied)
 
     @property
-    def active_layer_parameters(self) -> Scalar:
+    def active_layer_parameters(self) -> Float[Array, ""]:
         """Parameters of all layers that act on one token, without embeddings [1]."""
         return self._shared + self.active_experts * self._per_expert
 
     @property
-    def parameters(self) -> Scalar:
+    def parameters(self) -> Float[Array, ""]:
         """All parameters [1]."""
         return self._shared + self.experts * self._per_expert + self.embeddings
 
     @property
-    def active_parameters(self) -> Scalar:
+    def active_parameters(self) -> Float[Array, ""]:
         """Parameters that act on one token [1]; all of them if dense."""
         return self.active_layer_parameters + self.embeddings
 
     @property
-    def mixture(self) -> Scalar:
+    def mixture(self) -> Part:
         """0 with one expert, 1 with two or more; linear in between, so that slopes are finite."""
         return at_most_one(self.experts - 1.0)
 
     @property
-    def _per_expert(self) -> Scalar:
+    def _per_expert(self) -> Float[Array, ""]:
         """Parameters that one more routed expert adds to all layers that have experts [1]."""
         return (self.layers - self.dense_layers) * (self.expert_block + self.expert_vectors)
 
     @property
-    def _shared(self) -> Scalar:
+    def _shared(self) -> Float[Array, ""]:
         """Parameters of all layers beside routed experts [1]."""
         mixed = self.layers - self.dense_layers
         routers = part(self.router * self.mixture, lambda: mixed * self.hidden * self.experts)
@@ -352,6 +352,6 @@ class Transformer(eqx.Module):
         )
 
     @property
-    def flops_per_token(self) -> Scalar:
+    def flops_per_token(self) -> Float[Array, ""]:
         """Operations to train on one token, without recomputation [FLOP/token]."""
         return training_flops_per_token(self.active_parameters, self.layers, self.attention_width, self.attended_length)

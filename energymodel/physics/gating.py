@@ -6,15 +6,16 @@ Shared arguments: `leakage_power` P_l of the idle circuit and `gated_power` P_g 
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from energymodel.numerics import Numbers, Numeric, Real, part, real, sigmoid
+from energymodel.numerics import Numeric, Part, Real, part, real, sigmoid
 from energymodel.ranges import ABOVE_ZERO, SHARE
 
 NEVER = 1e12
 """Stands for "it never pays" [s], so that gradients stay finite."""
 
 
-def gating_break_even(wake_energy: Numeric, leakage_power: Numeric, gated_power: Numeric) -> Numbers:
+def gating_break_even(wake_energy: Numeric, leakage_power: Numeric, gated_power: Numeric) -> Float[Array, "..."]:
     """Idle time above which gating pays, `t_be = E_wake / (P_l - P_g)` [Hu et al. 2004].
 
     **Returns:** time [s]; `NEVER` if being off saves nothing.
@@ -26,7 +27,7 @@ def gating_break_even(wake_energy: Numeric, leakage_power: Numeric, gated_power:
 
 def gating_saving(
     leakage_power: Numeric, gated_power: Numeric, idle_time: Numeric, wake_energy: Numeric, period: Numeric
-) -> Numbers:
+) -> Float[Array, "..."]:
     """Mean power that gating saves, `dP = ((P_l - P_g) t_idle - E_wake) / t_period` [Hu et al. 2004].
 
     **Arguments:**
@@ -38,7 +39,7 @@ def gating_saving(
     return ((jnp.asarray(leakage_power) - gated_power) * idle_time - wake_energy) / period
 
 
-def gating_decision(idle_time: Numeric, break_even: Numeric, blend_time: Numeric) -> Numbers:
+def gating_decision(idle_time: Numeric, break_even: Numeric, blend_time: Numeric) -> Float[Array, "..."]:
     """Share of idle periods that are gated, `s = sigma((t_idle - t_be) / w)` [derivation: docs/physics.md B5].
 
     A smooth controller: the spread of idle times about their mean replaces a step.
@@ -62,21 +63,21 @@ class PowerGate(eqx.Module):
     wake_time: Real = real("s")
     blend_time: Real = real("s", doc="spread of idle times", within=ABOVE_ZERO)
 
-    def saved_power(self, leakage_power: Numeric, idle_time: Numeric, period: Numeric) -> Numbers:
+    def saved_power(self, leakage_power: Numeric, idle_time: Numeric, period: Numeric) -> Part:
         """Mean power saved [W] with a leakage [W] and an idle time [s] in every period [s]."""
 
-        def saving() -> Numbers:
+        def saving() -> Float[Array, "..."]:
             gated = self.residual_fraction * jnp.asarray(leakage_power)
             saved = gating_saving(leakage_power, gated, idle_time, self.wake_energy, period)
             return saved * self._decision(leakage_power, idle_time)
 
         return part(self.fraction, saving)
 
-    def wake_delay(self, leakage_power: Numeric, idle_time: Numeric) -> Numbers:
+    def wake_delay(self, leakage_power: Numeric, idle_time: Numeric) -> Part:
         """Time that waking adds to each period [s]."""
         return part(self.fraction, lambda: self._decision(leakage_power, idle_time) * self.wake_time)
 
-    def _decision(self, leakage_power: Numeric, idle_time: Numeric) -> Numbers:
+    def _decision(self, leakage_power: Numeric, idle_time: Numeric) -> Float[Array, "..."]:
         gated = self.residual_fraction * jnp.asarray(leakage_power)
         break_even = gating_break_even(self.wake_energy, leakage_power, gated)
         return gating_decision(idle_time, break_even, self.blend_time)

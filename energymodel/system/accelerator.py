@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numbers, Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.memory_access import AbstractMemoryAccess, MeasuredAccess
 from energymodel.physics.gating import PowerGate
 from energymodel.physics.leakage import Leakage
@@ -112,10 +112,10 @@ class Accelerator(eqx.Module):
         """Switching energy of a 16-bit matrix operation at the reference voltage, `kappa / (eta_max Fdot)` [J/FLOP]."""
         return self.dynamic_power / (self.gemm_efficiency * self.peak_flops)
 
-    def static_power(self, voltage: Numeric, temperature: Numeric) -> Numbers:
+    def static_power(self, voltage: Numeric, temperature: Numeric) -> Float[Array, "..."]:
         """Power of a chip whose clock runs but whose units rest: leakage and fixed power [W]."""
         return self.leakage(voltage, temperature) + self.fixed_power
 
-    def spin_power(self, clock: Numeric, voltage: Numeric) -> Numbers:
+    def spin_power(self, clock: Numeric, voltage: Numeric) -> Float[Array, "..."]:
         """Switching power of a chip whose kernels wait for other chips, `a kappa phi v^2` [W]."""
         return busy_power(0.0, self.dynamic_power, clock, voltage, self.spin_activity)

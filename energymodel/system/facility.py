@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
-from energymodel.numerics import Numbers, Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.cooling import Coolant, Cooling, CoolingDemand
 from energymodel.physics.delivery import AbstractRegulator, Distribution, NoRegulator, Regulator
 from energymodel.physics.energy_storage import EnergyStorage
@@ -40,7 +40,7 @@ class FacilityPower(NamedTuple):
     other: Float[Array, "..."]
     water: Float[Array, "..."]
 
-    def total(self, load: Numeric) -> Numbers:
+    def total(self, load: Numeric) -> Float[Array, "..."]:
         """Sum of the parts and the load they serve [W]."""
         return jnp.asarray(load) + self.delivery_loss + self.cooling + self.other
 
@@ -104,7 +104,7 @@ class Facility(eqx.Module):
         feed = self.feed(load)
         return self._power(feed, self.cooling.hottest_demand(feed.equipment, coolant))
 
-    def supply_load(self, feed: Feed) -> Numbers:
+    def supply_load(self, feed: Feed) -> Float[Array, "..."]:
         """Largest share of what it is rated for that a converter delivers [1]."""
         stages = (
             self.point_of_load.load(feed.load),
@@ -114,7 +114,7 @@ class Facility(eqx.Module):
         )
         return reduce(jnp.maximum, stages)
 
-    def equipment_price(self) -> Numbers:
+    def equipment_price(self) -> Float[Array, "..."]:
         """Purchase price per chip of storage and of converters that servers do not include [USD]."""
         parts = (self.point_of_load, self.bus_converter, self.power_supply, self.uninterruptible)
         return reduce(jnp.add, [part.purchase_price() for part in parts], self.storage.price())

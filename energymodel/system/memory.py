@@ -1,10 +1,10 @@
 """Memory of parameters, gradients, optimizer states and activations on a chip, and the traffic of states."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, blend, is_fixed, part
+from energymodel.numerics import Numeric, Part, Scalar, blend, is_fixed, part
 from energymodel.performance.memory_footprint import (
     layer_activation_bytes,
     layer_buffer_bytes,
@@ -281,7 +281,7 @@ def updated_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scal
     return jnp.asarray(touched) * (dense + routed)
 
 
-def fetched_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scalar:
+def fetched_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Part:
     """State bytes that a micro-batch moves over the host link, `(2 o_p w z_p + o_g c z_g) n` [definition].
 
     Parameters are fetched for the forward and the backward pass; gradients are sent as they are computed and summed on
@@ -292,7 +292,7 @@ def fetched_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scal
     fetched = part(layout.offload_parameters, lambda: 2.0 * stored.weight)
     sent = part(layout.offload_gradients, lambda: stored.sent)
 
-    def moved(ranks: Numeric) -> Scalar:
+    def moved(ranks: Numeric) -> Part:
         of_parameters = part(fetched, lambda: zero_share(layout.shard_parameters, ranks))
         return of_parameters + part(sent, lambda: zero_share(layout.shard_gradients, ranks))
 
@@ -300,7 +300,7 @@ def fetched_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scal
     return dense + part(own.routed, lambda: moved(own.routed_ranks))
 
 
-def copied_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scalar:
+def copied_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Part:
     """State bytes copied over the host link once a step, `(g |o_o - o_g| + w |o_o - o_p|) n` for shares of 0 or 1.
 
     Gradients go to the optimizer and new weights come back where they are kept on different sides of the link
@@ -313,6 +313,6 @@ def copied_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scala
     return part(gradients + weights, lambda: own.dense + own.routed)
 
 
-def _apart(first: Numeric, second: Numeric) -> Any:
+def _apart(first: Numeric, second: Numeric) -> Part:
     """Share of two states that lies on different sides of the host link, from their shares on the host [1]."""
     return first + second - 2.0 * first * second

@@ -1,13 +1,13 @@
 """Work of pipeline ranks on a micro-batch, and their waits for each other in a step."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numbers, Numeric, Scalar, blend, is_fixed, part
+from energymodel.numerics import Numeric, Part, Scalar, blend, is_fixed, part
 from energymodel.performance.pipeline_bubble import (
     dual_pipe_wait,
     idle_stage_layers,
@@ -73,7 +73,7 @@ class RankStages(NamedTuple):
         return self.layers * passes.layer + self.heads * passes.head + passes.hop
 
 
-def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> Numbers:
+def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> Float[Array, "..."]:
     """Time of a step in which the mean pipeline rank waits for the others, all at one clock.
 
     By the schedule of the layout [derivation: docs/step_time.md].
@@ -91,7 +91,7 @@ def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> 
     rank = (layers * layer + passes.head) / layout.pipeline + passes.hop + idle
     slowest = slowest_chunk_layers(stages.chunk, stages.spare, head) * layer
     # In DualPipe two ranks have half of the output head each, beyond a full one.
-    excess: Any = 0.0
+    excess: Part = 0.0
     if not is_fixed(layout.dual_pipe, 0.0):
         excess = layer * (0.5 * jnp.maximum(0.0, head - jnp.minimum(2.0, stages.spare)))
     times = RankTimes(rank, idle, _chunk(layout, stages, slowest, rank, passes.hop), excess)
@@ -129,7 +129,7 @@ def staged_wait(layout: ParallelLayout, division: Division, stages: RankStages, 
     return _schedule_wait(layout, division.microbatches, times) + (1.0 - layout.other_schedules) * first * slower
 
 
-def _schedule_wait(layout: ParallelLayout, microbatches: Numeric, times: RankTimes) -> Scalar:
+def _schedule_wait(layout: ParallelLayout, microbatches: Numeric, times: RankTimes) -> Part:
     """Time of a step in which the mean pipeline rank waits for the others [s], by the schedule of the layout."""
     rank, idle, chunk, excess = times
     weights = 1.0 / (3.0 + layout.recompute_full)  # of the passes: one product for each forward and each input gradient
@@ -141,8 +141,7 @@ def _schedule_wait(layout: ParallelLayout, microbatches: Numeric, times: RankTim
         part(layout.zero_bubble_v, lambda: zero_bubble_v_wait(rank, idle, chunk, *counts, weights)),
         part(layout.dual_pipe, lambda: dual_pipe_wait(rank, idle, excess, *counts, weights)),
     )
-    total: Any = sum(wait for wait in waits if not is_fixed(wait, 0.0))
-    return total
+    return sum(wait for wait in waits if not is_fixed(wait, 0.0))
 
 
 def rank_stages(layout: ParallelLayout, division: Division) -> RankStages:

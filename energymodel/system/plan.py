@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numbers, Numeric, Real, at_most_one, component, part, real, vector
+from energymodel.numerics import Numeric, Part, Real, at_most_one, component, part, real, vector
 from energymodel.performance.pipeline_bubble import fewest_microbatches
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, COOLANT, SHARE, SHARE_ABOVE_ZERO, Range
 
@@ -75,12 +75,12 @@ class ParallelLayout(eqx.Module):
     embedding_balanced: Real = real("1", 0.0, within=SHARE)
 
     @property
-    def interleaved(self) -> Numbers:
+    def interleaved(self) -> Float[Array, "..."]:
         """1 where a rank alternates between virtual stages, 0 for one stage a rank and for the two of ZB-V [1]."""
         return jnp.clip(jnp.asarray(self.virtual_stages) - 1.0, 0.0, 1.0) * (1.0 - self.zero_bubble_v)
 
     @property
-    def fewest_microbatches(self) -> Numbers:
+    def fewest_microbatches(self) -> Float[Array, "..."]:
         """Micro-batches that the pipeline schedule needs in a step [1]."""
         return fewest_microbatches(self.pipeline, self.interleaved, self.dual_pipe)
 
@@ -90,13 +90,13 @@ class ParallelLayout(eqx.Module):
         return replicas * self.fewest_microbatches * self.microbatch * sequence
 
     @property
-    def cut_by_hand(self) -> Numbers:
+    def cut_by_hand(self) -> Part:
         """1 where an end of the pipeline has a number of layers of its own, else 0 [1]."""
         ends = at_most_one(self.first_stage_layers + self.last_stage_layers)
         return part(ends, lambda: jnp.clip(self.pipeline - 1.0, 0.0, 1.0))
 
     @property
-    def other_schedules(self) -> Numbers:
+    def other_schedules(self) -> Part:
         """1 for a schedule that is neither GPipe nor 1F1B, interleaved or not, else 0 [1]."""
         return self.zero_bubble + self.zero_bubble_h2 + self.zero_bubble_v + self.dual_pipe
 

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from energymodel.numerics import Numbers, Numeric, Real
+from energymodel.numerics import Numeric, Real
 from energymodel.performance.reliability import Calendar
 from energymodel.performance.serving import Serving
 from energymodel.physics.limits import landauer_energy, landauer_multiple
@@ -218,7 +219,7 @@ def slack_of(
 
 def money_until(
     system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome, time: Numeric, energy: Numeric
-) -> Numbers:
+) -> Float[Array, "..."]:
     """Money that a run has cost after a time and an energy, `C = C_run + c (t - t_run) + p_e (E - E_run)`.
 
     Capital, peak power and delay cost in proportion to time [definition].
@@ -233,7 +234,7 @@ def money_until(
     """
     chip, price = system.accelerator, system.market.price
 
-    def cost(time: Numeric, energy: Numeric) -> Numbers:
+    def cost(time: Numeric, energy: Numeric) -> Float[Array, "..."]:
         return price.cost(chip.price, plan.chips, time, energy, outcome.power_peak)
 
     total = cost(outcome.time, outcome.energy.total)

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from energymodel.numerics import Numbers, Numeric, Scalar, is_fixed, p_norm, p_norm_excess, part
+from energymodel.numerics import Numeric, Scalar, is_fixed, p_norm, p_norm_excess, part
 from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
 from energymodel.performance.topology import NetworkShape
@@ -177,7 +178,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     )
 
 
-def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Numbers:
+def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Float[Array, "..."]:
     """Share of a wait at a lower clock, `max(1 - 2 t_s / t, 0)` [definition].
 
     The end of a wait is known ahead, so that the clock is up again in time; the two switches take of the wait alone.
