@@ -66,17 +66,17 @@ def compiler_options(*, once: bool = False, tile: bool = False, unfused: bool = 
         options["xla_cpu_prefer_vector_width"] = VECTOR_BITS
     elif once:
         options["xla_backend_optimization_level"] = 0
-    return {name: value for name, value in options.items() if _exists(name, value)}
+    return dict(_accepted(tuple(options.items())))
 
 
 @cache
-def _exists(name: str, value: Any) -> bool:
-    """Whether this JAX has an option of the compiler."""
+def _accepted(options: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    """Those options of the compiler that this JAX has; one compilation where it has all."""
     try:
-        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+        jax.jit(lambda: 0, compiler_options=dict(options)).lower().compile()
     except jax.errors.JaxRuntimeError:
-        return False
-    return True
+        return tuple(part for option in options for part in _accepted((option,))) if len(options) > 1 else ()
+    return options
 
 
 def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., Any]:
