@@ -53,16 +53,16 @@ class Run(NamedTuple):
     plan: Any
 
 
-def log_slopes(
+def assert_log_slopes(
     outputs: Callable[[Any], tuple[Any, ...]],
     scenario: Any,
     point: Mapping[str, float],
     rtol: float,
     atol: float = 1e-9,
 ) -> np.ndarray:
-    """Slopes of logarithms of outputs of a run by those of some numbers [output, number], checked by differences.
+    """Check slopes of logarithms of outputs of a run by those of some numbers by differences.
 
-    `point`: the numbers by path, as in "plan.clock".
+    `point`: the numbers by path, as in "plan.clock". Returns the slopes [output, number].
     """
     run, start = Run(scenario.system, scenario.plan), np.log(list(point.values()))
 

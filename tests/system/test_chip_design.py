@@ -11,7 +11,7 @@ from energymodel.constants import BOLTZMANN
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.training_system import as_designed
-from outcomes import log_slopes, replaced
+from outcomes import assert_log_slopes, replaced
 
 NAME = "test-1b-h100"
 CATALOG = load_scenario(NAME)
@@ -122,7 +122,7 @@ def test_gradients_reach_loss_and_energy():
     design = SCENARIO.system.chip_design
     point = {name: float(getattr(design, name)) for name in CHOICES}
     point |= {"voltage": 0.95, "number_bits": 12.0, "error_margin": 45.0, "generations": 0.5}
-    log_slopes(
+    assert_log_slopes(
         lambda result: (result.energy.total, result.time, result.money, result.loss),
         SCENARIO,
         {f"system.chip_design.{name}": value for name, value in point.items()},

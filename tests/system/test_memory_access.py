@@ -5,7 +5,7 @@ import pytest
 
 from cli.shell import SMALL
 from energymodel.scenarios.scenario import load_scenario
-from outcomes import log_slopes, outcome_of
+from outcomes import assert_log_slopes, outcome_of
 
 PATH = "system.accelerator.access"
 
@@ -43,7 +43,7 @@ def test_gradients_of_energy_and_time():
     names = ("line_size", "run_length", "in_flight", "latency")
     point = {f"{PATH}.{name}": float(getattr(stated.system.accelerator.access, name)) for name in names}
     point[f"{PATH}.prefetch_coverage"] = 0.5
-    slopes = log_slopes(lambda result: (result.energy.total, result.time), stated, point, rtol=1e-4)
+    slopes = assert_log_slopes(lambda result: (result.energy.total, result.time), stated, point, rtol=1e-4)
     assert np.all(np.abs(slopes) > 1e-7)
 
 

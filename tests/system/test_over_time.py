@@ -1,5 +1,7 @@
 """Power and temperature over time: bounds, what smooths them, and what smoothing costs."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,8 @@ from energymodel.physics.thermal import leakage_temperature
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.over_time import temperature_over_time
 from energymodel.system.step import training_step
-from outcomes import log_slopes, outcome_of, replaced
+from gradients import derivative_once
+from outcomes import assert_log_slopes, outcome_of, replaced
 
 LARGE, SMALL = "llama-3.1-405b-h100", "test-1b-h100"
 STORAGE = "system.facility.storage"
@@ -118,7 +121,15 @@ def test_gradients_match_differences(changes):
     numbers = {"plan.power_floor": 0.5, f"{STORAGE}.power": 400.0, f"{STORAGE}.energy": 300.0}
     point = {"plan.clock": 0.9} | {path: numbers[path] for path in changes}
     scenario = em.load_scenario(LARGE, changes)
-    log_slopes(lambda result: (result.power_swing, result.power_ramp, result.stop_ramp), scenario, point, rtol=1e-3)
+    swings = lambda result: (result.power_swing, result.power_ramp, result.stop_ramp)  # noqa: E731
+    assert_log_slopes(swings, scenario, point, rtol=1e-3)
+
+    def total(plan, storage):
+        run = em.evaluate(eqx.tree_at(lambda system: system.facility.storage, scenario.system, storage), plan)
+        return run.power_swing + run.power_ramp + run.money
+
+    slopes = derivative_once(partial(jax.grad, argnums=(0, 1)), total, scenario.plan, scenario.system.facility.storage)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))
 
 
 def test_swings_of_a_schedule_and_limits_of_the_grid(large):
