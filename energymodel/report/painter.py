@@ -131,8 +131,8 @@ def _font() -> tuple[str, float]:
     from matplotlib.font_manager import fontManager
 
     names = {font.name for font in fontManager.ttflist}
-    known = [name for name in ("Liberation Sans", "Arial", "Helvetica") if name in names]
-    return (known[0], 1.0) if known else ("DejaVu Sans", 0.9)
+    installed = [name for name in ("Liberation Sans", "Arial", "Helvetica") if name in names]
+    return (installed[0], 1.0) if installed else ("DejaVu Sans", 0.9)
 
 
 def _path(data: str, right: float, down: float) -> Any:

@@ -32,7 +32,7 @@ def split(tree: Any, is_argument: Callable[[Any], bool]) -> tuple[list[Any], Spl
 
 def cached(make: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose last results are kept, by arguments; those that cannot be hashed are computed anew."""
-    kept = lru_cache(PROGRAMS)(make)
+    remembered = lru_cache(PROGRAMS)(make)
 
     @wraps(make)
     def call(*arguments: Any) -> Any:
@@ -40,6 +40,6 @@ def cached(make: Callable[..., Any]) -> Callable[..., Any]:
             hash(arguments)
         except TypeError:
             return make(*arguments)
-        return kept(*arguments)
+        return remembered(*arguments)
 
     return call

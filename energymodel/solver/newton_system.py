@@ -217,15 +217,15 @@ def cholesky_solve(factor: Float[Array, "n n"], right: Float[Array, " n"]) -> Fl
     n = right.size
     if not accelerated() or n > _WRITTEN_OUT:
         return jax.scipy.linalg.cho_solve((factor, True), right)
-    rest, half, whole = right, [], []
+    rest, half, solution = right, [], []
     for row in range(n):
         half.append(rest[0] / factor[row, row])
         rest = rest[1:] - factor[row + 1 :, row] * half[-1]
     rest = jnp.stack(half)
     for row in reversed(range(n)):
-        whole.append(rest[row] / factor[row, row])
-        rest = rest[:row] - factor[row, :row] * whole[-1]
-    return jnp.stack(whole[::-1])
+        solution.append(rest[row] / factor[row, row])
+        rest = rest[:row] - factor[row, :row] * solution[-1]
+    return jnp.stack(solution[::-1])
 
 
 def longest_steps(shrink: Array | float, value: Array, change: Array) -> Array:

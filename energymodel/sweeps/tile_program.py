@@ -1,8 +1,7 @@
 """The compiled program of a tile, which evaluates and reduces its points without storing them.
 
 A program depends on the structure of a sweep alone (`TileTrace`): values of axes, numbers of the model, limits and
-ranges are arguments, so that another sweep of the same structure traces and compiles nothing. A small grid of a
-scenario has no program of its model: its points are evaluated by one that is kept for all its grids.
+ranges are arguments, so that another sweep of the same structure traces and compiles nothing.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.runtime.compilation import CONFIG, compiler_options
-from energymodel.runtime.placement import platform
+from energymodel.runtime.placement import accelerated
 from energymodel.runtime.program_cache import Split, cached, split
 from energymodel.runtime.substitution import portable
 from energymodel.sweeps.axes import Axis, cast
@@ -109,7 +108,7 @@ class TileTrace(NamedTuple):
             if self.row > grid.shape[-1]:
                 own = (*own[:-1], jax.tree.map(lambda leaf: _padded(leaf, self.row), own[-1]))
             picked = point(*own)
-            if platform() != "cpu":  # else what the reduction reads twice is evaluated twice
+            if accelerated():  # else what the reduction reads twice is evaluated twice
                 picked = jax.lax.optimization_barrier(picked)
             valid = _valid(grid, start, self.row)
             return reduction.update(state, picked, Chunk(grid, number, position, leading, start, valid, self.row, hint))
@@ -218,7 +217,7 @@ class TileProgram:
     def _parts(self) -> tuple[TileTrace, tuple[Any, ...]]:
         function, axes = self.scanned()
         model, arrays, numbers = PointModel.of(function, self.reduction, self.grid.names, self.bits)
-        own_functions = self.bits == 32 and not self.quick and platform() == "cpu"
+        own_functions = self.bits == 32 and not self.quick and not accelerated()
         row = self.grid.shape[-1]
         if own_functions and self.reduction.takes_padding and row >= LANES and not wide_vectors():
             row += -row % LANES

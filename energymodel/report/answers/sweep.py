@@ -126,8 +126,8 @@ def _sentences(scenario: Scenario, swept: SweepResult, rows: Table, minimize: st
         at, value = point_words(swept.axes, swept.winners[best].point), _value_name(swept, minimize)
         text = f"Of {counted(swept.points, 'point')}, the best has {at}"
         texts.append(f"{text}; its {spaced(minimize)} is {{{value}}}." if value in numbers else f"{text}.")
-        known = [name for name in SHOWN if name in numbers and numbers[name][1].low is not None]
-        if sure := ", ".join(f"{spaced(name)} {{{name}:i}}" for name in known):
+        certain = [name for name in SHOWN if name in numbers and numbers[name][1].low is not None]
+        if sure := ", ".join(f"{spaced(name)} {{{name}:i}}" for name in certain):
             texts.append(f"Intervals of that point, as wide as those of {scenario.name} itself: {sure}.")
         if (near := swept.polished) is not None:
             numbers["gain"] = share(1.0 - near.value / swept.winners[0].value)
