@@ -36,7 +36,15 @@ from energymodel.system.outcome import TrainingOutcome
 NOW = "this plan"
 MAIN = ("energy", "time", "money", "carbon_operational")
 READ = (
-    *(*MAIN, "loss", "tokens", "step_time", "mfu", "power_average", "power_peak", "temperature", "memory_per_chip"),
+    *MAIN,
+    "loss",
+    "tokens",
+    "step_time",
+    "mfu",
+    "power_average",
+    "power_peak",
+    "temperature",
+    "memory_per_chip",
     *("pue", "water", "carbon_embodied", "landauer_multiple"),
 )
 """Outputs that the page reads out."""
@@ -242,7 +250,9 @@ def front(own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> 
     for label, plan in {NOW: now, OWN: own, **pins}.items():
         rows.append(["pinned" if label in pins else label, label, *_point(plan, objective), None, None])
     columns = [
-        *(words("series", ""), words("name", ""), Column("time", "calendar time", "s", digits="rows")),
+        words("series", ""),
+        words("name", ""),
+        Column("time", "calendar time", "s", digits="rows"),
         Column(objective, objective, OBJECTIVES[objective], digits="rows"),
         Column("batch_factor", "batch over that of this plan:", kind="share", digits="rows"),
         Column("clock", kind="share", digits="rows"),

@@ -9,19 +9,28 @@ from energymodel.system.outputs import output
 
 RATIOS = ("time", "energy", "money")
 _COLUMNS = (
-    *(Column("batch", unit="token"), Column("tokens", unit="token", level=DATA)),
-    *(Column("tokens_change", "tokens", kind="change"), Column("steps", kind="count", level=DATA)),
-    *(Column("time", unit="s"), Column("energy", unit="J"), Column("money", unit="USD")),
-    *(Column("carbon", unit="kg", level=DATA), Column("power_average", "average power", "W", level=DATA)),
-    *(Column("token_rate", "throughput", "token/s"), Column("break_even_rate", "to break even", "token/s")),
-    *(Column("break_even_power", "power to break even", "W", level=DATA), words("pays", "pays in")),
+    Column("batch", unit="token"),
+    Column("tokens", unit="token", level=DATA),
+    Column("tokens_change", "tokens", kind="change"),
+    Column("steps", kind="count", level=DATA),
+    Column("time", unit="s"),
+    Column("energy", unit="J"),
+    Column("money", unit="USD"),
+    Column("carbon", unit="kg", level=DATA),
+    Column("power_average", "average power", "W", level=DATA),
+    Column("token_rate", "throughput", "token/s"),
+    Column("break_even_rate", "to break even", "token/s"),
+    Column("break_even_power", "power to break even", "W", level=DATA),
+    words("pays", "pays in"),
     *(Column(f"{name}_ratio", name, level=DATA) for name in RATIOS),
 )
 _BEST = (
-    *(words("objective"), Column("batch", unit="token")),
+    words("objective"),
+    Column("batch", unit="token"),
     Column("flat_low", "within 0.1 % from", "token", digits="two"),
     Column("flat_high", "to", "token", digits="two"),
-    *(Column("saving", "saves beside the plan's own", kind="share", digits="two"), words("edge", "", DATA)),
+    Column("saving", "saves beside the plan's own", kind="share", digits="two"),
+    words("edge", "", DATA),
 )
 _EDGES = {
     -1: "the fewest micro-batches that the layout runs",
@@ -34,8 +43,11 @@ def batch_answer(scenario: Scenario, curve: BatchCurve) -> Answer:
     """A batch curve in numbers; the best batch has an interval where the curve has a minimum inside."""
     rows = [
         [
-            *(name, (best.batch, best.low, best.high) if best.at_edge == 0 else best.batch, *best.flat),
-            *(best.saving, _EDGES[best.at_edge]),
+            name,
+            (best.batch, best.low, best.high) if best.at_edge == 0 else best.batch,
+            *best.flat,
+            best.saving,
+            _EDGES[best.at_edge],
         ]
         for name, best in curve.best.items()
     ]
@@ -69,8 +81,17 @@ def batches_table(curve: BatchCurve) -> Table:
     pays = {name: values < float(mine[name]) * (1.0 - 1e-9) for name, values in totals.items()}
     names = [" ".join(name for name in RATIOS if pays[name][row]) or "nothing" for row in range(len(curve.batch))]
     columns = (
-        *(curve.batch, outcome.tokens, outcome.tokens / own.tokens - 1.0, outcome.steps, *totals.values()),
-        *(outcome.carbon, outcome.power_average, outcome.token_rate, curve.break_even_rate, curve.break_even_power),
-        *(names, *(values / values.min() for values in totals.values())),
+        curve.batch,
+        outcome.tokens,
+        outcome.tokens / own.tokens - 1.0,
+        outcome.steps,
+        *totals.values(),
+        outcome.carbon,
+        outcome.power_average,
+        outcome.token_rate,
+        curve.break_even_rate,
+        curve.break_even_power,
+        names,
+        *(values / values.min() for values in totals.values()),
     )
     return Table("batches", "Batches", _COLUMNS, [*zip(*columns, strict=True)])

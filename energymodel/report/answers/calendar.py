@@ -8,18 +8,31 @@ from energymodel.report.answer import CHANGE, DATA, Answer, Chart, Column, Sente
 from energymodel.search.calendar import OBJECTIVES, Calendar
 
 _RUNS = (
-    *(Column("start", "starts in hour", kind="count"), Column("time", "calendar time", "s")),
-    *(Column("clock", "mean clock"), Column("tokens", unit="token"), Column("energy", unit="J")),
-    *(Column("peak", "highest hour", "W"), Column("money", unit="USD")),
-    *(Column("held", "  equipment over time", "USD"), Column("bought", "  energy by the hour", "USD")),
-    *(Column("contract", "  contract", "USD"), Column("demand", "  demand charge", "USD")),
-    *(Column("carbon_operational", "operational carbon", "kg"), Column("carbon_embodied", "embodied carbon", "kg")),
-    *(Column("price", "price paid in the mean", "USD/J"), Column("intensity", "carbon of energy in the mean", "kg/J")),
+    Column("start", "starts in hour", kind="count"),
+    Column("time", "calendar time", "s"),
+    Column("clock", "mean clock"),
+    Column("tokens", unit="token"),
+    Column("energy", unit="J"),
+    Column("peak", "highest hour", "W"),
+    Column("money", unit="USD"),
+    Column("held", "  equipment over time", "USD"),
+    Column("bought", "  energy by the hour", "USD"),
+    Column("contract", "  contract", "USD"),
+    Column("demand", "  demand charge", "USD"),
+    Column("carbon_operational", "operational carbon", "kg"),
+    Column("carbon_embodied", "embodied carbon", "kg"),
+    Column("price", "price paid in the mean", "USD/J"),
+    Column("intensity", "carbon of energy in the mean", "kg/J"),
 )
 _HOURS = (
-    *(Column("hour", kind="count"), Column("billing_month", kind="count"), Column("price", unit="USD/J")),
-    *(Column("carbon", "carbon intensity", "kg/J"), Column("occupied", kind="share"), Column("clock")),
-    *(Column("token_rate", "tokens per second", "token/s"), Column("power", "calendar", "W")),
+    Column("hour", kind="count"),
+    Column("billing_month", kind="count"),
+    Column("price", unit="USD/J"),
+    Column("carbon", "carbon intensity", "kg/J"),
+    Column("occupied", kind="share"),
+    Column("clock"),
+    Column("token_rate", "tokens per second", "token/s"),
+    Column("power", "calendar", "W"),
     Column("constant_power", "best constant power", "W"),
 )
 _DRAWN = {"power": ["power", "constant_power"], "price": ["price"], "carbon intensity": ["carbon"]}
@@ -82,8 +95,13 @@ def hours_table(calendar: Calendar) -> Table:
     index, count = np.arange(len(schedule.power)) + calendar.hourly.start - calendar.constant.start, len(speeds)
     prices = ([None] * count if series is None else series[:count] for series in (hours.price, hours.carbon))
     columns = (
-        *(hours.first + np.arange(count), hours.month[:count] + 1, *prices, schedule.occupied, levels.clock[speeds]),
-        *(levels.rate[speeds] * schedule.occupied, schedule.power),
+        hours.first + np.arange(count),
+        hours.month[:count] + 1,
+        *prices,
+        schedule.occupied,
+        levels.clock[speeds],
+        levels.rate[speeds] * schedule.occupied,
+        schedule.power,
         np.where((index >= 0) & (index < len(own)), own[np.clip(index, 0, len(own) - 1)], 0.0),
     )
     return Table("hours", "Hours of the calendar", _HOURS, [*zip(*columns, strict=True)], level=DATA)

@@ -29,9 +29,14 @@ HEADER = (
 )
 BEST_NOTE = "Changes from the same batch at the highest setting; a lower one must save more than the held-out error."
 _CONSTANTS = (
-    *(words("constant"), Column("value"), words("unit"), words("determined")),
-    *(Column("bootstrap_low", "by resampling, from", level=FULL), Column("bootstrap_high", "to", level=FULL)),
-    *(Column("prior"), Column("ratio", "over its prior", level=DATA)),
+    words("constant"),
+    Column("value"),
+    words("unit"),
+    words("determined"),
+    Column("bootstrap_low", "by resampling, from", level=FULL),
+    Column("bootstrap_high", "to", level=FULL),
+    Column("prior"),
+    Column("ratio", "over its prior", level=DATA),
 )
 
 
@@ -166,7 +171,7 @@ def asked_table(fitted: Calibration) -> Table:
     columns = [*_setting_columns(fitted, asked), Column("line", kind="count"), Column("time", unit="s")]
     columns += [Column("power", unit="W"), Column("energy", unit="J", level=DATA)]
     rows = [
-        [*(*_setting(of), of.line, (of.time, *of.time_interval)), *((of.power, *of.power_interval), of.energy)]
+        [*_setting(of), of.line, (of.time, *of.time_interval), (of.power, *of.power_interval), of.energy]
         for of in asked
     ]
     return _short("settings", "Predicted time and power", columns, rows, MOST_PREDICTIONS)

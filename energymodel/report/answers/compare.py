@@ -14,10 +14,15 @@ from energymodel.system.outputs import output
 _CHOICES = ("accelerator", "precision", "network", "topology")
 _OUTPUTS = ("clock", "time", "energy", "power_average", "money", "carbon")
 _NUMBERS = (
-    *(Column("most_chips", kind="count", level=DATA), Column("chips", kind="count"), words("layout", "t x p x c")),
-    *(Column("clock", digits="rows"), Column("batch", unit="token", digits="rows", level=DATA)),
-    *(Column("time", unit="s", digits="rows"), Column("energy", unit="J", digits="rows")),
-    *(Column("power_average", "power", "W", digits="rows"), Column("money", unit="USD", digits="rows")),
+    Column("most_chips", kind="count", level=DATA),
+    Column("chips", kind="count"),
+    words("layout", "t x p x c"),
+    Column("clock", digits="rows"),
+    Column("batch", unit="token", digits="rows", level=DATA),
+    Column("time", unit="s", digits="rows"),
+    Column("energy", unit="J", digits="rows"),
+    Column("power_average", "power", "W", digits="rows"),
+    Column("money", unit="USD", digits="rows"),
     Column("carbon", unit="kg", digits="rows", level=DATA),
 )
 
@@ -52,10 +57,13 @@ def combinations_table(comparison: Comparison) -> Table:
     scenarios = [of.optimum.scenario for of in candidates if of.optimum is not None]
     units = {path: origin.unit for scenario in reversed(scenarios) for path, origin in scenario.provenance.items()}
     columns = [
-        *(words("name", ""), *(words(name, level=DATA) for name in _CHOICES), *_NUMBERS),
+        words("name", ""),
+        *(words(name, level=DATA) for name in _CHOICES),
+        *_NUMBERS,
         *(Column(path, path.rpartition(".")[2], units[path], "amount") for path in comparison.varied),
         Column("value", comparison.minimize, comparison.unit, digits="rows", level=DATA),
-        *(Column("more", kind="change"), words("reason", level=DATA)),
+        Column("more", kind="change"),
+        words("reason", level=DATA),
     ]
     best = next((of.optimum.value for of in candidates if of.optimum is not None and not of.reason), math.nan)
     rows = []
@@ -80,12 +88,18 @@ NOTE = (
 )
 _RATIOS = ("time", "energy", "power_average")
 _STEPS = (
-    *(Column("generations", digits="rows"), Column("operation_energy", "operation", "J/FLOP")),
-    *(Column("landauer_multiple", "x Landauer"), Column("time", unit="s", digits="two")),
-    *(Column("energy", unit="J", digits="two"), Column("power_average", "power", "W", digits="two")),
-    *(Column("money", unit="USD", digits="two", level=DATA), Column("chips", kind="count")),
-    *(Column("batch", unit="token", digits="two", level=DATA), Column("clock", digits="two", level=DATA)),
-    *(words("binds"), words("reason", level=DATA)),
+    Column("generations", digits="rows"),
+    Column("operation_energy", "operation", "J/FLOP"),
+    Column("landauer_multiple", "x Landauer"),
+    Column("time", unit="s", digits="two"),
+    Column("energy", unit="J", digits="two"),
+    Column("power_average", "power", "W", digits="two"),
+    Column("money", unit="USD", digits="two", level=DATA),
+    Column("chips", kind="count"),
+    Column("batch", unit="token", digits="two", level=DATA),
+    Column("clock", digits="two", level=DATA),
+    words("binds"),
+    words("reason", level=DATA),
     *(Column(f"{name}_ratio", name.replace("_", " "), digits="two", level=DATA) for name in _RATIOS),
 )
 
@@ -96,7 +110,11 @@ def frontier_answer(frontier: Frontier) -> Answer:
     today = next((of for of in totals if "time" in of), {})
     ratios, title = [f"{name}_ratio" for name in _RATIOS], "Best plans on the way to the limits of physics"
     chart = Chart(
-        *("plane", Sentence(title), "steps", "landauer_multiple", ratios),
+        "plane",
+        Sentence(title),
+        "steps",
+        "landauer_multiple",
+        ratios,
         "Against the energy of an operation over Landauer's bound of its bits",
         lines=True,
         log=["landauer_multiple", *ratios],

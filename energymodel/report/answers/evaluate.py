@@ -28,15 +28,20 @@ DRAWN = (
 )
 """Outputs whose intervals are drawn."""
 _OVER_TIME = (
-    *(Column("time", unit="s", digits="rows"), Column("progress", digits="rows", level=DATA)),
-    *(Column("batch", unit="token", digits="rows"), Column("tokens", unit="token", digits="rows")),
-    *(Column("token_rate", unit="token/s", digits="rows", level=DATA), Column("loss", unit="nat/token", digits="rows")),
+    Column("time", unit="s", digits="rows"),
+    Column("progress", digits="rows", level=DATA),
+    Column("batch", unit="token", digits="rows"),
+    Column("tokens", unit="token", digits="rows"),
+    Column("token_rate", unit="token/s", digits="rows", level=DATA),
+    Column("loss", unit="nat/token", digits="rows"),
     Column("loss_rate", unit="nat/token/s", digits="rows", level=DATA),
     Column("information", unit="bit", digits="rows", level=DATA),
     Column("information_rate", "learned", "bit/s", digits="rows"),
-    *(Column("power", unit="W", digits="rows"), Column("energy", unit="J", digits="rows")),
+    Column("power", unit="W", digits="rows"),
+    Column("energy", unit="J", digits="rows"),
     Column("energy_per_bit", "next bit", "J/bit", digits="rows"),
-    *(Column("money", unit="USD", digits="rows"), Column("carbon", unit="kg", digits="rows")),
+    Column("money", unit="USD", digits="rows"),
+    Column("carbon", unit="kg", digits="rows"),
 )
 
 
@@ -189,36 +194,52 @@ def broken_limits(scenario: Scenario, run: Run) -> list[Sentence]:
     floor = "Raise plan.power_floor, or give system.facility.storage power and energy (per chip)."
     limits = {  # value, limit, unit, next step
         "facility_power": (
-            *(outcome.power_peak, facility.power_limit, "W"),
+            outcome.power_peak,
+            facility.power_limit,
+            "W",
             "Raise system.facility.power_limit to {value}, or lower plan.chips or plan.power_cap.",
         ),
         "temperature": (
-            *(outcome.temperature, system.accelerator.maximum_temperature, "K"),
+            outcome.temperature,
+            system.accelerator.maximum_temperature,
+            "K",
             "Lower plan.coolant_temperature, plan.power_cap or plan.clock.",
         ),
         "clock": (
-            *(cap / math.exp(float(slack.clock)), cap, "W"),
+            cap / math.exp(float(slack.clock)),
+            cap,
+            "W",
             "The chip draws more than plan.power_cap at its lowest clock: raise it.",
         ),
         "heat_flux": (
-            *(flux, flux * math.exp(float(slack.heat_flux)), "W/m^2"),
+            flux,
+            flux * math.exp(float(slack.heat_flux)),
+            "W/m^2",
             "Lower plan.power_cap, or take another system.facility.",
         ),
         "coolant": (
-            *(coolant, inlet.highest if coolant > inlet.highest else inlet.lowest, "K"),
+            coolant,
+            inlet.highest if coolant > inlet.highest else inlet.lowest,
+            "K",
             "Change plan.coolant_temperature, or take another class: system.facility.cooling.inlet=ashrae-a4.",
         ),
         "ramp": (
-            *(outcome.temperature_ramp, facility.ramp_limit, "K/s"),
+            outcome.temperature_ramp,
+            facility.ramp_limit,
+            "K/s",
             "Lower plan.power_cap, or raise system.facility.ramp_limit.",
         ),
         "chillers": (
-            *(outcome.chilled_heat, float(facility.cooling.chiller_capacity) * chips, "W"),
+            outcome.chilled_heat,
+            float(facility.cooling.chiller_capacity) * chips,
+            "W",
             "Raise system.facility.cooling.chiller_capacity to {each} per chip, raise plan.coolant_temperature, or "
             "lower plan.power_cap or plan.clock.",
         ),
         "supplies": (
-            *(math.exp(-float(slack.supplies)), 1.0, "1"),
+            math.exp(-float(slack.supplies)),
+            1.0,
+            "1",
             "Raise rated_power of system.facility.power_supply, .bus_converter or .point_of_load.",
         ),
         "power_swing": (outcome.power_swing, facility.swing_limit, "W", floor),

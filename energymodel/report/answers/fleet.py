@@ -14,13 +14,17 @@ from energymodel.search.site import DividedPower, SitePower
 from energymodel.system.fleet import FleetOutcome
 
 _GROUPS = (
-    *(Column("chips", kind="count"), Column("replicas", kind="count")),
+    Column("chips", kind="count"),
+    Column("replicas", kind="count"),
     Column("microbatches", "micro-batches of a replica"),
     Column("token_share", "share of the tokens", kind="share"),
     Column("energy_share", "share of the energy", kind="share"),
-    *(Column("clock", digits="rows"), Column("busy_power", "power of a busy chip", "W")),
-    *(Column("waiting_share", "waits, of a step", kind="share"), Column("memory", "memory of a chip", "B")),
-    *(Column("temperature", unit="K"), Column("slack", "tightest slack", level=DATA)),
+    Column("clock", digits="rows"),
+    Column("busy_power", "power of a busy chip", "W"),
+    Column("waiting_share", "waits, of a step", kind="share"),
+    Column("memory", "memory of a chip", "B"),
+    Column("temperature", unit="K"),
+    Column("slack", "tightest slack", level=DATA),
 )
 _SHARED = {"chips": "chips", "token_share": "tokens", "energy_share": "energy"}
 _NOTHING = 5e-4  # percent for a percent: a limit that does not bind
@@ -30,12 +34,16 @@ _WAITING = (
 )
 _PARTS = {"network": "links", "delivery_loss": "delivery"}
 _SITE = (
-    *(Column("throughput", unit="token/s"), Column("price", "the next watt brings", "token/J", digits="two")),
+    Column("throughput", unit="token/s"),
+    Column("price", "the next watt brings", "token/J", digits="two"),
     Column("power", unit="W"),
     *(Column(name, f"  {_PARTS.get(name, name)}", "W") for name in SitePower._fields),
-    *(Column("clock", digits="rows"), Column("memory_width", "width of memory", kind="share")),
-    *(Column("network_width", "width of links", kind="share"), Column("coolant_temperature", "coolant", "K")),
-    *(Column("temperature", "junction", "K", level=DATA), Column("limit", unit="W", level=DATA)),
+    Column("clock", digits="rows"),
+    Column("memory_width", "width of memory", kind="share"),
+    Column("network_width", "width of links", kind="share"),
+    Column("coolant_temperature", "coolant", "K"),
+    Column("temperature", "junction", "K", level=DATA),
+    Column("limit", unit="W", level=DATA),
 )
 _STATIC = (
     "A static division: every part may draw its share at any moment. The next watt brings the same throughput wherever "
@@ -97,9 +105,16 @@ def groups_table(fleet: Fleet, outcome: FleetOutcome) -> Table:
     idle = 1.0 - (np.asarray(outcome.work_time) + np.asarray(step.data)) / np.asarray(step.total)
     rows = [
         [
-            *(chips[index], group.replicas, tokens * outcome.share[index] / group.replicas),
-            *(outcome.share[index], energy[index] / energy.sum()),
-            *(own.clock, own.power_busy, max(0.0, idle[index]), own.memory_per_chip, own.temperature),
+            chips[index],
+            group.replicas,
+            tokens * outcome.share[index] / group.replicas,
+            outcome.share[index],
+            energy[index] / energy.sum(),
+            own.clock,
+            own.power_busy,
+            max(0.0, idle[index]),
+            own.memory_per_chip,
+            own.temperature,
             min(float(slack) for slack in vars(own.slack).values()),
         ]
         for index, (group, own) in enumerate(zip(fleet.groups, outcome.groups, strict=True))

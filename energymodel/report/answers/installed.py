@@ -76,7 +76,8 @@ def category_answer(category: str) -> Answer:
         words("preset"),
         *(Column(path, title, units.get(path, "1")) for path, title in main.items()),
         words("node", "usual node", 0 if category == "hardware" else DATA),
-        *(words("priors_of", "priors"), words("title", level=DATA)),
+        words("priors_of", "priors"),
+        words("title", level=DATA),
         *(Column(kind, kind, kind="count", level=DATA) for kind in KINDS),
     ]
     note = "The last column counts priors, which are assumed, among all numbers of a preset."
@@ -104,7 +105,10 @@ def _cell(number: dict[str, Any]) -> Quantity:
 
 
 _PACKAGES = (
-    *(words("name", "package"), words("version"), words("wanted", "needed"), words("extra", "for")),
+    words("name", "package"),
+    words("version"),
+    words("wanted", "needed"),
+    words("extra", "for"),
     words("suits", level=DATA),
 )
 

@@ -165,23 +165,29 @@ def energy_bounds(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingO
     bounds = {
         "landauer_model": ("bits of the model", of_model, f"min(information absorbed, {capacity:g} bit per parameter)"),
         "landauer_overwrite": (
-            *("overwriting the weights every step", overwritten, f"{weight_bits:g} bit per parameter and step"),
+            "overwriting the weights every step",
+            overwritten,
+            f"{weight_bits:g} bit per parameter and step",
         ),
         "landauer_source": (
-            *("parameters x data (source's form)", of_source),
+            "parameters x data (source's form)",
+            of_source,
             f"as {of_operation} bit per FLOP, at {plain(entropy)} nat/token",
         ),
         "landauer_operation": ("bits erased by operations", once, f"{erased:g} bit per FLOP"),
         "landauer_finite_time": (
-            *("the same at the chip's clock", physics.finite_time_landauer_energy(*in_time)),
+            "the same at the chip's clock",
+            physics.finite_time_landauer_energy(*in_time),
             f"relaxation in {RELAXATION_SHARE:g} of a clock period, an assumption",
         ),
         "cmos_wall": (
-            *("CMOS wall, fp4 arithmetic", physics.cmos_wall_energy(operations, OPERATIONS_PER_JOULE)),
+            "CMOS wall, fp4 arithmetic",
+            physics.cmos_wall_energy(operations, OPERATIONS_PER_JOULE),
             f"{OPERATIONS_PER_JOULE:g} FLOP/J (Ho et al. 2023)",
         ),
         "roofline": (
-            *("roofline of this chip", roofline),
+            "roofline of this chip",
+            roofline,
             f"operations and memory traffic only, at {plain(floor)} of the reference voltage",
         ),
     }

@@ -14,24 +14,43 @@ MOST_DEVICES = 16
 MOST_POINTS = 500
 """Steps and times of each log that are drawn."""
 _STEPS = (
-    *(words("source", "log", DATA), Column("steps", kind="count")),
-    *(Column("sequences", "batch (sequences)", kind="count"), Column("step_time", unit="s")),
+    words("source", "log", DATA),
+    Column("steps", kind="count"),
+    Column("sequences", "batch (sequences)", kind="count"),
+    Column("step_time", unit="s"),
     Column("step_scatter", "scatter", kind="share", digits="two"),
-    *(Column("tokens", "tokens of a step", "token"), Column("token_rate", "tokens/s of a chip", "token/s")),
-    *(Column("loss", unit="nat/token"), Column("power", "power of a chip", "W")),
-    *(Column("energy", "energy of a chip and step", "J"), Column("node_power", "power of a node", "W")),
-    *(Column("clock", unit="Hz"), Column("temperature", unit="K"), Column("memory", unit="B")),
-    *(Column("devices", "devices with a meter", kind="count"), words("how", "power measured by")),
+    Column("tokens", "tokens of a step", "token"),
+    Column("token_rate", "tokens/s of a chip", "token/s"),
+    Column("loss", unit="nat/token"),
+    Column("power", "power of a chip", "W"),
+    Column("energy", "energy of a chip and step", "J"),
+    Column("node_power", "power of a node", "W"),
+    Column("clock", unit="Hz"),
+    Column("temperature", unit="K"),
+    Column("memory", unit="B"),
+    Column("devices", "devices with a meter", kind="count"),
+    words("how", "power measured by"),
 )
 _PHASES = (
-    *(words("phase"), words("group", "of"), Column("spans", kind="count"), Column("duration", unit="s")),
-    *(Column("energy", unit="J"), Column("power", "power of a device", "W")),
+    words("phase"),
+    words("group", "of"),
+    Column("spans", kind="count"),
+    Column("duration", unit="s"),
+    Column("energy", unit="J"),
+    Column("power", "power of a device", "W"),
     Column("coverage", "measured", kind="share"),
 )
 _DEVICES = (
-    *(words("device"), words("group", "of", DATA), Column("readings", kind="count")),
-    *(Column("duration", unit="s", level=DATA), Column("energy", unit="J"), Column("power", unit="W")),
-    *(Column("clock", unit="Hz"), Column("temperature", unit="K"), Column("power_limit", unit="W"), words("how", "by")),
+    words("device"),
+    words("group", "of", DATA),
+    Column("readings", kind="count"),
+    Column("duration", unit="s", level=DATA),
+    Column("energy", unit="J"),
+    Column("power", unit="W"),
+    Column("clock", unit="Hz"),
+    Column("temperature", unit="K"),
+    Column("power_limit", unit="W"),
+    words("how", "by"),
 )
 
 

@@ -16,9 +16,12 @@ from energymodel.search.replan import Replan
 from energymodel.sweeps.first_order import SavingAtRisk
 
 _NOW = (
-    *(Column("time", "time so far", "s"), Column("step_time", unit="s")),
-    *(Column("tokens_per_step", "tokens of a step", "token"), Column("loss", unit="nat/token")),
-    *(Column("chip_power", "power of a chip", "W"), Column("node_power", "power of a node", "W")),
+    Column("time", "time so far", "s"),
+    Column("step_time", unit="s"),
+    Column("tokens_per_step", "tokens of a step", "token"),
+    Column("loss", unit="nat/token"),
+    Column("chip_power", "power of a chip", "W"),
+    Column("node_power", "power of a node", "W"),
     Column("failures", "interruptions", kind="count"),
 )
 _FIRST = 0.05  # share of the run from which on the loss is drawn: before, it falls so fast that the rest looks flat

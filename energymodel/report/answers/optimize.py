@@ -66,7 +66,9 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         [table for table in tables if table.rows],
         charts=charts,
         notes=[
-            *(*notes, *at_risk[1:], *where.batch_sentences(scenario, optimum.plan, optimum.outcome)),
+            *notes,
+            *at_risk[1:],
+            *where.batch_sentences(scenario, optimum.plan, optimum.outcome),
             *run_tables.provenance_notes(scenario),
         ],
         also=[("To evaluate this plan", search_notes.evaluate_command(optimum))] if success else [],
@@ -116,14 +118,16 @@ def scenario_found(optimum: Optimum) -> Scenario:
 _CHIP = (
     Column("peak_flops", "peak rate, 16 bits", "FLOP/s"),
     Column("energy_per_flop", "switching energy of an operation", "J/FLOP"),
-    *(Column("reference_clock", "clock 1", "Hz"), Column("reference_voltage", "supply at clock 1", "V")),
-    *(
-        Column("die_area", unit="m^2"),
-        Column("cache_size", "last cache", "B"),
-        Column("memory_capacity", "memory", "B"),
-    ),
-    *(Column("memory_bandwidth", unit="B/s"), Column("rated_power", unit="W"), Column("idle_power", unit="W")),
-    *(Column("price", unit="USD"), Column("embodied_carbon", unit="kg")),
+    Column("reference_clock", "clock 1", "Hz"),
+    Column("reference_voltage", "supply at clock 1", "V"),
+    Column("die_area", unit="m^2"),
+    Column("cache_size", "last cache", "B"),
+    Column("memory_capacity", "memory", "B"),
+    Column("memory_bandwidth", unit="B/s"),
+    Column("rated_power", unit="W"),
+    Column("idle_power", unit="W"),
+    Column("price", unit="USD"),
+    Column("embodied_carbon", unit="kg"),
 )
 
 

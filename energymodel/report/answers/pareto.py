@@ -166,8 +166,15 @@ def _front_chart(front: Front, plans: Table) -> Chart:
     title = Sentence(f"{more} saves {{saved}} {first} from end to end of the front", numbers)
     hover = [*front.minimize, "chips", "clock", "batch", "coolant_temperature", "layout"]
     return Chart(
-        *("plane", title, "plans", second, [first], f"Plans of lowest {first} at each {second}; hover for the plan"),
-        *("mark_of_layout", "mark", [name for name in hover if name in plans.names]),
+        "plane",
+        title,
+        "plans",
+        second,
+        [first],
+        f"Plans of lowest {first} at each {second}; hover for the plan",
+        "mark_of_layout",
+        "mark",
+        [name for name in hover if name in plans.names],
         log=front.minimize,
     )
 

@@ -178,7 +178,8 @@ def steps_table(prediction: TablePrediction) -> Table:
     predicted, measured = prediction.predicted, prediction.measured_time
     timed, sure = bool(np.any(np.isfinite(measured))), bool(np.any(np.isfinite(predicted["step_time_low_s"])))
     columns = [
-        *(words("line"), Column("step_time", unit="s", digits="interval" if sure else "two")),
+        words("line"),
+        Column("step_time", unit="s", digits="interval" if sure else "two"),
         *([Column("measured", unit="s"), Column("error", kind="change")] if timed else []),
         Column("mfu", "MFU", kind="share", digits="two"),
         Column("token_rate", "throughput", "token/s", digits="two"),
@@ -250,8 +251,11 @@ def measured_chart(prediction: TablePrediction) -> Chart | None:
         return None
     mean = {"mean": number(errors["mean_percent"] / 100.0, kind="share")}
     return Chart(
-        *("plane", Sentence("Predicted step times are {mean} from measured ones in the mean", mean), "steps"),
-        *("measured", ["step_time"]),
+        "plane",
+        Sentence("Predicted step times are {mean} from measured ones in the mean", mean),
+        "steps",
+        "measured",
+        ["step_time"],
         f"{errors['rows']:,} measured rows, with 90 % intervals where they are known",
         hover=["line", "step_time", "measured", "error"],
         log=["measured", "step_time"],

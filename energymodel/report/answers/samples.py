@@ -96,12 +96,15 @@ def outputs_table(drawn: MonteCarlo) -> Table:
     """Median, deviation, mean and quantiles of each output; those of most interest in the short form."""
     shares = {part: f"quantile_{round(100 * part):02d}" for part in next(iter(drawn.spreads.values())).quantiles}
     columns = [
-        *(words("output"), Column("median", unit="")),
-        *(Column("relative_deviation", "deviation", kind="share", digits="two"), Column("mean", unit="")),
+        words("output"),
+        Column("median", unit=""),
+        Column("relative_deviation", "deviation", kind="share", digits="two"),
+        Column("mean", unit=""),
         *(Column(name, f"{100 * part:g} %", "", level=FULL) for part, name in shares.items()),
         *(Column(f"{name}_{end}", unit="", level=DATA) for name in shares.values() for end in ("low", "high")),
         *(Column(name, unit="", level=DATA) for name in ("deviation", "error")),
-        *(Column("undefined", kind="share", level=DATA), words("name", level=DATA)),
+        Column("undefined", kind="share", level=DATA),
+        words("name", level=DATA),
     ]
     rows = []
     for name, spread in drawn.spreads.items():
@@ -110,11 +113,14 @@ def outputs_table(drawn: MonteCarlo) -> Table:
         relative, width = spread.deviation / abs(spread.mean) if spread.mean else None, "difference" * (unit == "K")
         rows.append(
             [
-                *(spaced(name), _median(drawn, name), relative),
+                spaced(name),
+                _median(drawn, name),
+                relative,
                 *(Quantity(value, unit=unit) for value in (spread.mean, *spread.quantiles.values())),
                 *(Quantity(end, unit=unit) if math.isfinite(end) else None for end in ends),
                 *(Quantity(value, unit=unit, kind=width) for value in (spread.deviation, spread.error)),
-                *(spread.undefined, name),
+                spread.undefined,
+                name,
             ]
         )
     short = [index for index, name in enumerate(drawn.spreads) if name in drawn.of]
@@ -124,9 +130,13 @@ def outputs_table(drawn: MonteCarlo) -> Table:
 def chances_table(drawn: MonteCarlo) -> Table:
     """Chance of each limit, those that some sample breaks in the short form, and of all of them."""
     columns = [
-        *(words("limit"), Column("least", "at least", ""), Column("most", "at most", "")),
-        *(Column("chance", kind="share"), Column("chance_low", "95 % from", kind="share")),
-        *(Column("chance_high", "to", kind="share"), words("name", level=DATA)),
+        words("limit"),
+        Column("least", "at least", ""),
+        Column("most", "at most", ""),
+        Column("chance", kind="share"),
+        Column("chance_low", "95 % from", kind="share"),
+        Column("chance_high", "to", kind="share"),
+        words("name", level=DATA),
     ]
     rows = []
     for name, chance in drawn.chances.items():
@@ -150,7 +160,8 @@ def indices_table(drawn: MonteCarlo, name: str) -> Table:
         return Quantity(value, max(value - half, min(value, 0.0)), min(value + half, max(value, 1.0)))
 
     columns = [
-        *(words("factor", "number"), Column("first", "alone", kind="share")),
+        words("factor", "number"),
+        Column("first", "alone", kind="share"),
         Column("total", "with others", kind="share"),
         *(Column(f"{part}_error", "95 %: ±", kind="share", level=DATA) for part in ("first", "total")),
         words("path", level=DATA),
@@ -158,8 +169,12 @@ def indices_table(drawn: MonteCarlo, name: str) -> Table:
     ranked = drawn.by_total(name)
     rows = [
         [
-            *(_factor(of.factor), index(of.first, of.first_half), index(of.total, of.total_half)),
-            *(of.first_half, of.total_half, of.factor),
+            _factor(of.factor),
+            index(of.first, of.first_half),
+            index(of.total, of.total_half),
+            of.first_half,
+            of.total_half,
+            of.factor,
         ]
         for of in ranked
     ]

@@ -37,9 +37,12 @@ def scenario_toml(pieces: Pieces) -> str:
 
 _MOST_UPDATES = 8
 _TOTALS = (
-    *(Column("time", unit="s"), Column("energy", unit="J")),
+    Column("time", unit="s"),
+    Column("energy", unit="J"),
     Column("equipment_energy", "energy of nodes and switches", "J"),
-    *(Column("money", unit="USD"), Column("carbon", unit="kg"), Column("loss", unit="nat/token")),
+    Column("money", unit="USD"),
+    Column("carbon", unit="kg"),
+    Column("loss", unit="nat/token"),
 )
 
 

@@ -53,9 +53,15 @@ def prices_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
     """
     of, unit = optimum.minimize, optimum.value_unit
     columns = [
-        *(words("limit", "binding constraint"), Column("change", f"1 % more: {of}", kind="change"), words("step")),
-        *(Column("saved", f"{of} saved by it", unit), words("name", "", DATA), Column("elasticity", level=DATA)),
-        *(Column("price", unit="", level=DATA), words("price_unit", level=DATA), words("binds", level=DATA)),
+        words("limit", "binding constraint"),
+        Column("change", f"1 % more: {of}", kind="change"),
+        words("step"),
+        Column("saved", f"{of} saved by it", unit),
+        words("name", "", DATA),
+        Column("elasticity", level=DATA),
+        Column("price", unit="", level=DATA),
+        words("price_unit", level=DATA),
+        words("binds", level=DATA),
     ]
     rows = []
     for name in sorted(optimum.prices, key=lambda name: name not in optimum.active):

@@ -94,7 +94,8 @@ def headline(analysis: Sensitivity, spread: OutcomeSpread | None = None) -> Sent
 def outputs_table(analysis: Sensitivity, spread: OutcomeSpread | None) -> Table:
     """The outputs, what all uncertain numbers do to them together, and the share of priors in their variance."""
     columns = [
-        *(words("output"), Column("value", digits="interval" if spread is not None else "two")),
+        words("output"),
+        Column("value", digits="interval" if spread is not None else "two"),
         Column("together", "all numbers together, ±", kind="share", digits="two"),
         Column("prior_share", "variance from priors", kind="share", digits="two"),
     ]
@@ -125,7 +126,11 @@ def measure_table(analysis: Sensitivity, top: int = TOP) -> Table:
         return [Column(key, title, kind="change", digits="two", level=level) for key, title in titles.items()]
 
     columns = [
-        *(words("number"), words("known", "known as"), Column("low", low), Column("high", high), *changes(first, 0)),
+        words("number"),
+        words("known", "known as"),
+        Column("low", low),
+        Column("high", high),
+        *changes(first, 0),
         Column("share", "of variance", kind="share", digits="two"),
         *(Column(f"{name}_size", f"{spaced(name)} ±", kind="share", digits="two") for name in others),
         *(column for name in others for column in changes(name, DATA)),
@@ -198,8 +203,11 @@ def change_table(analysis: Sensitivity, top: int = TOP) -> Table:
     columns += [Column(name, kind="change", digits="two") for name in analysis.values]
     rows = [
         [
-            *(choice.row.path, own_number(choice.row, choice.row.value), own_number(choice.row, choice.value)),
-            *(*map(_change, choice.changes.values()), _exceeded(choice.breaks)),
+            choice.row.path,
+            own_number(choice.row, choice.row.value),
+            own_number(choice.row, choice.value),
+            *map(_change, choice.changes.values()),
+            _exceeded(choice.breaks),
         ]
         for choice in choices(analysis)
     ]
@@ -215,8 +223,11 @@ def limits_table(analysis: Sensitivity) -> Table:
     """Limits of the search and what 1 % more of each does."""
     name = spaced(next(iter(analysis.values)))
     columns = [
-        *(words("limit"), Column("value"), Column("elasticity", f"{name} (% per %)", digits="two")),
-        *(words("origin", ""), Column("derivative", unit="", level=DATA)),
+        words("limit"),
+        Column("value"),
+        Column("elasticity", f"{name} (% per %)", digits="two"),
+        words("origin", ""),
+        Column("derivative", unit="", level=DATA),
     ]
     follows = {True: "taken from the scenario; moves with it", False: ""}
     rows = [
@@ -232,7 +243,10 @@ def elasticity_table(analysis: Sensitivity, top: int = TOP) -> Table:
     columns += [Column(name, digits="two") for name in analysis.values]
     rows = [
         [
-            *(row.path, own_number(row, row.value), _kind(row), row.action if row.action in (CHANGE, MEASURE) else ""),
+            row.path,
+            own_number(row, row.value),
+            _kind(row),
+            row.action if row.action in (CHANGE, MEASURE) else "",
             *(row.effects[name].elasticity for name in analysis.values),
         ]
         for row in analysis.by_elasticity()
@@ -334,7 +348,11 @@ def tornado_chart(analysis: Sensitivity, name: str) -> Chart:
     paths = [row.path for row in analysis.by_uncertainty(name) if _SMALLEST < row.size(name, value) < math.inf][:BARS]
     title = f"{paths[0].removeprefix(SYSTEM)} moves {of} most" if paths else f"Nothing uncertain moves {of}"
     return Chart(
-        *("tornado", Sentence(title), "measure", "number", [f"{name}_at_low", f"{name}_at_high"]),
+        "tornado",
+        Sentence(title),
+        "measure",
+        "number",
+        [f"{name}_at_low", f"{name}_at_high"],
         f"Change of {of}, one number at a time, at its quantiles",
         hover=["low", "high"],
         only=paths or ["none"],

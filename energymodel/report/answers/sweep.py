@@ -330,7 +330,7 @@ def _chart(swept: SweepResult, rows: Table, minimize: str) -> Chart:
         title = Sentence(f"The lowest {of} is at {column.title} {_read(axis, numbers[_best_index(swept)])}")
         log = [axis.name] if min(numbers) > 0.0 and max(numbers) > _LOG * min(numbers) else []
         subtitle = f"Lowest {of} at each {column.title}"
-        return Chart(*("plane", title, rows.name, axis.name, [value], subtitle), hover=["point"], lines=True, log=log)
+        return Chart("plane", title, rows.name, axis.name, [value], subtitle, hover=["point"], lines=True, log=log)
     column, cell = rows.number(value)
     title = Sentence(f"The lowest {of} is {{lowest}}", {"lowest": number(cell, column.unit, column.kind)})
     if "change" in rows.names:

@@ -27,11 +27,14 @@ from energymodel.solver import RESULTS, result_is
 
 NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
 _PASSES = (
-    *(Column("rank", "pipeline rank", kind="count"), words("kind", "pass")),
+    Column("rank", "pipeline rank", kind="count"),
+    words("kind", "pass"),
     Column("stage", "virtual stage", kind="count", level=DATA),
     Column("microbatch", "micro-batch", kind="count", level=DATA),
-    *(Column("start", unit="s"), Column("end", unit="s")),
-    *(Column("lane", kind="count", level=DATA), Column("lanes", kind="count", level=DATA)),
+    Column("start", unit="s"),
+    Column("end", unit="s"),
+    Column("lane", kind="count", level=DATA),
+    Column("lanes", kind="count", level=DATA),
 )
 
 
@@ -96,17 +99,28 @@ _MOST_RANKS = 64
 _MOST_KINDS = 4  # of operations of a rank that a table for people shows
 _RANK = Column("rank", kind="count")
 _RANKS = (
-    *(_RANK, Column("layers"), Column("working", unit="s"), Column("waiting", unit="s")),
-    *(Column("waiting_share", "of the time", kind="share"), Column("held", "micro-batches held")),
+    _RANK,
+    Column("layers"),
+    Column("working", unit="s"),
+    Column("waiting", unit="s"),
+    Column("waiting_share", "of the time", kind="share"),
+    Column("held", "micro-batches held"),
 )
 _FRONT = (
-    *(Column("step_time", unit="s"), Column("longer", kind="change"), Column("energy", unit="J")),
-    *(Column("one_clock_energy", "with one clock", "J"), Column("saved", kind="share")),
-    *(Column("price", "price of time", "W"), words("converged", level=FULL)),
+    Column("step_time", unit="s"),
+    Column("longer", kind="change"),
+    Column("energy", unit="J"),
+    Column("one_clock_energy", "with one clock", "J"),
+    Column("saved", kind="share"),
+    Column("price", "price of time", "W"),
+    words("converged", level=FULL),
 )
 _CLOCKS = (
-    *(Column("step_time", unit="s"), words("direction"), _RANK),
-    *(Column("kind", "kind of operation", kind="count"), Column("clock")),
+    Column("step_time", unit="s"),
+    words("direction"),
+    _RANK,
+    Column("kind", "kind of operation", kind="count"),
+    Column("clock"),
 )
 
 
