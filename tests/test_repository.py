@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,15 @@ def tree() -> list[Path]:
     if listing.returncode == 0:
         files = [ROOT / name for name in listing.stdout.split("\0") if name]
     else:
-        ignored = re.compile(
-            r"(^|/)(\.venv[^/]*|__pycache__|build|dist|_build|generated|\.[a-z]+_cache|[^/]*egg-info)/"
-        )
-        files = [path for path in ROOT.rglob("*") if not ignored.search(path.relative_to(ROOT).as_posix())]
+        patterns = [line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split()]
+        files = [path for path in ROOT.rglob("*") if not is_ignored(path.relative_to(ROOT), patterns)]
     return sorted(path for path in files if path.is_file())
+
+
+def is_ignored(path: Path, patterns: list[str]) -> bool:
+    """Whether a folder of a path, or the path itself, is one that git ignores."""
+    folders = [path, *path.parents]
+    return any(fnmatch(folder.name, own) or folder == Path(own) for folder in folders for own in patterns)
 
 
 FILES = tree()
