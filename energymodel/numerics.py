@@ -32,6 +32,9 @@ Scalar = Float[Array, ""]
 Numeric = Float[ArrayLike, "..."]
 """A number or an array of numbers of any shape: what formulas accept."""
 
+Values = Float[Array, "..."]
+"""Numbers of any shape: what formulas return."""
+
 EVALUATIONS = 18
 STRAIGHT = 40.0  # beyond, ln(1 + e^x) is x to rounding
 _INTEGER_TOLERANCE = 1e-3
@@ -112,31 +115,31 @@ def at_most_one(value: Numeric) -> Any:
     return jnp.minimum(value, 1.0) if isinstance(value, jax.Array) else np.asarray(np.minimum(value, 1.0))
 
 
-def softplus(x: Numeric) -> Float[Array, "..."]:
+def softplus(x: Numeric) -> Values:
     """Smooth ramp `ln(1 + e^x)`, without overflow and without primitives that a kernel lacks."""
     x = jnp.asarray(x)
     straight = x > STRAIGHT
     return jnp.where(straight, x, jnp.log1p(jnp.exp(jnp.where(straight, STRAIGHT, x))))
 
 
-def sigmoid(x: Numeric) -> Float[Array, "..."]:
+def sigmoid(x: Numeric) -> Values:
     """Smooth step `1 / (1 + e^-x)`, the derivative of `softplus`, without overflow."""
     return 0.5 * (1.0 + jnp.tanh(0.5 * jnp.asarray(x)))
 
 
-def square_root(x: Numeric) -> Float[Array, "..."]:
+def square_root(x: Numeric) -> Values:
     """`sqrt(x)`, and 0 with a gradient of 0 where x is not positive."""
     x = jnp.asarray(x)
     positive = x > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
 
 
-def power_law(x: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+def power_law(x: Numeric, coefficient: Numeric, exponent: Numeric) -> Values:
     """`c x^m` with coefficient c and exponent m."""
     return jnp.asarray(coefficient) * jnp.power(jnp.asarray(x), exponent)
 
 
-def p_norm(exponent: Numeric, *terms: Numeric) -> Float[Array, "..."]:
+def p_norm(exponent: Numeric, *terms: Numeric) -> Values:
     """Join non-negative resource times, `(sum_i t_i^p)^(1/p)`, folded pairwise.
 
     p = 1 is serial execution (the sum), p -> infinity perfect overlap (the maximum); the excess over the
@@ -149,7 +152,7 @@ def p_norm(exponent: Numeric, *terms: Numeric) -> Float[Array, "..."]:
     return reduce(join, map(jnp.asarray, terms))
 
 
-def p_norm_excess(exponent: Numeric, first: Numeric, second: Numeric) -> Float[Array, "..."]:
+def p_norm_excess(exponent: Numeric, first: Numeric, second: Numeric) -> Values:
     """What a second time adds to the first, `(a^p + b^p)^(1/p) - a`, exact also where it is much the smaller one."""
     first, second = jnp.asarray(first), jnp.asarray(second)
     return jnp.maximum(second - first, 0.0) + _excess_over_larger(exponent, first, second)
@@ -165,7 +168,7 @@ def _excess_over_larger(exponent: Numeric, a: Array, b: Array) -> Array:
     return jnp.where(present, excess, jnp.where(exponent == 1.0, small, 0.0))
 
 
-def ceil_count(x: Numeric) -> Float[Array, "..."]:
+def ceil_count(x: Numeric) -> Values:
     """Least whole count that holds `x`, forgiving a relative excess of 1e-3.
 
     The forgiveness keeps rounding from turning 96 / (8 x 3) into five, and puts the jump beside whole
@@ -175,9 +178,7 @@ def ceil_count(x: Numeric) -> Float[Array, "..."]:
     return jnp.ceil(x * (1.0 - _INTEGER_TOLERANCE))
 
 
-def implicit_root(
-    function: Callable[[Any, Any], Any], lower: Numeric, upper: Numeric, parameters: Any
-) -> Float[Array, "..."]:
+def implicit_root(function: Callable[[Any, Any], Any], lower: Numeric, upper: Numeric, parameters: Any) -> Values:
     """Root in `[lower, upper]` of a function that increases with its first argument, differentiable in `parameters`.
 
     A fixed number of evaluations closes in on it; derivatives of any order follow from the implicit function theorem

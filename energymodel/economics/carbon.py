@@ -2,29 +2,24 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 
-def operational_carbon(energy: Numeric, intensity: Numeric) -> Float[Array, "..."]:
-    """Operational carbon, `m = CI E` [Patterson et al. 2021].
+def operational_carbon(energy: Numeric, intensity: Numeric) -> Values:
+    """Operational carbon [kg], `m = CI E` [Patterson et al. 2021].
 
     **Arguments:**
 
     - `energy`: energy of the facility, E [J].
     - `intensity`: carbon intensity of the grid, CI [kg/J], CO2 equivalents.
-
-    **Returns:** emission [kg].
     """
     return jnp.asarray(intensity) * energy
 
 
-def embodied_carbon(
-    chip_carbon: Numeric, chips: Numeric, time: Numeric, life: Numeric, utilization: Numeric
-) -> Float[Array, "..."]:
-    """A run's share of the embodied carbon of its chips, `m = n e_emb t / (life u)` [Faiz et al. 2024].
+def embodied_carbon(chip_carbon: Numeric, chips: Numeric, time: Numeric, life: Numeric, utilization: Numeric) -> Values:
+    """A run's share of the embodied carbon of its chips [kg], `m = n e_emb t / (life u)` [Faiz et al. 2024].
 
     **Arguments:**
 
@@ -33,8 +28,6 @@ def embodied_carbon(
     - `time`: duration of the run, t [s].
     - `life`: service life [s].
     - `utilization`: share of the life in use, u [1], above 0.
-
-    **Returns:** emission [kg].
     """
     return jnp.asarray(chip_carbon) * chips * (time / (jnp.asarray(life) * utilization))
 
@@ -49,11 +42,11 @@ class Carbon(eqx.Module):
         "1", doc="server and network with the chip, per carbon of the chip", within=Range(0.0, 1e3)
     )
 
-    def operational(self, energy: Numeric) -> Float[Array, "..."]:
+    def operational(self, energy: Numeric) -> Values:
         """Carbon [kg] of an energy [J]."""
         return operational_carbon(energy, self.intensity)
 
-    def embodied(self, chip_carbon: Numeric, chips: Numeric, time: Numeric) -> Float[Array, "..."]:
+    def embodied(self, chip_carbon: Numeric, chips: Numeric, time: Numeric) -> Values:
         """Embodied carbon [kg] of a run of `time` [s] on `chips` chips of `chip_carbon` [kg] each."""
         with_server = jnp.asarray(chip_carbon) * self.embodied_multiplier
         return embodied_carbon(with_server, chips, time, self.chip_life, self.utilization)

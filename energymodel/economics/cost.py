@@ -8,9 +8,8 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 YEAR = 8760.0 * 3600.0
@@ -19,8 +18,8 @@ YEAR = 8760.0 * 3600.0
 _SERIES_BELOW = 1e-4
 
 
-def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Float[Array, "..."]:
-    """Yearly payment per unit of capital, `CRF = r (1 + r)^n / ((1 + r)^n - 1)` [Sullivan et al. 2015, ch. 4].
+def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Values:
+    """Yearly payment per unit of capital [1/year], `CRF = r (1 + r)^n / ((1 + r)^n - 1)` [Sullivan et al. 2015, ch. 4].
 
     Payments at the end of each of n years. At zero interest it is straight-line depreciation, `1/n`; below a rate of
     1e-4 the series `1/n + (n+1)/(2n) r + (n^2-1)/(12n) r^2` replaces it.
@@ -28,8 +27,6 @@ def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Float[Arra
     **Arguments:**
 
     - `life`: n times 365 days [s].
-
-    **Returns:** share of the price to be paid each year [1/year].
     """
     rate, years = jnp.asarray(interest_rate), jnp.asarray(life) / YEAR
     small = jnp.abs(rate) < _SERIES_BELOW
@@ -38,8 +35,8 @@ def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Float[Arra
     return jnp.where(small, series, safe / -jnp.expm1(-years * jnp.log1p(safe)))
 
 
-def capital_rate(price: Numeric, interest_rate: Numeric, life: Numeric, utilization: Numeric) -> Float[Array, "..."]:
-    """Cost of holding equipment for a second of use, `c = C_0 CRF / (year u)` [Barroso et al. 2018, ch. 6].
+def capital_rate(price: Numeric, interest_rate: Numeric, life: Numeric, utilization: Numeric) -> Values:
+    """Cost of holding equipment for a second of use [USD/s], `c = C_0 CRF / (year u)` [Barroso et al. 2018, ch. 6].
 
     Productive hours pay for idle ones.
 
@@ -47,27 +44,23 @@ def capital_rate(price: Numeric, interest_rate: Numeric, life: Numeric, utilizat
 
     - `price`: purchase price C_0 [USD].
     - `life`: time over which the price is recovered [s].
-
-    **Returns:** cost rate [USD/s].
     """
     return capital_recovery_factor(interest_rate, life) * price / (YEAR * jnp.asarray(utilization))
 
 
-def electricity_cost(energy: Numeric, price: Numeric) -> Float[Array, "..."]:
-    """Cost of energy at a flat price, `C = p_e E` [definition].
+def electricity_cost(energy: Numeric, price: Numeric) -> Values:
+    """Cost of energy at a flat price [USD], `C = p_e E` [definition].
 
     **Arguments:**
 
     - `energy`: energy at the meter, cooling and delivery losses included, E [J].
     - `price`: p_e [USD/J].
-
-    **Returns:** cost [USD].
     """
     return jnp.asarray(price) * energy
 
 
-def demand_cost(power: Numeric, time: Numeric, demand_charge: Numeric) -> Float[Array, "..."]:
-    """Cost of reserving peak power, `C = d P_peak t` [definition].
+def demand_cost(power: Numeric, time: Numeric, demand_charge: Numeric) -> Values:
+    """Cost of reserving peak power [USD], `C = d P_peak t` [definition].
 
     Utilities bill the highest power of each month; here the charge accrues evenly.
 
@@ -75,33 +68,27 @@ def demand_cost(power: Numeric, time: Numeric, demand_charge: Numeric) -> Float[
 
     - `power`: peak power P_peak [W].
     - `demand_charge`: d [USD/(W s)]; 15 USD per kW and month of 730 h is 5.708e-9.
-
-    **Returns:** cost [USD].
     """
     return jnp.asarray(demand_charge) * power * time
 
 
-def delay_cost(time: Numeric, price: Numeric) -> Float[Array, "..."]:
-    """Value of finishing earlier, `C = v_t t` [definition].
+def delay_cost(time: Numeric, price: Numeric) -> Values:
+    """Value of finishing earlier [USD], `C = v_t t` [definition].
 
     **Arguments:**
 
     - `price`: value of time v_t [USD/s].
-
-    **Returns:** cost [USD].
     """
     return jnp.asarray(price) * time
 
 
-def rental_cost(chips: Numeric, time: Numeric, price: Numeric) -> Float[Array, "..."]:
-    """Price of rented chips, energy included, `C = p n t` [definition].
+def rental_cost(chips: Numeric, time: Numeric, price: Numeric) -> Values:
+    """Price of rented chips, energy included [USD], `C = p n t` [definition].
 
     **Arguments:**
 
     - `chips`: n [1].
     - `price`: p, per chip [USD/s].
-
-    **Returns:** cost [USD].
     """
     return jnp.asarray(price) * chips * time
 
@@ -119,8 +106,8 @@ class AbstractPrice(eqx.Module):
         power: Numeric,
         link_price: Numeric = 0.0,
         plant_price: Numeric = 0.0,
-    ) -> Float[Array, "..."]:
-        """Cost of a run.
+    ) -> Values:
+        """Cost of a run [USD].
 
         **Arguments:**
 
@@ -131,8 +118,6 @@ class AbstractPrice(eqx.Module):
         - `power`: peak power that the facility must provide [W].
         - `link_price`: purchase price per chip of the links and switch ports that the chip does not include [USD].
         - `plant_price`: purchase price per chip of what the building has beyond its price per watt [USD].
-
-        **Returns:** cost [USD].
         """
 
 
@@ -164,7 +149,7 @@ class OwnedPrice(AbstractPrice):
         power: Numeric,
         link_price: Numeric = 0.0,
         plant_price: Numeric = 0.0,
-    ) -> Float[Array, "..."]:
+    ) -> Values:
         """See `AbstractPrice.cost`."""
         server_price = (jnp.asarray(chip_price) * self.server_multiplier + link_price) * chips
         hardware = capital_rate(server_price, self.interest_rate, self.life, self.utilization) * time
@@ -189,6 +174,6 @@ class RentedPrice(AbstractPrice):
         power: Numeric,
         link_price: Numeric = 0.0,
         plant_price: Numeric = 0.0,
-    ) -> Float[Array, "..."]:
+    ) -> Values:
         """See `AbstractPrice.cost`; the rent covers chip price, links, plant, energy and power."""
         return rental_cost(chips, time, self.chip_time) + delay_cost(time, self.delay_cost)

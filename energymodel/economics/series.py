@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Scalar, Values
 
 HOUR = 3600.0
 """Step of hourly series [s]."""
@@ -17,7 +17,7 @@ Series = Float[Array | np.ndarray, " steps"]
 """One value per step."""
 
 
-def series_total(values: Series, powers: Series, step: Numeric = HOUR) -> Float[Array, ""]:
+def series_total(values: Series, powers: Series, step: Numeric = HOUR) -> Scalar:
     """Cost or emission of a varying power at a varying price, `C = dt sum_i c_i P_i` [definition].
 
     **Arguments:**
@@ -29,7 +29,7 @@ def series_total(values: Series, powers: Series, step: Numeric = HOUR) -> Float[
     return jnp.asarray(step) * jnp.sum(jnp.asarray(values) * jnp.asarray(powers))
 
 
-def pause_price(held: Numeric, price: Numeric, running_power: Numeric, paused_power: Numeric) -> Float[Array, "..."]:
+def pause_price(held: Numeric, price: Numeric, running_power: Numeric, paused_power: Numeric) -> Values:
     """Price of energy above which an hour's pause pays, `p* = (c + p P_r) / (P_r - P_0)` [derivation: one hour later].
 
     A pause saves `p* (P_r - P_0)` now and adds an hour at the end, which costs c to hold the equipment and `p P_r` to

@@ -1,10 +1,9 @@
 """Progress of further tokens in a run that has already begun."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
-from energymodel.numerics import Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, Values, component, real
 
 _LEAST_REST = 1e-9
 """Share of the progress so far that a loss already reached still costs; negligible, but keeps logarithms finite."""
@@ -22,40 +21,38 @@ class ContinuedLearning(AbstractLearning):
     base: AbstractLearning = component()
     done: Real = real("token", doc="effective tokens at the moment from which the rest counts, x_0")
 
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.loss`."""
         return self.base.loss(parameters, self.done + jnp.asarray(effective_tokens))
 
-    def run(
-        self, parameters: Numeric, tokens: Numeric, batch: Numeric
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def run(self, parameters: Numeric, tokens: Numeric, batch: Numeric) -> tuple[Values, Values]:
         """See `AbstractLearning.run`."""
         loss, effective_tokens = self.base.run(parameters, tokens + self._tokens_before(parameters, batch), batch)
         return loss, effective_tokens - self.done
 
-    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens`; negligible for a loss that is already reached."""
         before = self._tokens_before(parameters, batch)
         return jnp.maximum(self.base.tokens(parameters, loss, batch) - before, _LEAST_REST * before)
 
-    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens_to`."""
         from_the_beginning = self.base.tokens_to(parameters, self.done + jnp.asarray(effective_tokens), batch)
         return from_the_beginning - self._tokens_before(parameters, batch)
 
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
         """See `AbstractLearning.effective_tokens`."""
         return jnp.maximum(self.base.effective_tokens(parameters, loss) - self.done, _LEAST_REST * self.done)
 
-    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.penalty`."""
         return self.base.penalty(parameters, self.done + jnp.asarray(effective_tokens), batch)
 
-    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def information(self, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.information`; that of the whole run, which the model must store."""
         return self.base.information(self.done + jnp.asarray(effective_tokens))
 
-    def _tokens_before(self, parameters: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def _tokens_before(self, parameters: Numeric, batch: Numeric) -> Values:
         """Tokens that make the progress so far at a batch [token]."""
         done = jnp.asarray(self.done)
         begun = done > 0.0

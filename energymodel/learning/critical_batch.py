@@ -12,9 +12,8 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, power_law, real, softplus
+from energymodel.numerics import Numeric, Real, Values, power_law, real, softplus
 from energymodel.ranges import ABOVE_ZERO, EXPONENT, SHARE, SHARE_ABOVE_ZERO, Range
 
 UNTRAINED_LOSS = 10.82
@@ -25,19 +24,19 @@ class AbstractCriticalBatch(eqx.Module):
     """Batch at which half of the tokens are wasted, as a function of training progress."""
 
     @abc.abstractmethod
-    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Values:
         """Critical batch [token] of a whole run at constant batch that ends at this progress."""
 
     @abc.abstractmethod
-    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Values:
         """Critical batch [token] at this moment of a run."""
 
     @abc.abstractmethod
-    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """Tokens per effective token [1] of a whole run in batches of `batch` [token] that ends at this progress."""
 
     @abc.abstractmethod
-    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """Tokens per effective token [1] at this moment of a run in batches of `batch` [token]."""
 
 
@@ -64,30 +63,30 @@ class PowerCriticalBatch(AbstractCriticalBatch):
         within=Range(-10.0, 10.0),
     )
 
-    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Values:
         """See `power_critical_batch` and `beyond_tested`; for batches in the tested range."""
         critical = power_critical_batch(jnp.asarray(effective_tokens) / self.pivot, self.at_pivot, self.exponent)
         return critical * beyond_tested(effective_tokens, self.tested_tokens, self.token_trend)
 
-    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Values:
         """`B_c / (1 - xi)` [derivation: docs/physics.md B1], independent of the loss. Exact for a sharpness of 1."""
         return self.run_level(effective_tokens, loss) / (1.0 - self._exponent_at(effective_tokens))
 
-    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """See `sharp_batch_penalty`; independent of the loss."""
         return sharp_batch_penalty(batch, self._of_batch(batch, effective_tokens, loss), self.sharpness)
 
-    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """See `instantaneous_batch_penalty`; independent of the loss."""
         critical = self._of_batch(batch, effective_tokens, loss)
         return instantaneous_batch_penalty(batch, critical, self.sharpness, self._exponent_at(effective_tokens))
 
-    def _of_batch(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def _of_batch(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """Run-level critical batch [token] for a batch of any size."""
         critical = self.run_level(effective_tokens, loss)
         return critical * beyond_tested(batch, self.tested_batch, self.batch_trend)
 
-    def _exponent_at(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def _exponent_at(self, effective_tokens: Numeric) -> Values:
         """Slope of the law on logarithmic axes [1]."""
         return self.exponent + jnp.where(jnp.asarray(effective_tokens) > self.tested_tokens, self.token_trend, 0.0)
 
@@ -103,19 +102,19 @@ class KaplanCriticalBatch(AbstractCriticalBatch):
     coefficient: Real = real("token", doc="c, at a loss of 1 nat/token", within=ABOVE_ZERO)
     exponent: Real = real("1", doc="m, the inverse of Kaplan's alpha_B", within=EXPONENT)
 
-    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Values:
         """See `kaplan_critical_batch`; tokens matter only through the loss."""
         return kaplan_critical_batch(loss, self.coefficient, self.exponent)
 
-    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Values:
         """The same as `run_level`."""
         return self.run_level(effective_tokens, loss)
 
-    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """See `batch_penalty`."""
         return batch_penalty(batch, self.run_level(effective_tokens, loss))
 
-    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """The same as `run_penalty`."""
         return self.run_penalty(batch, effective_tokens, loss)
 
@@ -130,25 +129,25 @@ class StatedBatchEfficiency(AbstractCriticalBatch):
     unit_batch: Real = real("token", doc="B_1", within=ABOVE_ZERO)
     exponent: Real = real("1", doc="b, 0 to 1", within=SHARE_ABOVE_ZERO)
 
-    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Values:
         """Batch at which half of the tokens are wasted, `B_1 2^(1/b)` [token]; independent of progress."""
         return self.unit_batch * jnp.power(2.0, 1.0 / jnp.asarray(self.exponent)) * jnp.ones_like(effective_tokens)
 
-    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Values:
         """The same as `run_level`."""
         return self.run_level(effective_tokens, loss)
 
-    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """`(B / B_1)^b` [1]."""
         return power_law(jnp.asarray(batch) / self.unit_batch, 1.0, self.exponent)
 
-    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """The same as `run_penalty`."""
         return self.run_penalty(batch, effective_tokens, loss)
 
 
-def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Critical batch of a run, `B_c = c D^xi` [Bergsma et al. 2025].
+def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeric) -> Values:
+    """Critical batch of a run [token], `B_c = c D^xi` [Bergsma et al. 2025].
 
     Measured on 0.1 to 3 billion parameters and up to 1e11 tokens; independent of model size. Zhang et al. 2024 use the
     same form for the batch of 20 % overhead, a fifth of the critical batch.
@@ -158,14 +157,12 @@ def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeri
     - `tokens`: effective tokens D at the end of the run [token].
     - `coefficient`: c [token].
     - `exponent`: xi [1].
-
-    **Returns:** critical batch [token].
     """
     return power_law(tokens, coefficient, exponent)
 
 
-def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Critical batch at a loss, `B_c = c L^-m` [Kaplan et al. 2020, eq. 1.4].
+def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric) -> Values:
+    """Critical batch at a loss [token], `B_c = c L^-m` [Kaplan et al. 2020, eq. 1.4].
 
     In nats of WebText2 and its tokenizer: not portable to other data without a shift of the loss. Losses above that of
     an untrained model, which power laws give for the first tokens, count as untrained.
@@ -175,16 +172,12 @@ def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric
     - `loss`: L [nat/token].
     - `coefficient`: c [token].
     - `exponent`: m = 1/alpha_B [1].
-
-    **Returns:** critical batch [token].
     """
     return power_law(jnp.minimum(loss, UNTRAINED_LOSS), coefficient, -jnp.asarray(exponent))
 
 
-def rest_critical_batch(
-    critical_batch: Numeric, tokens_seen: Numeric, rest: Numeric, exponent: Numeric
-) -> Float[Array, "..."]:
-    """Critical batch of what is left of a run, `B_r = B_c (1 - u) / (1 - u^(1 - xi))`, `u = x_0 / (x_0 + x)`.
+def rest_critical_batch(critical_batch: Numeric, tokens_seen: Numeric, rest: Numeric, exponent: Numeric) -> Values:
+    """Critical batch of what is left of a run [token], `B_r = B_c (1 - u) / (1 - u^(1 - xi))`, `u = x_0 / (x_0 + x)`.
 
     [derivation: `D_rest = D(x_0 + x, B) - D(x_0, B)` with `D = x + B x^(1 - xi) / c` is `x (1 + B / B_r)`]. It grows
     from B_c of the whole run, where nothing was seen, to the instantaneous `B_c / (1 - xi)` of a short rest.
@@ -195,8 +188,6 @@ def rest_critical_batch(
     - `tokens_seen`: effective tokens before the rest, x_0 [token].
     - `rest`: effective tokens of the rest, x [token], above 0.
     - `exponent`: xi [1], below 1.
-
-    **Returns:** critical batch [token].
     """
     begun = jnp.asarray(tokens_seen) > 0.0
     share = jnp.where(begun, rest / jnp.where(begun, tokens_seen + rest, 2.0 * jnp.asarray(rest)), 0.5)
@@ -204,7 +195,7 @@ def rest_critical_batch(
     return jnp.asarray(critical_batch) * jnp.where(begun, share / spent, 1.0)
 
 
-def batch_penalty(batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
+def batch_penalty(batch: Numeric, critical_batch: Numeric) -> Values:
     """Tokens per effective token, `D / D_eff = 1 + B / B_c` [McCandlish et al. 2018, sec. 2.3].
 
     With S = D/B steps this is `(S/S_min - 1)(D/D_min - 1) = 1`.
@@ -214,7 +205,7 @@ def batch_penalty(batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."
     return 1.0 + jnp.asarray(batch) / critical_batch
 
 
-def sharp_batch_penalty(batch: Numeric, critical_batch: Numeric, sharpness: Numeric) -> Float[Array, "..."]:
+def sharp_batch_penalty(batch: Numeric, critical_batch: Numeric, sharpness: Numeric) -> Values:
     """Tokens per effective token with a sharper bend, `D / D_eff = (1 + (B / B_c)^p)^(1/p)`.
 
     [derivation: `batch_penalty` generalized]. With S = D/B steps this is `((S/S_min)^p - 1)((D/D_min)^p - 1) = 1`:
@@ -233,8 +224,8 @@ def sharp_batch_penalty(batch: Numeric, critical_batch: Numeric, sharpness: Nume
 
 def instantaneous_batch_penalty(
     batch: Numeric, critical_batch: Numeric, sharpness: Numeric, exponent: Numeric
-) -> Float[Array, "..."]:
-    """Tokens per effective token at a moment, `dD/dx = (1 + u)^(1/p - 1) (1 + (1 - xi) u)`, `u = (B / B_c)^p`.
+) -> Values:
+    """Tokens per effective token at a moment [1], `dD/dx = (1 + u)^(1/p - 1) (1 + (1 - xi) u)`, `u = (B / B_c)^p`.
 
     [derivation: derivative by x of `D = x (1 + u)^(1/p)` at constant B, with the run-level critical batch
     B_c growing as x^xi]. At p = 1 it is `batch_penalty` with `B_c / (1 - xi)`, the coefficient of the local law.
@@ -244,15 +235,13 @@ def instantaneous_batch_penalty(
     - `critical_batch`: that of a whole run which ends at this progress, B_c [token].
     - `sharpness`: p [1], above 0.
     - `exponent`: xi [1], below 1 and below 1/p, where it rises with the batch.
-
-    **Returns:** penalty [1].
     """
     power = sharpness * (jnp.log(jnp.asarray(batch)) - jnp.log(jnp.asarray(critical_batch)))
     bend = jnp.exp((1.0 / sharpness - 1.0) * softplus(power))
     return bend * (1.0 + (1.0 - jnp.asarray(exponent)) * jnp.exp(power))
 
 
-def beyond_tested(value: Numeric, tested: Numeric, trend: Numeric) -> Float[Array, "..."]:
+def beyond_tested(value: Numeric, tested: Numeric, trend: Numeric) -> Values:
     """Factor on a law beyond the range of its data, `max(x / x_t, 1)^delta` [definition].
 
     **Arguments:**
@@ -266,10 +255,8 @@ def beyond_tested(value: Numeric, tested: Numeric, trend: Numeric) -> Float[Arra
     return jnp.power(ratio, jnp.asarray(trend))
 
 
-def per_token_progress(
-    batch: Numeric, progress: Numeric, critical_batch: Numeric, exponent: Numeric
-) -> Float[Array, "..."]:
-    """Progress per token, `e = e_0 (1 + B / B_c)^-beta` [McCandlish et al. 2018, sec. 2.3, generalized].
+def per_token_progress(batch: Numeric, progress: Numeric, critical_batch: Numeric, exponent: Numeric) -> Values:
+    """Progress per token [1/token], `e = e_0 (1 + B / B_c)^-beta` [McCandlish et al. 2018, sec. 2.3, generalized].
 
     beta = 1 is McCandlish. For B >> B_c it is the sources' power law `alpha B^-beta` with `alpha = e_0 B_c^beta`.
 
@@ -277,14 +264,12 @@ def per_token_progress(
 
     - `progress`: progress per token of a small batch, e_0 [1/token].
     - `exponent`: beta [1], 0.7 to 1.2.
-
-    **Returns:** progress per token [1/token].
     """
     return jnp.asarray(progress) * jnp.power(batch_penalty(batch, critical_batch), -jnp.asarray(exponent))
 
 
-def progress_rate(per_token: Numeric, token_rate: Numeric) -> Float[Array, "..."]:
-    """Progress per second, `nu = e(B) R` [definition].
+def progress_rate(per_token: Numeric, token_rate: Numeric) -> Values:
+    """Progress per second [1/s], `nu = e(B) R` [definition].
 
     The sources' "information processing rate"; in bits it is `energymodel.learning.loss_law.information_rate`.
 
@@ -292,16 +277,14 @@ def progress_rate(per_token: Numeric, token_rate: Numeric) -> Float[Array, "..."
 
     - `per_token`: progress per token, e(B) [1/token].
     - `token_rate`: throughput R [token/s].
-
-    **Returns:** rate [1/s].
     """
     return jnp.asarray(per_token) * token_rate
 
 
 def exponential_training_time(
     initial_loss: Numeric, loss: Numeric, entropy_floor: Numeric, per_token: Numeric, token_rate: Numeric
-) -> Float[Array, "..."]:
-    """Time to a loss if the gap decayed exponentially, `t = ln[(L_0 - L_inf) / (L - L_inf)] / (e R)`.
+) -> Values:
+    """Time to a loss if the gap decayed exponentially [s], `t = ln[(L_0 - L_inf) / (L - L_inf)] / (e R)`.
 
     [derivation: dL/dt = -e R (L - L_inf)]. The corrected form of the sources' time; for a loss that falls as a power
     law see `energymodel.learning.loss_ode`.
@@ -313,14 +296,12 @@ def exponential_training_time(
     - `entropy_floor`: L_inf [nat/token].
     - `per_token`: e [1/token].
     - `token_rate`: R [token/s].
-
-    **Returns:** time [s].
     """
     gaps = (jnp.asarray(initial_loss) - entropy_floor) / (jnp.asarray(loss) - entropy_floor)
     return jnp.log(gaps) / progress_rate(per_token, token_rate)
 
 
-def token_ratio(batch: Numeric, other_batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
+def token_ratio(batch: Numeric, other_batch: Numeric, critical_batch: Numeric) -> Values:
     """Tokens to a loss at another batch over those at this one, `D(B_2)/D(B_1) = (1 + B_2/B_c) / (1 + B_1/B_c)`.
 
     [McCandlish et al. 2018, sec. 2.3]. B_c is that at the progress of the loss.
@@ -330,23 +311,17 @@ def token_ratio(batch: Numeric, other_batch: Numeric, critical_batch: Numeric) -
     return batch_penalty(other_batch, critical_batch) / batch_penalty(batch, critical_batch)
 
 
-def break_even_throughput(throughput: Numeric, token_ratio: Numeric) -> Float[Array, "..."]:
-    """Throughput above which another batch reaches the loss in less time, `R_2 = R_1 D_2/D_1`.
+def break_even_throughput(throughput: Numeric, token_ratio: Numeric) -> Values:
+    """Throughput above which another batch reaches the loss in less time [token/s], `R_2 = R_1 D_2/D_1`.
 
     [derivation: t = D / R at the same loss].
-
-    **Returns:** lowest throughput R_2 [token/s].
     """
     return jnp.asarray(throughput) * token_ratio
 
 
-def break_even_power(
-    power: Numeric, throughput: Numeric, other_throughput: Numeric, token_ratio: Numeric
-) -> Float[Array, "..."]:
-    """Power below which another batch reaches the loss with less energy, `P_2 = P_1 (R_2/R_1) / (D_2/D_1)`.
+def break_even_power(power: Numeric, throughput: Numeric, other_throughput: Numeric, token_ratio: Numeric) -> Values:
+    """Power below which another batch reaches the loss with less energy [W], `P_2 = P_1 (R_2/R_1) / (D_2/D_1)`.
 
     [derivation: E = P D / R at the same loss]. Per token: `(P_2/R_2) / (P_1/R_1)` below `D_1/D_2`.
-
-    **Returns:** highest power P_2 [W].
     """
     return jnp.asarray(power) * other_throughput / (jnp.asarray(throughput) * token_ratio)

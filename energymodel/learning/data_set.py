@@ -5,11 +5,10 @@ A data set holds so many unique tokens; those of later epochs are worth less and
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import unique_equivalent_tokens
-from energymodel.numerics import Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, Values, component, real
 from energymodel.ranges import ABOVE_ZERO
 
 MUENNIGHOFF_SCALE = 15.39
@@ -39,44 +38,42 @@ class RepeatedLearning(AbstractLearning):
     base: AbstractLearning = component()
     data: LimitedData = component()
 
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.loss`."""
         return self.base.loss(parameters, effective_tokens)
 
-    def run(
-        self, parameters: Numeric, tokens: Numeric, batch: Numeric
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def run(self, parameters: Numeric, tokens: Numeric, batch: Numeric) -> tuple[Values, Values]:
         """See `AbstractLearning.run`."""
         worth = unique_equivalent_tokens(tokens, self.data.unique_tokens, self.data.repetition_scale)
         return self.base.run(parameters, worth, batch)
 
-    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens`."""
         return self._seen(self.base.tokens(parameters, loss, batch))
 
-    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens_to`."""
         return self._seen(self.base.tokens_to(parameters, effective_tokens, batch))
 
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
         """See `AbstractLearning.effective_tokens`."""
         return self.base.effective_tokens(parameters, loss)
 
-    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.penalty`; a schedule counts the epochs so far as if it had had this batch all along."""
         worth = self.base.tokens_to(parameters, effective_tokens, batch)
         return self.base.penalty(parameters, effective_tokens, batch) / jnp.maximum(self._room(worth), _LEAST_ROOM)
 
-    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def information(self, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.information`."""
         return self.base.information(effective_tokens)
 
-    def _room(self, worth: Numeric) -> Float[Array, "..."]:
+    def _room(self, worth: Numeric) -> Values:
         """Worth of the next token, `1 - (D - U) / (U R*)` after the first epoch, below zero out of reach [1]."""
         unique, scale = jnp.asarray(self.data.unique_tokens), self.data.repetition_scale
         return 1.0 - jnp.maximum(jnp.asarray(worth) - unique, 0.0) / (unique * scale)
 
-    def _seen(self, worth: Numeric) -> Float[Array, "..."]:
+    def _seen(self, worth: Numeric) -> Values:
         """Tokens seen that are worth so many unique ones [token]: the inverse of `unique_equivalent_tokens`."""
         unique, scale, room = jnp.asarray(self.data.unique_tokens), self.data.repetition_scale, self._room(worth)
         repeated = jnp.maximum(_LEAST_ROOM - room, 0.0) / _LEAST_ROOM - jnp.log(jnp.maximum(room, _LEAST_ROOM))

@@ -6,12 +6,12 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.loss_law import AbstractLossLaw, tokens_for_gap
 from energymodel.learning.three_term import ThreeTermLaw, at_optimal_batch, batch_term, three_term_loss
-from energymodel.numerics import Numeric, Real, implicit_root, power_law, real
+from energymodel.numerics import Numeric, Real, Values, implicit_root, power_law, real
 
 _LEAST_LOG_EFFICIENCY = -40.0
 """Bracket of ln(effective tokens / tokens)."""
@@ -27,33 +27,31 @@ class AbstractLearning(eqx.Module):
     """How batches turn tokens into progress, and progress into loss and information."""
 
     @abc.abstractmethod
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
         """Cross-entropy [nat/token] of `parameters` after `effective_tokens` [token]."""
 
     @abc.abstractmethod
-    def run(
-        self, parameters: Numeric, tokens: Numeric, batch: Numeric
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def run(self, parameters: Numeric, tokens: Numeric, batch: Numeric) -> tuple[Values, Values]:
         """Loss [nat/token] and effective tokens [token] after `tokens` [token] in batches of `batch` [token]."""
 
     @abc.abstractmethod
-    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Values:
         """Tokens [token] that reach `loss` [nat/token] in batches of `batch` [token]; huge but finite out of reach."""
 
     @abc.abstractmethod
-    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """Tokens [token] of a run in batches of `batch` [token] up to a progress of `effective_tokens` [token]."""
 
     @abc.abstractmethod
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
         """Effective tokens [token] at which `parameters` reach `loss` [nat/token]: the progress of a run."""
 
     @abc.abstractmethod
-    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """Tokens per effective token at this moment, dD/dx [1]: the right-hand side of schedules."""
 
     @abc.abstractmethod
-    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def information(self, effective_tokens: Numeric) -> Values:
         """Information absorbed [bit] after `effective_tokens` [token]."""
 
 
@@ -69,13 +67,11 @@ class CriticalBatchLearning(AbstractLearning):
     critical_batch: AbstractCriticalBatch
     absorbed_overhead: Real = real("1", doc="batch overhead that the loss law contains already")
 
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.loss`."""
         return self.loss_law.loss(parameters, effective_tokens)
 
-    def run(
-        self, parameters: Numeric, tokens: Numeric, batch: Numeric
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def run(self, parameters: Numeric, tokens: Numeric, batch: Numeric) -> tuple[Values, Values]:
         """See `AbstractLearning.run`; effective tokens solve `D = D_eff h(B, D_eff) / (1 + a)`."""
         size, tokens, batch = jnp.broadcast_arrays(jnp.asarray(parameters), jnp.asarray(tokens), jnp.asarray(batch))
 
@@ -93,25 +89,25 @@ class CriticalBatchLearning(AbstractLearning):
         effective_tokens = tokens * jnp.exp(log_efficiency)
         return self.loss(size, effective_tokens), effective_tokens
 
-    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens`; explicit, because the critical batch is a function of effective tokens."""
         return self._tokens(self.loss_law.effective_tokens(parameters, loss), loss, batch)
 
-    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens_to`."""
         effective_tokens = jnp.asarray(effective_tokens)
         return self._tokens(effective_tokens, self.loss(parameters, effective_tokens), batch)
 
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
         """See `AbstractLearning.effective_tokens`."""
         return self.loss_law.effective_tokens(parameters, loss)
 
-    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.penalty`: the instantaneous penalty over `1 + a`."""
         loss = self.loss(parameters, effective_tokens)
         return self.critical_batch.instantaneous_penalty(batch, effective_tokens, loss) / (1.0 + self.absorbed_overhead)
 
-    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def information(self, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.information`."""
         return self.loss_law.information(effective_tokens)
 
@@ -129,13 +125,11 @@ class ThreeTermLearning(AbstractLearning):
 
     loss_law: ThreeTermLaw
 
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.loss`."""
         return at_optimal_batch(self.loss_law).loss(parameters, effective_tokens)
 
-    def run(
-        self, parameters: Numeric, tokens: Numeric, batch: Numeric
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def run(self, parameters: Numeric, tokens: Numeric, batch: Numeric) -> tuple[Values, Values]:
         """See `AbstractLearning.run`; explicit."""
         law, best = self.loss_law, at_optimal_batch(self.loss_law)
         steps = tokens / jnp.asarray(batch)
@@ -143,7 +137,7 @@ class ThreeTermLearning(AbstractLearning):
         effective_tokens = jnp.power(best.data_coefficient / gap, 1.0 / best.data_exponent)
         return three_term_loss(parameters, steps, batch, law), effective_tokens
 
-    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens`: `D = B (c_1 / gap)^(1/gamma_1)`, the gap above size and batch terms."""
         law = self.loss_law
         gap = loss - law.entropy_floor - law.size_term(parameters) - batch_term(batch, law)
@@ -151,15 +145,15 @@ class ThreeTermLearning(AbstractLearning):
         coefficient = power_law(batch, law.step_coefficient, law.step_exponent)
         return tokens_for_gap(gap, coefficient, law.step_exponent)
 
-    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens_to`."""
         return self.tokens(parameters, self.loss(parameters, effective_tokens), batch)
 
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
         """See `AbstractLearning.effective_tokens`."""
         return at_optimal_batch(self.loss_law).effective_tokens(parameters, loss)
 
-    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.penalty`: dD/dx along the curve of this batch through the present loss.
 
         With `g = b x^-beta - c_2 B^-gamma_2` and `D = B (c_1/g)^(1/gamma_1)` it is
@@ -172,12 +166,12 @@ class ThreeTermLearning(AbstractLearning):
         tokens = batch * jnp.power(law.step_coefficient / gap, 1.0 / law.step_exponent)
         return jnp.asarray(tokens) / effective_tokens * best.data_exponent * data / (law.step_exponent * gap)
 
-    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def information(self, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.information`."""
         return at_optimal_batch(self.loss_law).information(effective_tokens)
 
 
-def least_log_efficiency(excess: Callable[[Any, Any], Any], inputs: Any, tokens: Numeric) -> Float[Array, "..."]:
+def least_log_efficiency(excess: Callable[[Any, Any], Any], inputs: Any, tokens: Numeric) -> Values:
     """Lower end of a bracket for `ln(D_eff / D)`, of order -40, or -7 where the law has a second root [definition].
 
     At the start of a run Kaplan's critical batch vanishes faster than the tokens, so that the tokens of a run first

@@ -9,9 +9,8 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, power_law, real
+from energymodel.numerics import Numeric, Real, Values, power_law, real
 from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
@@ -21,21 +20,17 @@ UNREACHABLE_TOKENS = 1e20
 """Tokens from which a loss counts as out of reach: a million times the largest run, still safe in float32."""
 
 
-def information_absorbed(
-    effective_tokens: Numeric, data_coefficient: Numeric, data_exponent: Numeric
-) -> Float[Array, "..."]:
-    """Excess code length of learning, `I = int_0^D (L(x) - L(D)) dx / ln 2 = b beta/(1-beta) D^(1-beta) / ln 2`.
+def information_absorbed(effective_tokens: Numeric, data_coefficient: Numeric, data_exponent: Numeric) -> Values:
+    """Excess code length of learning [bit], `I = int_0^D (L(x) - L(D)) dx / ln 2 = b beta/(1-beta) D^(1-beta) / ln 2`.
 
     Prequential code: bits that a compressor which learns as it goes uses beyond one that starts with the final model
     [Blier & Ollivier 2018].
-
-    **Returns:** information [bit].
     """
     beta = jnp.asarray(data_exponent)
     return beta * data_coefficient / (1.0 - beta) * jnp.power(jnp.asarray(effective_tokens), 1.0 - beta) / math.log(2.0)
 
 
-def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: Numeric) -> Float[Array, "..."]:
+def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: Numeric) -> Values:
     """Information absorbed per second, `dI/dt = (dI/dD) R e(B)/e_0` [derivation: chain rule through effective tokens].
 
     The sources' processing rate I = E T, with the efficiency e made explicit; `trajectory` differentiates the
@@ -55,15 +50,15 @@ class AbstractLossLaw(eqx.Module):
     """Loss as a function of model size and effective tokens (tokens at vanishing batch size)."""
 
     @abc.abstractmethod
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
         """Cross-entropy [nat/token] of `parameters` after `effective_tokens` [token]."""
 
     @abc.abstractmethod
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
         """Effective tokens [token] at which `parameters` reach `loss` [nat/token]; huge but finite out of reach."""
 
     @abc.abstractmethod
-    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def information(self, effective_tokens: Numeric) -> Values:
         """Information absorbed [bit] after `effective_tokens` [token]."""
 
 
@@ -80,28 +75,28 @@ class ChinchillaLaw(AbstractLossLaw):
     # From 1 on, the first tokens would hold infinite information.
     data_exponent: Real = real("1", doc="beta", within=Range(0.0, 0.99, above=True))
 
-    def size_term(self, parameters: Numeric) -> Float[Array, "..."]:
+    def size_term(self, parameters: Numeric) -> Values:
         """`A N^-alpha` [nat/token]."""
         return power_law(parameters, self.parameter_coefficient, -self.parameter_exponent)
 
-    def data_term(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def data_term(self, effective_tokens: Numeric) -> Values:
         """`b x^-beta` [nat/token]."""
         return power_law(effective_tokens, self.data_coefficient, -self.data_exponent)
 
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
         """See `chinchilla_loss`."""
         return chinchilla_loss(parameters, effective_tokens, self)
 
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
         """See `chinchilla_tokens`."""
         return chinchilla_tokens(parameters, loss, self)
 
-    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def information(self, effective_tokens: Numeric) -> Values:
         """See `information_absorbed`."""
         return information_absorbed(effective_tokens, self.data_coefficient, self.data_exponent)
 
 
-def chinchilla_loss(parameters: Numeric, tokens: Numeric, law: ChinchillaLaw) -> Float[Array, "..."]:
+def chinchilla_loss(parameters: Numeric, tokens: Numeric, law: ChinchillaLaw) -> Values:
     """Final training loss, `L = E + A / N^alpha + b / D^beta` [Hoffmann et al. 2022, eq. 2].
 
     Fitted on 70M to 16B parameters and 5 to 500 billion tokens, one epoch, schedule matched to `tokens`; beyond
@@ -117,7 +112,7 @@ def chinchilla_loss(parameters: Numeric, tokens: Numeric, law: ChinchillaLaw) ->
     return law.size_term(parameters) + law.data_term(tokens) + law.entropy_floor
 
 
-def chinchilla_tokens(parameters: Numeric, loss: Numeric, law: ChinchillaLaw) -> Float[Array, "..."]:
+def chinchilla_tokens(parameters: Numeric, loss: Numeric, law: ChinchillaLaw) -> Values:
     """Tokens that reach a loss, `D_0 = (b / (L - E - A N^-alpha))^(1/beta)` [derivation: inverse of `chinchilla_loss`].
 
     A loss out of reach of the model size costs more than 1e20 tokens: below the gap g_u at which D_0 = 1e20, the
@@ -134,8 +129,8 @@ def chinchilla_tokens(parameters: Numeric, loss: Numeric, law: ChinchillaLaw) ->
     return tokens_for_gap(loss - law.entropy_floor - size, law.data_coefficient, law.data_exponent)
 
 
-def tokens_for_gap(gap: Numeric, data_coefficient: Numeric, data_exponent: Numeric) -> Float[Array, "..."]:
-    """Tokens at which the data term equals a gap, `D_0 = (b / gap)^(1/beta)` [definition].
+def tokens_for_gap(gap: Numeric, data_coefficient: Numeric, data_exponent: Numeric) -> Values:
+    """Tokens at which the data term equals a gap [token], `D_0 = (b / gap)^(1/beta)` [definition].
 
     Continued to gaps that are not positive as in `chinchilla_tokens`.
 
@@ -144,8 +139,6 @@ def tokens_for_gap(gap: Numeric, data_coefficient: Numeric, data_exponent: Numer
     - `gap`: loss left to the data term [nat/token], of any sign.
     - `data_coefficient`: b [nat/token].
     - `data_exponent`: beta [1].
-
-    **Returns:** effective tokens [token].
     """
     gap, coefficient = jnp.asarray(gap), jnp.asarray(data_coefficient)
     smallest = coefficient * jnp.power(UNREACHABLE_TOKENS, -jnp.asarray(data_exponent))
@@ -155,7 +148,7 @@ def tokens_for_gap(gap: Numeric, data_coefficient: Numeric, data_exponent: Numer
     return jnp.where(reachable, tokens, beyond)
 
 
-def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> Values:
     """Dense size with the loss of a mixture of experts, `N_eff = N_active^(1-mu) N_total^mu`.
 
     [derivation: weighted geometric mean, after the effective size of Clark et al. 2022]. A weak prior, mu about 0.2 to
@@ -173,7 +166,7 @@ def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> 
     return active * jnp.power(total / active, exponent)
 
 
-def unique_equivalent_tokens(tokens: Numeric, unique_tokens: Numeric, repetition_scale: Numeric) -> Float[Array, "..."]:
+def unique_equivalent_tokens(tokens: Numeric, unique_tokens: Numeric, repetition_scale: Numeric) -> Values:
     """Unique tokens worth as much as repeated ones, `D = U (1 + R* (1 - e^(-(e-1)/R*)))` [Muennighoff et al. 2023].
 
     With `e = tokens / U` epochs. Data seen at most once (e <= 1) counts in full. Valid up to about four epochs; the

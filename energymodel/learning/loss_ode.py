@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PyTree
 
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import ChinchillaLaw
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Values
 
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
 """Relative tolerance of every integration, by precision."""
@@ -20,7 +20,7 @@ MAXIMUM_STEPS = 4096
 
 def loss_rate(
     loss: Numeric, parameters: Numeric, token_rate: Numeric, batch: Numeric, critical_batch: Numeric, law: ChinchillaLaw
-) -> Float[Array, "..."]:
+) -> Values:
     """Rate at which the loss falls, `dL/dt = -beta b^(-1/beta) (L - L_inf)^(1+1/beta) R / (1 + B/B_n)`.
 
     [derivation: time derivative of L = L_inf + b x^-beta with dx/dt = R / (1 + B/B_n), docs/physics.md A0.10]. The

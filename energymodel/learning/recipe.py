@@ -10,10 +10,9 @@ optimizer states keep 16 or 32 bits.
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
-from energymodel.numerics import Numeric, Part, Real, component, is_fixed, real
+from energymodel.numerics import Numeric, Part, Real, Scalar, Values, component, is_fixed, real
 from energymodel.ranges import ABOVE_ZERO, FACTOR
 
 WEIGHT_SENSITIVITY, ACTIVATION_SENSITIVITY = 2.6745, 2.2102
@@ -35,7 +34,7 @@ def share_worth(share: Numeric, efficiency: Numeric) -> Part:
     return 1.0 if is_fixed(share, 0.0) else jnp.exp(share * jnp.log(jnp.asarray(efficiency)))
 
 
-def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Float[Array, "..."]:
+def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Values:
     """Parameters that quantized ones are worth, `(1 - e^(-P_w/2.6745)) (1 - e^(-P_a/2.2102))`.
 
     [Kumar et al. 2024, eq. 4]. Fitted on 30 to 220 million parameters and 1.5 to 26 billion tokens with integers in the
@@ -51,8 +50,8 @@ def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Floa
     return weights * -jnp.expm1(-jnp.asarray(activation_bits) / ACTIVATION_SENSITIVITY)
 
 
-def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) -> Float[Array, "..."]:
-    """Loss added by a wrong learning rate, `dL = (k/2) ln^2(eta/eta_opt)`.
+def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) -> Values:
+    """Loss added by a wrong learning rate [nat/token], `dL = (k/2) ln^2(eta/eta_opt)`.
 
     [derivation: lowest order about the optimum in ln eta].
 
@@ -60,8 +59,6 @@ def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) 
 
     - `learning_rate`, `optimal`: eta and eta_opt [1].
     - `stiffness`: k [nat/token], about 0.02 (0.005 to 0.05, a prior).
-
-    **Returns:** added loss [nat/token].
     """
     return 0.5 * jnp.asarray(stiffness) * jnp.log(jnp.asarray(learning_rate) / optimal) ** 2
 
@@ -104,7 +101,7 @@ class LearningRate(eqx.Module):
     stiffness: Real = real("nat/token")
     ratio: Real = real("1", 1.0, within=FACTOR)
 
-    def added_loss(self) -> Float[Array, ""]:
+    def added_loss(self) -> Scalar:
         """Loss added by a rate that is not the best [nat/token]."""
         return mismatch_loss(self.ratio, 1.0, self.stiffness)
 
@@ -128,37 +125,35 @@ class RecipeLearning(AbstractLearning):
     tokens_worth: Real = real("1", doc="w_D", within=ABOVE_ZERO)
     added_loss: Real = real("nat/token", 0.0, doc="dL")
 
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.loss`."""
         return self.base.loss(self._parameters(parameters), effective_tokens) + self.added_loss
 
-    def run(
-        self, parameters: Numeric, tokens: Numeric, batch: Numeric
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def run(self, parameters: Numeric, tokens: Numeric, batch: Numeric) -> tuple[Values, Values]:
         """See `AbstractLearning.run`."""
         worth = jnp.asarray(tokens) * self.tokens_worth
         loss, effective_tokens = self.base.run(self._parameters(parameters), worth, batch)
         return loss + self.added_loss, effective_tokens
 
-    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens`."""
         return self.base.tokens(self._parameters(parameters), loss - self.added_loss, batch) / self.tokens_worth
 
-    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens_to`."""
         return self.base.tokens_to(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
 
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
         """See `AbstractLearning.effective_tokens`."""
         return self.base.effective_tokens(self._parameters(parameters), loss - self.added_loss)
 
-    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.penalty`."""
         return self.base.penalty(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
 
-    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+    def information(self, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.information`."""
         return self.base.information(effective_tokens)
 
-    def _parameters(self, parameters: Numeric) -> Float[Array, "..."]:
+    def _parameters(self, parameters: Numeric) -> Values:
         return jnp.asarray(parameters) * self.parameters_worth

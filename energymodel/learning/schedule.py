@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning, least_log_efficiency
-from energymodel.numerics import Numeric, implicit_root
+from energymodel.numerics import Numeric, Scalar, Values, implicit_root
 
 Knots = Float[Array | np.ndarray, " knots"]
 """Logarithms of the batch [token] at equally spaced progress."""
@@ -31,7 +31,7 @@ _GREATEST_LOG_EFFICIENCY = 3.0
 """Upper bracket of ln(effective tokens / tokens); a schedule may beat the best constant batch a little."""
 
 
-def batch_at(progress: Numeric, knots: Knots) -> Float[Array, "..."]:
+def batch_at(progress: Numeric, knots: Knots) -> Values:
     """Batch of a schedule, `ln B(p) = ln B_i + (ln B_(i+1) - ln B_i) (p (n - 1) - i)` from knot i to i+1 [definition].
 
     **Arguments:**
@@ -49,7 +49,7 @@ def batch_at(progress: Numeric, knots: Knots) -> Float[Array, "..."]:
 
 def quadrature_over_progress(
     rates: Callable[..., Any], effective_tokens: Numeric, knots: Knots, learning: AbstractLearning, parameters: Numeric
-) -> tuple[Any, Float[Array, ""]]:
+) -> tuple[Any, Scalar]:
     """Totals along a schedule, `Q = int_0^x_end q(B(x/x_end)) p(x, B) dx` and `D = int_0^x_end p(x, B) dx`.
 
     [derivation: docs/physics.md B1, schedule ODE with x as independent variable]. q is a quantity per token, p tokens
@@ -82,21 +82,15 @@ def quadrature_over_progress(
     return jax.tree.map(lambda q: jnp.sum(q * weight), jax.vmap(lambda at: _with_tokens(rates(at), at))(batch))
 
 
-def schedule_tokens(
-    effective_tokens: Numeric, knots: Knots, learning: AbstractLearning, parameters: Numeric
-) -> Float[Array, ""]:
-    """Tokens that a schedule processes, `D = int_0^x_end p(x, B) dx` [derivation: docs/physics.md B1].
+def schedule_tokens(effective_tokens: Numeric, knots: Knots, learning: AbstractLearning, parameters: Numeric) -> Scalar:
+    """Tokens that a schedule processes [token], `D = int_0^x_end p(x, B) dx` [derivation: docs/physics.md B1].
 
     Arguments as in `quadrature_over_progress`.
-
-    **Returns:** tokens [token].
     """
     return quadrature_over_progress(lambda batch: (), effective_tokens, knots, learning, parameters)[1]
 
 
-def schedule_effective_tokens(
-    tokens: Numeric, knots: Knots, learning: AbstractLearning, parameters: Numeric
-) -> Float[Array, ""]:
+def schedule_effective_tokens(tokens: Numeric, knots: Knots, learning: AbstractLearning, parameters: Numeric) -> Scalar:
     """Progress of a schedule that processes given tokens: x_end with `D(x_end) = D`.
 
     [derivation: `schedule_tokens` solved for x_end].

@@ -1,12 +1,11 @@
 """Loss added by an unusual ratio of width to depth."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Values
 
 
-def shape_penalty(width: Numeric, depth: Numeric, best_ratio: Numeric, stiffness: Numeric) -> Float[Array, "..."]:
+def shape_penalty(width: Numeric, depth: Numeric, best_ratio: Numeric, stiffness: Numeric) -> Values:
     """Loss added by the shape of a transformer, `dL = k ln^2(h / (l r))`.
 
     [derivation: lowest order in ln r about the flat optimum of Kaplan et al. 2020, fig. 5]. A prior: the figure shows

@@ -2,10 +2,9 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.learning.loss_law import ChinchillaLaw
-from energymodel.numerics import Numeric, Real, power_law, real
+from energymodel.numerics import Numeric, Real, Values, power_law, real
 from energymodel.ranges import EXPONENT
 
 
@@ -20,16 +19,16 @@ class ThreeTermLaw(eqx.Module):
     batch_coefficient: Real = real("1", doc="c_2 [nat/token]")
     batch_exponent: Real = real("1", doc="gamma_2", within=EXPONENT)
 
-    def size_term(self, parameters: Numeric) -> Float[Array, "..."]:
+    def size_term(self, parameters: Numeric) -> Values:
         """`A N^-alpha` [nat/token]."""
         return power_law(parameters, self.parameter_coefficient, -self.parameter_exponent)
 
-    def step_term(self, steps: Numeric) -> Float[Array, "..."]:
+    def step_term(self, steps: Numeric) -> Values:
         """`c_1 S^-gamma_1` [nat/token]."""
         return power_law(steps, self.step_coefficient, -self.step_exponent)
 
 
-def three_term_loss(parameters: Numeric, steps: Numeric, batch: Numeric, law: ThreeTermLaw) -> Float[Array, "..."]:
+def three_term_loss(parameters: Numeric, steps: Numeric, batch: Numeric, law: ThreeTermLaw) -> Values:
     """Final loss, `L = E + A N^-alpha + c_1 S^-gamma_1 + c_2 B^-gamma_2` [Schaipp 2026].
 
     **Arguments:**
@@ -43,28 +42,24 @@ def three_term_loss(parameters: Numeric, steps: Numeric, batch: Numeric, law: Th
     return law.size_term(parameters) + law.step_term(steps) + batch_term(batch, law) + law.entropy_floor
 
 
-def batch_term(batch: Numeric, law: ThreeTermLaw) -> Float[Array, "..."]:
-    """Loss that no number of steps at this batch removes, `c_2 B^-gamma_2` [Schaipp 2026].
+def batch_term(batch: Numeric, law: ThreeTermLaw) -> Values:
+    """Loss that no number of steps at this batch removes [nat/token], `c_2 B^-gamma_2` [Schaipp 2026].
 
     **Arguments:**
 
     - `batch`: B [token].
-
-    **Returns:** loss [nat/token].
     """
     return power_law(batch, law.batch_coefficient, -law.batch_exponent)
 
 
-def three_term_optimal_batch(tokens: Numeric, law: ThreeTermLaw) -> Float[Array, "..."]:
-    """Lowest-loss batch at given tokens, `B = (c_2 gamma_2 D^gamma_1 / (c_1 gamma_1))^(1/(gamma_1 + gamma_2))`.
+def three_term_optimal_batch(tokens: Numeric, law: ThreeTermLaw) -> Values:
+    """Lowest-loss batch at given tokens [token], `B = (c_2 gamma_2 D^gamma_1 / (c_1 gamma_1))^(1/(gamma_1 + gamma_2))`.
 
     [derivation: stationarity of `three_term_loss` in B at S = D/B].
 
     **Arguments:**
 
     - `tokens`: D [token].
-
-    **Returns:** batch [token].
     """
     g1, g2 = jnp.asarray(law.step_exponent), jnp.asarray(law.batch_exponent)
     ratio = law.batch_coefficient * g2 / (law.step_coefficient * g1)

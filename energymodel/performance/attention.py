@@ -6,30 +6,27 @@ a causal mask; `head_size` d of the score and value products; `rows`, queries ti
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, square_root
+from energymodel.numerics import Numeric, Values, square_root
 
 ALIGNMENT = 8.0  # entries: 16 bytes of a 16-bit number, the width of a load from memory
 
 
-def padded_head_size(head_size: Numeric) -> Float[Array, "..."]:
-    """Head size that a kernel computes, the next multiple of 8 [Dao 2023, FlashAttention-2].
+def padded_head_size(head_size: Numeric) -> Values:
+    """Head size that a kernel computes [1], the next multiple of 8 [Dao 2023, FlashAttention-2].
 
     The padding is a constant to slopes: between two whole numbers, where searches move, the size is its own.
 
     **Arguments:**
 
     - `head_size`: d [1].
-
-    **Returns:** size [1].
     """
     size = jax.lax.stop_gradient(jnp.asarray(head_size))
     padding = jnp.where(size == jnp.floor(size), ALIGNMENT * jnp.ceil(size / ALIGNMENT) - size, 0.0)
     return jnp.asarray(head_size) + padding
 
 
-def exponential_slowdown(head_size: Numeric, half_head: Numeric) -> Float[Array, "..."]:
+def exponential_slowdown(head_size: Numeric, half_head: Numeric) -> Values:
     """Time of attention over that of its matrix products alone, `sqrt(1 + (d_0 / d)^2)`.
 
     Each score costs `4 d` operations of matrix units, forward, and one exponential. Special-function units take as long
@@ -50,7 +47,7 @@ def exponential_slowdown(head_size: Numeric, half_head: Numeric) -> Float[Array,
 
 def forward_attention_time(
     operations: Numeric, rate: Numeric, keys: Numeric, rows: Numeric, half_keys: Numeric, tail: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Time of a forward pass of fused attention, `t = F / Fdot (1 + n_0 / n) (1 + r_0 / r)`.
 
     A query costs as much as n_0 keys before it sees the first: its block is loaded, its mask applied, its output

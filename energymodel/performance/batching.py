@@ -11,20 +11,17 @@ token [token]; `idle_power` P_i, drawn all the time, and `work_power` P_d, on to
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Values
 
 
-def time_optimal_batch(critical_batch: Numeric, half_batch: Numeric) -> Float[Array, "..."]:
-    """Time-optimal batch of a given fleet, `B*_T = sqrt(B_h B_c)` [derivation: zero slope of the time].
-
-    **Returns:** batch [token].
-    """
+def time_optimal_batch(critical_batch: Numeric, half_batch: Numeric) -> Values:
+    """Time-optimal batch of a given fleet [token], `B*_T = sqrt(B_h B_c)` [derivation: zero slope of the time]."""
     return jnp.sqrt(jnp.asarray(critical_batch) * half_batch)
 
 
 def energy_optimal_batch(
     critical_batch: Numeric, half_batch: Numeric, idle_power: Numeric, work_power: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Energy-optimal batch, `B*_E = sqrt(B_h B_c P_i / (P_i + P_d))` [derivation: zero slope of the energy].
 
     **Returns:** batch [token], at most the time-optimal one.

@@ -14,18 +14,14 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, Scalar, is_fixed, part, real
+from energymodel.numerics import Numeric, Real, Scalar, Values, is_fixed, part, real
 from energymodel.performance.topology import AbstractTopology, FullyConnected
 from energymodel.ranges import SHARE, SHARE_ABOVE_ZERO
 
 
-def point_to_point_time(size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
-    """Time of one message, `t = alpha + S / bw` [Hockney 1994].
-
-    **Returns:** time [s].
-    """
+def point_to_point_time(size: Numeric, latency: Numeric, bandwidth: Numeric) -> Values:
+    """Time of one message [s], `t = alpha + S / bw` [Hockney 1994]."""
     return jnp.asarray(latency) + jnp.asarray(size) / bandwidth
 
 
@@ -43,7 +39,7 @@ class CollectiveLibrary(eqx.Module):
     )
 
 
-def ring_share(ranks: Numeric, passes: Numeric, own: Numeric) -> Float[Array, "..."]:
+def ring_share(ranks: Numeric, passes: Numeric, own: Numeric) -> Values:
     """Transfer of a ring over that of its whole buffer, `x = (k (n-1) + w) / n` [Thakur et al. 2005, sec. 4].
 
     The kernel also copies the chip's own part, at `1 / w` times the rate of the links
@@ -59,7 +55,7 @@ def ring_share(ranks: Numeric, passes: Numeric, own: Numeric) -> Float[Array, ".
     return (jnp.asarray(passes) * (n - 1.0) + jnp.asarray(own) * jnp.minimum(n - 1.0, 1.0)) / n
 
 
-def in_network_gain(share: Numeric, reduction_rate: Numeric) -> Float[Array, "..."]:
+def in_network_gain(share: Numeric, reduction_rate: Numeric) -> Values:
     """How many times faster an all-reduce is where switches add, `max(1, s x)`.
 
     A chip sends its whole buffer to the switches once, at the rate `s bw`, and gets the sums from them
@@ -75,7 +71,7 @@ def in_network_gain(share: Numeric, reduction_rate: Numeric) -> Float[Array, "..
     return jnp.maximum(1.0, jnp.asarray(reduction_rate) * share)
 
 
-def sent_once_share(groups: Numeric, copies: Numeric) -> Float[Array, "..."]:
+def sent_once_share(groups: Numeric, copies: Numeric) -> Values:
     """Bytes sent between nodes where a token goes to each node once, over those of all copies.
 
     `s = N (1 - (1 - 1/N)^k) / k`: nodes that have one of k experts drawn evenly, over copies
@@ -94,7 +90,7 @@ def sent_once_share(groups: Numeric, copies: Numeric) -> Float[Array, "..."]:
     return N * (1.0 - missed) / k
 
 
-def protocol_time(transfer: Numeric, protocol_latency: Numeric, small_rate: Numeric) -> Float[Array, "..."]:
+def protocol_time(transfer: Numeric, protocol_latency: Numeric, small_rate: Numeric) -> Values:
     """What the protocols of a library add to a transfer u, `1 / (1/tau + 1/(u (1/r - 1)))`.
 
     Small messages carry flags beside their data, at a share r of the rate; large ones wait tau for buffers to be
@@ -123,7 +119,7 @@ def node_collective_time(
     library: CollectiveLibrary,
     passes: Numeric = 1.0,
     fused: Numeric = 1.0,
-) -> Float[Array, "..."]:
+) -> Values:
     """Time of a collective within a node, `t = c t_0 + k (n-1) alpha + u + u_p`.
 
     With the transfer `u = x S / bw` (`ring_share`, `in_network_gain`) and `u_p` of `protocol_time`. Fitted to NCCL 2.27
@@ -151,7 +147,7 @@ def hierarchical_latency(
     passes: Numeric = 2.0,
     start: Numeric = 0.0,
     tree: bool = False,
-) -> Float[Array, "..."]:
+) -> Values:
     """Latency of a collective over nodes, `t_0 + k [(g-1) alpha_in + n alpha_out]`, ring `n = G-1`, tree `log2 G`.
 
     Each pass waits for every rank in turn on a ring [Thakur et al. 2005, sec. 4], for `log2 G` of them on a tree
@@ -179,7 +175,7 @@ def hierarchical_transfer_time(
     own: Numeric = 0.0,
     reduction_rate: Numeric = 0.0,
     tree: bool = False,
-) -> Float[Array, "..."]:
+) -> Values:
     """Transfer of a collective over nodes, `x S/bw_in + k y S/(g bw_out)`, ring `y = (G-1)/G`, tree `y = 1`.
 
     Rings within nodes, or switches that add where they are faster (`ring_share`, `in_network_gain`); between nodes, a
@@ -199,8 +195,8 @@ def hierarchical_transfer_time(
     return within + passes * between * jnp.asarray(size) / (jnp.asarray(inner_ranks) * outer_bandwidth)
 
 
-def inner_ranks(ranks: Numeric, stride: Numeric, node: Numeric) -> Float[Array, "..."]:
-    """Ranks of a group that share a node, `min(n, max(1, g / stride))` [definition].
+def inner_ranks(ranks: Numeric, stride: Numeric, node: Numeric) -> Values:
+    """Ranks of a group that share a node [1], `min(n, max(1, g / stride))` [definition].
 
     Chips are numbered with tensor parallelism innermost, then context, data and pipeline. The remaining factor
     `n / inner_ranks` of the group crosses the scale-out network.
@@ -209,8 +205,6 @@ def inner_ranks(ranks: Numeric, stride: Numeric, node: Numeric) -> Float[Array, 
 
     - `stride`: chips between neighbors of the group [1].
     - `node`: chips g that share the scale-up network [1].
-
-    **Returns:** ranks in one node [1].
     """
     n, room = jnp.asarray(ranks), jnp.asarray(node) / stride
     # At one rank with room for one, minimum and maximum would give slopes along the room, which does not matter there.

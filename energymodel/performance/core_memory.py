@@ -7,9 +7,8 @@ follows from their sizes as the traffic of memory follows from the last cache (d
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.performance.hierarchy import attention_limited_intensity, cache_limited_intensity
 from energymodel.performance.roofline import roofline_time
 from energymodel.performance.sram import Sram, cached_operand_energy, optimal_cache_size
@@ -42,7 +41,7 @@ class CoreMemory(eqx.Module):
         sizes = (self.registers * jnp.asarray(registers), self.local_memory * jnp.asarray(local_memory))
         return eqx.tree_at(lambda tree: (tree.registers, tree.local_memory), self, sizes)
 
-    def product_slowdown(self, rate: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+    def product_slowdown(self, rate: Numeric, exponent: Numeric) -> Values:
         """Time of large products over that of their arithmetic, `(1 + u_r^p + u_l^p)^(1/p)` [1], at least 1.
 
         A level with room for S elements is used a share `u = R w / (b sqrt(S))` of the time, R the operations [FLOP] of
@@ -53,7 +52,7 @@ class CoreMemory(eqx.Module):
         shared = rate / cache_limited_intensity(self.local_memory / OPERAND, OPERAND) / self.shared_width
         return roofline_time(jnp.asarray(1.0), in_core, shared, exponent)
 
-    def attention_slowdown(self, rate: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+    def attention_slowdown(self, rate: Numeric, exponent: Numeric) -> Values:
         """The same of fused attention with wide heads of size d, `u = 2 R w d / (b S)` [1] [Dao et al. 2022]."""
         held = self.registers / RESULT
         in_core = jnp.asarray(rate) / attention_limited_intensity(held, WIDE_HEAD, OPERAND)
@@ -61,21 +60,21 @@ class CoreMemory(eqx.Module):
         in_core = in_core / (self.cores * self.local_width)
         return roofline_time(jnp.asarray(1.0), in_core, shared / self.shared_width, exponent)
 
-    def operation_energy(self, sram: Sram) -> Float[Array, "..."]:
+    def operation_energy(self, sram: Sram) -> Values:
         """Energy of an operation in registers and local memory [J/FLOP], see `cached_operand_energy`."""
         held = self.registers / RESULT
         moved = cached_operand_energy(held, *self._energies(sram), held, FLOP_PER_PRODUCT * self.register_accesses)
         return moved / FLOP_PER_PRODUCT
 
-    def best_registers(self, sram: Sram) -> Float[Array, "..."]:
+    def best_registers(self, sram: Sram) -> Values:
         """Registers of a core with the lowest `operation_energy` [B], see `optimal_cache_size`."""
         accesses = FLOP_PER_PRODUCT * self.register_accesses
         return RESULT * optimal_cache_size(*self._energies(sram), self.registers / RESULT, accesses)
 
-    def _energies(self, sram: Sram) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def _energies(self, sram: Sram) -> tuple[Values, Values]:
         """Of an operand from local memory [J], and of a byte in registers [J/B]."""
         return OPERAND * sram.access_energy(self.local_memory), sram.access_energy(self.registers / self.register_banks)
 
-    def cells(self) -> Float[Array, "..."]:
+    def cells(self) -> Values:
         """Cache with the area and the leakage of the memories of all cores [B]."""
         return jnp.asarray(self.cores) * (self.register_area * self.registers + self.local_memory)

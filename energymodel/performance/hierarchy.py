@@ -9,12 +9,11 @@ Shared arguments: `rows`, `columns`, `inner` are m, n, k of the product (m x k)(
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, p_norm
+from energymodel.numerics import Numeric, Values, p_norm
 
 
-def compulsory_traffic(rows: Numeric, columns: Numeric, inner: Numeric) -> Float[Array, "..."]:
+def compulsory_traffic(rows: Numeric, columns: Numeric, inner: Numeric) -> Values:
     """Every element moves at least once, `Q_0 = m k + k n + m n` [derivation: two factors read, one product written].
 
 
@@ -24,20 +23,16 @@ def compulsory_traffic(rows: Numeric, columns: Numeric, inner: Numeric) -> Float
     return m * k + k * n + m * n
 
 
-def capacity_traffic(rows: Numeric, columns: Numeric, inner: Numeric, cache: Numeric) -> Float[Array, "..."]:
-    """Traffic forced by a finite cache, `Q_S = 2 m n k / sqrt(S)` [Hong & Kung 1981].
+def capacity_traffic(rows: Numeric, columns: Numeric, inner: Numeric, cache: Numeric) -> Values:
+    """Traffic forced by a finite cache [element], `Q_S = 2 m n k / sqrt(S)` [Hong & Kung 1981].
 
     The constant 2 is tight for large products, reached by square tiles of side `sqrt(S)` [Kwasniewski et al. 2019].
-
-    **Returns:** traffic [element].
     """
     m, n, k, S = map(jnp.asarray, (rows, columns, inner, cache))
     return 2.0 * m * n * (k / jnp.sqrt(S))
 
 
-def gemm_traffic(
-    rows: Numeric, columns: Numeric, inner: Numeric, cache: Numeric, exponent: Numeric = 4.0
-) -> Float[Array, "..."]:
+def gemm_traffic(rows: Numeric, columns: Numeric, inner: Numeric, cache: Numeric, exponent: Numeric = 4.0) -> Values:
     """Traffic of a matrix product, `Q = (Q_0^p + Q_S^p)^(1/p)` [Hong & Kung 1981; p-norm: docs/physics.md B4].
 
     The bound itself is `max(Q_0, Q_S)`. The p-norm joins the two regimes and exceeds it by at most `2^(1/p) - 1` (19 %
@@ -52,17 +47,15 @@ def gemm_traffic(
     return p_norm(exponent, compulsory_traffic(rows, columns, inner), capacity_traffic(rows, columns, inner, cache))
 
 
-def cache_limited_intensity(cache: Numeric, element_size: Numeric) -> Float[Array, "..."]:
-    """Highest arithmetic intensity that a cache permits, `I = sqrt(S) / w` [Hong & Kung 1981].
+def cache_limited_intensity(cache: Numeric, element_size: Numeric) -> Values:
+    """Highest arithmetic intensity that a cache permits [FLOP/B], `I = sqrt(S) / w` [Hong & Kung 1981].
 
     `2 m n k` FLOP over `w 2 m n k / sqrt(S)` B, for products much larger than the cache.
-
-    **Returns:** arithmetic intensity [FLOP/B].
     """
     return jnp.sqrt(jnp.asarray(cache)) / element_size
 
 
-def attention_limited_intensity(cache: Numeric, head_size: Numeric, element_size: Numeric) -> Float[Array, "..."]:
+def attention_limited_intensity(cache: Numeric, head_size: Numeric, element_size: Numeric) -> Values:
     """Arithmetic intensity of fused attention with a cache, `I = S / (2 d w)` [Dao et al. 2022, alg. 1, thm. 2].
 
     A block of `S / (4 d)` queries stays while all n keys and values pass by: `8 n^2 d^2 / S` elements for `4 n^2 d`
@@ -77,8 +70,8 @@ def attention_limited_intensity(cache: Numeric, head_size: Numeric, element_size
     return jnp.asarray(cache) / (2.0 * jnp.asarray(head_size) * element_size)
 
 
-def balance_cache_size(compute_rate: Numeric, bandwidth: Numeric, element_size: Numeric) -> Float[Array, "..."]:
-    """Cache at which arithmetic and memory take equally long, `S = (F w / bw)^2` [Kung 1986].
+def balance_cache_size(compute_rate: Numeric, bandwidth: Numeric, element_size: Numeric) -> Values:
+    """Cache at which arithmetic and memory take equally long [element], `S = (F w / bw)^2` [Kung 1986].
 
     A smaller cache leaves large products memory-bound. Twice the arithmetic at the same bandwidth needs four times the
     cache.
@@ -87,7 +80,5 @@ def balance_cache_size(compute_rate: Numeric, bandwidth: Numeric, element_size: 
 
     - `compute_rate`: F [FLOP/s].
     - `bandwidth`: bw to the next level [B/s].
-
-    **Returns:** capacity [element].
     """
     return (jnp.asarray(compute_rate) / bandwidth * element_size) ** 2

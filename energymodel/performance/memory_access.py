@@ -4,13 +4,12 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, p_norm, real
+from energymodel.numerics import Numeric, Real, Values, p_norm, real
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE, SHARE_ABOVE_ZERO, Range
 
 
-def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) -> Float[Array, "..."]:
+def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) -> Values:
     """Useful share of the traffic, `eta = 1 / [(1 + L / (2 r)) (1 + o / L)]` [derivation: half a line wasted per run].
 
     Long lines fetch unused bytes at the ends of a run; short ones pay the overhead of a transaction more often
@@ -28,8 +27,8 @@ def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) 
     return 1.0 / ((1.0 + L / (2.0 * r)) * (1.0 + overhead / L))
 
 
-def coalescing_efficiency(stride: Numeric, element_size: Numeric, sector_size: Numeric) -> Float[Array, "..."]:
-    """Useful bytes per byte of the sectors touched, `eta = max(1 / s, w / q)`.
+def coalescing_efficiency(stride: Numeric, element_size: Numeric, sector_size: Numeric) -> Values:
+    """Useful bytes per byte of the sectors touched [1], `eta = max(1 / s, w / q)`.
 
     Adjacent threads read elements that lie `s` elements apart; beyond `q / w` each element has a sector of its own
     [NVIDIA 2024, CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory"].
@@ -39,13 +38,11 @@ def coalescing_efficiency(stride: Numeric, element_size: Numeric, sector_size: N
     - `stride`: s [element], at least 1.
     - `element_size`: w [B].
     - `sector_size`: q, smallest transfer [B]; 32 B on NVIDIA devices.
-
-    **Returns:** efficiency [1].
     """
     return jnp.maximum(1.0 / jnp.asarray(stride), jnp.asarray(element_size) / sector_size)
 
 
-def prefetch_latency(latency: Numeric, coverage: Numeric, timeliness: Numeric) -> Float[Array, "..."]:
+def prefetch_latency(latency: Numeric, coverage: Numeric, timeliness: Numeric) -> Values:
     """Mean latency seen with a prefetcher, `l' = l (1 - c t)` [derivation: expectation; terms of Srinath et al. 2007].
 
     **Arguments:**
@@ -59,23 +56,19 @@ def prefetch_latency(latency: Numeric, coverage: Numeric, timeliness: Numeric) -
     return jnp.asarray(latency) * (1.0 - jnp.asarray(coverage) * timeliness)
 
 
-def prefetch_traffic(coverage: Numeric, accuracy: Numeric) -> Float[Array, "..."]:
-    """Growth of traffic by useless prefetches, `g = 1 + c (1 / a - 1)` [derivation: c / a fetched for c used].
+def prefetch_traffic(coverage: Numeric, accuracy: Numeric) -> Values:
+    """Growth of traffic by useless prefetches [1], `g = 1 + c (1 / a - 1)` [derivation: c / a fetched for c used].
 
     **Arguments:**
 
     - `accuracy`: a, share of prefetches that are used [1], positive [Srinath et al. 2007].
     - the others: as in `prefetch_latency`.
-
-    **Returns:** traffic relative to no prefetching [1].
     """
     return 1.0 + jnp.asarray(coverage) * (1.0 / jnp.asarray(accuracy) - 1.0)
 
 
-def concurrent_bandwidth(
-    bandwidth: Numeric, in_flight: Numeric, latency: Numeric, exponent: Numeric = 4.0
-) -> Float[Array, "..."]:
-    """Bandwidth reached with limited concurrency, `bw' = [bw^-p + (N / l)^-p]^(-1/p)` [Little 1961].
+def concurrent_bandwidth(bandwidth: Numeric, in_flight: Numeric, latency: Numeric, exponent: Numeric = 4.0) -> Values:
+    """Bandwidth reached with limited concurrency [B/s], `bw' = [bw^-p + (N / l)^-p]^(-1/p)` [Little 1961].
 
     The law itself is `min(bw, N / l)`; p = 4 (docs/physics.md E) falls below it by at most 16 % (`1 - 2^(-1/p)`).
 
@@ -85,8 +78,6 @@ def concurrent_bandwidth(
     - `in_flight`: N, bytes in flight [B], positive.
     - `latency`: l [s].
     - `exponent`: p [1]; p -> infinity is the minimum.
-
-    **Returns:** bandwidth [B/s].
     """
     return 1.0 / p_norm(exponent, 1.0 / jnp.asarray(bandwidth), jnp.asarray(latency) / in_flight)
 
@@ -95,14 +86,14 @@ class AbstractMemoryAccess(eqx.Module):
     """Access of kernels to the memory of a chip: bytes fetched per byte used, and rates."""
 
     @abc.abstractmethod
-    def traffic(self) -> Float[Array, "..."]:
+    def traffic(self) -> Values:
         """Bytes that move per byte that kernels use, over those of the streams that were measured [1]."""
 
     @abc.abstractmethod
-    def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
+    def bandwidth(self, sustained: Numeric) -> Values:
         """Useful bytes per time [B/s], where the streams that were measured reach `sustained` [B/s]."""
 
-    def link_rate(self, rate: Numeric, sustained: Numeric) -> Float[Array, "..."]:
+    def link_rate(self, rate: Numeric, sustained: Numeric) -> Values:
         """Bytes that collectives send per time [B/s] over links with such a `rate` [B/s]: by default just that.
 
         What they read and write is in the rate that was measured.
@@ -114,11 +105,11 @@ class AbstractMemoryAccess(eqx.Module):
 class MeasuredAccess(AbstractMemoryAccess):
     """Kernels stream as those whose share of the bandwidth was measured (`memory_efficiency`)."""
 
-    def traffic(self) -> Float[Array, "..."]:
+    def traffic(self) -> Values:
         """One."""
         return jnp.asarray(1.0)
 
-    def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
+    def bandwidth(self, sustained: Numeric) -> Values:
         """That of the measured streams."""
         return jnp.asarray(sustained)
 
@@ -145,7 +136,7 @@ class StatedAccess(AbstractMemoryAccess):
     prefetch_accuracy: Real = real("1", doc="share of prefetches that are used", within=SHARE_ABOVE_ZERO)
     prefetch_timeliness: Real = real("1", doc="share of these that arrive before their use", within=SHARE)
 
-    def traffic(self) -> Float[Array, "..."]:
+    def traffic(self) -> Values:
         """Bytes that move per byte used, over those of measured streams, `g eta_0(L_0, r_0) / [eta_0(L, r) eta(s)]`.
 
         Ends of lines, strides and useless prefetches move more (`line_efficiency` eta_0 without overhead,
@@ -156,7 +147,7 @@ class StatedAccess(AbstractMemoryAccess):
         coalesced = coalescing_efficiency(self.stride, self.element_size, self.sector_size)
         return own / (without_overhead * coalesced) * prefetch_traffic(self.prefetch_coverage, self.prefetch_accuracy)
 
-    def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
+    def bandwidth(self, sustained: Numeric) -> Values:
         """See `AbstractMemoryAccess.bandwidth`: `concurrent_bandwidth` with the latency that prefetches leave.
 
         A transaction takes `1 + o / L` of the time of a line, and what moves unused takes its own.
@@ -180,14 +171,14 @@ class DividedAccess(AbstractMemoryAccess):
         "1", doc="bytes that a collective reads and writes per byte that it sends", within=ABOVE_ZERO
     )
 
-    def traffic(self) -> Float[Array, "..."]:
+    def traffic(self) -> Values:
         """One: shares move no bytes."""
         return jnp.asarray(1.0)
 
-    def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
+    def bandwidth(self, sustained: Numeric) -> Values:
         """What collectives leave, `(1 - x) bw` [B/s]."""
         return (1.0 - jnp.asarray(self.collective_share)) * sustained
 
-    def link_rate(self, rate: Numeric, sustained: Numeric) -> Float[Array, "..."]:
+    def link_rate(self, rate: Numeric, sustained: Numeric) -> Values:
         """Bytes sent per time [B/s] over links with such a `rate` [B/s], `[rate^-p + (x bw / k)^-p]^(-1/p)`, p = 4."""
         return 1.0 / p_norm(4.0, 1.0 / jnp.asarray(rate), self.moved_per_sent / (self.collective_share * sustained))

@@ -1,19 +1,16 @@
 """Memory of states and activations on a chip, and the out-of-memory risk."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, sigmoid
+from energymodel.numerics import Numeric, Values, sigmoid
 
 
-def zero_share(sharded: Numeric, ranks: Numeric) -> Float[Array, "..."]:
-    """Share of a state held by one of n ranks, `1 - z + z / n`: all of it or one n-th [Rajbhandari et al. 2020].
+def zero_share(sharded: Numeric, ranks: Numeric) -> Values:
+    """Share of a state held by one of n ranks [1], `1 - z + z / n`: all of it or one n-th [Rajbhandari et al. 2020].
 
     **Arguments:**
 
     - `sharded`: z, 1 if sharded over the data-parallel ranks, else 0 [1].
-
-    **Returns:** share [1].
     """
     return 1.0 - jnp.asarray(sharded) + sharded / jnp.asarray(ranks)
 
@@ -26,8 +23,8 @@ def state_bytes_per_parameter(
     shard_gradients: Numeric,
     shard_optimizer: Numeric,
     ranks: Numeric,
-) -> Float[Array, "..."]:
-    """Bytes of weights, gradients and optimizer per parameter of a shard, `w z_p + g z_g + o z_o`.
+) -> Values:
+    """Bytes of weights, gradients and optimizer per parameter of a shard [B], `w z_p + g z_g + o z_o`.
 
     With `z = 1 - s + s / n` over n data-parallel ranks; mixed-precision Adam needs 2 + 2 + 12 = 16 bytes
     unsharded, 18 with fp32 gradients [Rajbhandari et al. 2020, sec. 3.1].
@@ -37,8 +34,6 @@ def state_bytes_per_parameter(
     - `weight_bytes`, `gradient_bytes`, `optimizer_bytes`: w, g, o [B].
     - `shard_parameters`, `shard_gradients`, `shard_optimizer`: 0 or 1 each; ZeRO stages 3, 2, 1 [1].
     - `ranks`: ranks n that share a copy [1].
-
-    **Returns:** bytes per parameter [B].
     """
     return (
         jnp.asarray(weight_bytes) * zero_share(shard_parameters, ranks)
@@ -49,8 +44,8 @@ def state_bytes_per_parameter(
 
 def layer_buffer_bytes(
     weight_bytes: Numeric, sent_bytes: Numeric, shard_parameters: Numeric, shard_gradients: Numeric, ranks: Numeric
-) -> Float[Array, "..."]:
-    """Bytes per parameter of a layer that sharding gathers or scatters, `(1 - 1/n) (2 w s_p + c s_g)` [definition].
+) -> Values:
+    """Bytes per parameter of a layer that sharding gathers or scatters [B], `(1 - 1/n) (2 w s_p + c s_g)` [definition].
 
     Sharded parameters are gathered for the layer at work and for the next one; the gradients of the layer at work are
     scattered when they are complete.
@@ -60,8 +55,6 @@ def layer_buffer_bytes(
     - `weight_bytes`, `sent_bytes`: w of a weight, c of a gradient as communicated [B].
     - `shard_parameters`, `shard_gradients`: s_p, s_g, 0 or 1 each; ZeRO stages 3 and 2 [1].
     - `ranks`: ranks n that share a copy [1].
-
-    **Returns:** bytes per parameter of the layer on a chip [B].
     """
     others = 1.0 - 1.0 / jnp.asarray(ranks)
     return others * (2.0 * jnp.asarray(weight_bytes) * shard_parameters + jnp.asarray(sent_bytes) * shard_gradients)
@@ -69,8 +62,8 @@ def layer_buffer_bytes(
 
 def stored_bytes_per_unit(
     gated: Numeric, feed_forward_ratio: Numeric, attention_ratio: Numeric, copies: Numeric
-) -> Float[Array, "..."]:
-    """Bytes that one layer stores per token and hidden unit for the backward pass, without attention scores.
+) -> Values:
+    """Bytes that one layer stores per token and hidden unit for the backward pass [B], without attention scores.
 
     Plain block with dropout masks: `18 + 4 r` (34 at r = 4) [Korthikanti et al. 2022, eq. 1]. Gated block without
     dropout: `8 + 2 w + 4 r` for two norms (input and output), query, keys, values and attention output at 2 bytes each,
@@ -82,8 +75,6 @@ def stored_bytes_per_unit(
     - `feed_forward_ratio`: r, inner width over hidden size [1].
     - `attention_ratio`: w, width of query, keys, values, output and latents together over hidden size [1].
     - `copies`: feed-forward blocks that act on a token [1].
-
-    **Returns:** bytes per token and hidden unit [B].
     """
     inner = 4.0 * jnp.asarray(feed_forward_ratio) * copies
     gated = jnp.asarray(gated)
@@ -100,8 +91,8 @@ def layer_activation_bytes(
     sequence_parallel: Numeric,
     keep_scores: Numeric,
     recompute_full: Numeric,
-) -> Float[Array, "..."]:
-    """Activations that one layer keeps for one micro-batch, `M h [q/t + 5 a s k / (h t)]`.
+) -> Values:
+    """Activations that one layer keeps for one micro-batch [B], `M h [q/t + 5 a s k / (h t)]`.
 
     `q = stored`, of which 10 bytes are divided only with sequence parallelism. The second term, the attention scores,
     is absent with flash attention or selective recomputation. Full recomputation keeps only the layer's input, 2 bytes
@@ -114,8 +105,6 @@ def layer_activation_bytes(
     - `sequence`: s [token].
     - `stored`: bytes per token and hidden unit, from `stored_bytes_per_unit` [B].
     - `sequence_parallel`, `keep_scores`, `recompute_full`: shares from 0 to 1 [1].
-
-    **Returns:** [B].
     """
     norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
     unit = jnp.asarray(tokens) * hidden
@@ -125,21 +114,19 @@ def layer_activation_bytes(
     return (1.0 - full) * (held + scores) + full * unit * 2.0 * norm_share
 
 
-def logit_bytes(tokens: Numeric, vocabulary: Numeric, tensor: Numeric) -> Float[Array, "..."]:
-    """Logits and their gradient on the last stage, `8 M V / t` in fp32 [definition].
+def logit_bytes(tokens: Numeric, vocabulary: Numeric, tensor: Numeric) -> Values:
+    """Logits and their gradient on the last stage [B], `8 M V / t` in fp32 [definition].
 
     **Arguments:**
 
     - `tokens`: M of a micro-batch on a chip [token].
     - `vocabulary`, `tensor`: V, t [1].
-
-    **Returns:** [B].
     """
     return 8.0 * jnp.asarray(tokens) * vocabulary / tensor
 
 
-def out_of_memory_probability(needed: Numeric, usable: Numeric, spread: Numeric) -> Float[Array, "..."]:
-    """Out-of-memory risk of a run, `P = 1 / (1 + (u / n)^(1 / s))` [derivation: logistic in the logarithm].
+def out_of_memory_probability(needed: Numeric, usable: Numeric, spread: Numeric) -> Values:
+    """Out-of-memory risk of a run [1], `P = 1 / (1 + (u / n)^(1 / s))` [derivation: logistic in the logarithm].
 
     Actual memory use scatters about the prediction; s is about 0.55 standard deviations of its logarithm.
 
@@ -148,7 +135,5 @@ def out_of_memory_probability(needed: Numeric, usable: Numeric, spread: Numeric)
     - `needed`: predicted memory n [B], positive.
     - `usable`: memory u at which half of the runs fail [B].
     - `spread`: s of the logarithm [1], positive.
-
-    **Returns:** probability [1].
     """
     return sigmoid(jnp.log(jnp.asarray(needed) / usable) / spread)

@@ -2,24 +2,21 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, p_norm, real
+from energymodel.numerics import Numeric, Real, Scalar, Values, p_norm, real
 from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO
 
 BITS_PER_BYTE = 8.0
 
 
-def protocol_efficiency(payload: Numeric, overhead: Numeric, coding: Numeric) -> Float[Array, "..."]:
-    """Useful share of the line rate, `eta = payload / (payload + overhead) coding` [definition].
+def protocol_efficiency(payload: Numeric, overhead: Numeric, coding: Numeric) -> Values:
+    """Useful share of the line rate [1], `eta = payload / (payload + overhead) coding` [definition].
 
     **Arguments:**
 
     - `payload`: data in a packet [B], positive.
     - `overhead`: headers, checks and gaps of a packet [B].
     - `coding`: data bits per line bit [1]; 64/66 for 64b/66b.
-
-    **Returns:** efficiency [1].
     """
     data = jnp.asarray(payload)
     return data / (data + overhead) * jnp.asarray(coding)
@@ -27,8 +24,8 @@ def protocol_efficiency(payload: Numeric, overhead: Numeric, coding: Numeric) ->
 
 def link_bandwidth(
     lanes: Numeric, lane_bandwidth: Numeric, protocol_efficiency: Numeric, collective_efficiency: Numeric
-) -> Float[Array, "..."]:
-    """Bandwidth of a chip's link in one direction, `bw = w r eta_p eta_c` [definition].
+) -> Values:
+    """Bandwidth of a chip's link in one direction [B/s], `bw = w r eta_p eta_c` [definition].
 
     **Arguments:**
 
@@ -36,8 +33,6 @@ def link_bandwidth(
     - `lane_bandwidth`: r [B/s], line rate of a lane in one direction.
     - `protocol_efficiency`: eta_p [1].
     - `collective_efficiency`: eta_c, share of that rate that a collective library reaches [1]; 0.65 to 0.9 measured.
-
-    **Returns:** bandwidth [B/s].
     """
     return jnp.asarray(lanes) * lane_bandwidth * protocol_efficiency * collective_efficiency
 
@@ -49,8 +44,8 @@ def contended_bandwidth(
     nodes: Numeric,
     exponent: Numeric,
     crossing: Numeric = 1.0,
-) -> Float[Array, "..."]:
-    """Bandwidth per node across the bisection, `bw = [i^-p + (2 b l / (n x))^-p]^(-1/p)`.
+) -> Values:
+    """Bandwidth per node across the bisection [B/s], `bw = [i^-p + (2 b l / (n x))^-p]^(-1/p)`.
 
     Half of the nodes send over the `b` links of the cut [Dally & Towles 2004, sec. 3.3]. The law itself is the minimum
     of both limits; the p-norm falls below it by at most `1 - 2^(-1/p)`.
@@ -63,38 +58,30 @@ def contended_bandwidth(
     - `nodes`: n [1].
     - `exponent`: p [1]; p -> infinity is the minimum.
     - `crossing`: x, share of the messages that cross the cut [1]: 1 is the worst case, 0.5 uniform random traffic.
-
-    **Returns:** bandwidth per node [B/s].
     """
     i, b, line, n = map(jnp.asarray, (injection, bisection_links, link_bandwidth, nodes))
     return 1.0 / p_norm(exponent, 1.0 / i, 0.5 * n * crossing / (b * line))
 
 
-def network_energy_per_bit(
-    interface_energy: Numeric, mean_switches: Numeric, switch_energy: Numeric
-) -> Float[Array, "..."]:
-    """Energy of a bit from chip to chip, `e = 2 e_nic + S e_switch` [definition].
+def network_energy_per_bit(interface_energy: Numeric, mean_switches: Numeric, switch_energy: Numeric) -> Values:
+    """Energy of a bit from chip to chip [J/bit], `e = 2 e_nic + S e_switch` [definition].
 
     **Arguments:**
 
     - `interface_energy`: e_nic, at each end [J/bit].
     - `mean_switches`: S, switches passed [1]; one less than the links.
     - `switch_energy`: e_switch, per switch [J/bit].
-
-    **Returns:** energy [J/bit].
     """
     return 2.0 * jnp.asarray(interface_energy) + jnp.asarray(mean_switches) * switch_energy
 
 
-def network_energy(volume: Numeric, energy_per_bit: Numeric) -> Float[Array, "..."]:
-    """Energy of a transfer, `E = 8 V e` [definition].
+def network_energy(volume: Numeric, energy_per_bit: Numeric) -> Values:
+    """Energy of a transfer [J], `E = 8 V e` [definition].
 
     **Arguments:**
 
     - `volume`: V [B].
     - `energy_per_bit`: e [J/bit].
-
-    **Returns:** energy [J].
     """
     return BITS_PER_BYTE * jnp.asarray(volume) * energy_per_bit
 
@@ -120,19 +107,19 @@ class Link(eqx.Module):
     included_lanes: Real = real("1", 0.0, doc="lanes whose power and price are in those of chip and node")
     lane_price: Real = real("USD", 0.0, doc="of a lane, on the side of the chip")
 
-    def bandwidth(self) -> Float[Array, ""]:
+    def bandwidth(self) -> Scalar:
         """Bandwidth available to a collective [B/s]."""
         efficiency = protocol_efficiency(self.payload, self.overhead, self.coding)
         return link_bandwidth(self.lanes, self.lane_bandwidth, efficiency, self.efficiency)
 
-    def power(self) -> Float[Array, ""]:
+    def power(self) -> Scalar:
         """Power of the lanes that chip and node do not include, idle or busy [W]."""
         return (jnp.asarray(self.lanes) - self.included_lanes) * self.lane_power
 
-    def price(self) -> Float[Array, ""]:
+    def price(self) -> Scalar:
         """Price of the lanes that chip and node do not include [USD]."""
         return (jnp.asarray(self.lanes) - self.included_lanes) * self.lane_price
 
-    def transfer_energy(self, volume: Numeric) -> Float[Array, "..."]:
+    def transfer_energy(self, volume: Numeric) -> Values:
         """Energy of sending a volume [J]."""
         return network_energy(volume, self.energy)

@@ -7,23 +7,19 @@ pipeline rank; `layers` L; `microbatches` m; `ranks` n of a group; `head` r, the
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, ceil_count
+from energymodel.numerics import Numeric, Values, ceil_count
 
 STAGE_TOLERANCE = 1e-6  # relative rounding error allowed where work divides into stages without remainder
 
 
-def data_parallel_degree(chips: Numeric, tensor: Numeric, pipeline: Numeric, context: Numeric) -> Float[Array, "..."]:
-    """Number of replicas, `d = G / (t p c)` [Narayanan et al. 2021].
-
-    **Returns:** d [1].
-    """
+def data_parallel_degree(chips: Numeric, tensor: Numeric, pipeline: Numeric, context: Numeric) -> Values:
+    """Number of replicas [1], `d = G / (t p c)` [Narayanan et al. 2021]."""
     return jnp.asarray(chips) / (jnp.asarray(tensor) * pipeline * context)
 
 
-def microbatch_count(batch: Numeric, data: Numeric, microbatch: Numeric, sequence: Numeric) -> Float[Array, "..."]:
-    """Micro-batches that one replica processes in a step, `m = B / (d b s)` [Narayanan et al. 2021].
+def microbatch_count(batch: Numeric, data: Numeric, microbatch: Numeric, sequence: Numeric) -> Values:
+    """Micro-batches that one replica processes in a step [1], `m = B / (d b s)` [Narayanan et al. 2021].
 
     **Arguments:**
 
@@ -31,13 +27,11 @@ def microbatch_count(batch: Numeric, data: Numeric, microbatch: Numeric, sequenc
     - `data`: data-parallel degree d [1].
     - `microbatch`: sequences b in a micro-batch [1].
     - `sequence`: s [token].
-
-    **Returns:** m [1].
     """
     return jnp.asarray(batch) / (jnp.asarray(data) * microbatch * sequence)
 
 
-def fullest_stage_layers(layers: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+def fullest_stage_layers(layers: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Values:
     """Layers on the fullest pipeline rank, `v ceil(L / (p v))` [Narayanan et al. 2021, sec. 2.2].
 
     L need not be a multiple of p v: some virtual stages then hold one layer less.
@@ -48,9 +42,7 @@ def fullest_stage_layers(layers: Numeric, pipeline: Numeric, virtual_stages: Num
     return jnp.asarray(virtual_stages) * ceil_count(layers / slots)
 
 
-def balanced_stage_layers(
-    layers: Numeric, pipeline: Numeric, head: Numeric
-) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+def balanced_stage_layers(layers: Numeric, pipeline: Numeric, head: Numeric) -> tuple[Values, Values]:
     """Layers of the fullest and of the last rank if ranks are filled in turn up to p equal parts of the work.
 
     Rank k takes layers until it passes `k x`, `x = (L + r) / p`, so that it ends with layer `floor(k x) + 1`. The first
@@ -70,12 +62,12 @@ def balanced_stage_layers(
 class StageLayers(NamedTuple):
     """Layers of the first pipeline rank, of each one between, and of the last one, which has the output head [1]."""
 
-    first: Float[Array, "..."]
-    middle: Float[Array, "..."]
-    last: Float[Array, "..."]
+    first: Values
+    middle: Values
+    last: Values
 
     @property
-    def fullest(self) -> Float[Array, "..."]:
+    def fullest(self) -> Values:
         """Layers of the rank that has the most [1]."""
         return jnp.maximum(jnp.maximum(self.first, self.last), self.middle)
 
@@ -98,13 +90,11 @@ def uneven_stage_layers(layers: Numeric, pipeline: Numeric, first: Numeric, last
     return StageLayers(F + (1.0 - f) * middle, middle, Z + (1.0 - z) * middle)
 
 
-def bubble_fraction(pipeline: Numeric, virtual_stages: Numeric, microbatches: Numeric) -> Float[Array, "..."]:
-    """Pipeline bubble over ideal time, `((p - m)+ + (min(m, p) - 1) / v) / m` for equal stages.
+def bubble_fraction(pipeline: Numeric, virtual_stages: Numeric, microbatches: Numeric) -> Values:
+    """Pipeline bubble over ideal time [1], `((p - m)+ + (min(m, p) - 1) / v) / m` for equal stages.
 
     `(p - 1) / (v m)` for m >= p [Narayanan et al. 2021, sec. 2.2]; with fewer micro-batches at most m of p ranks work,
     whatever v is [derivation: docs/step_time.md].
-
-    **Returns:** fraction [1].
     """
     m, p = jnp.asarray(microbatches), jnp.asarray(pipeline)
     return (jnp.maximum(p - m, 0.0) + (jnp.minimum(m, p) - 1.0) / virtual_stages) / m

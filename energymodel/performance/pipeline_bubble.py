@@ -12,16 +12,16 @@ micro-batch on the slowest rank; `idle` [s]; `weight_share` w [1], at most 1/3.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from energymodel.numerics import Numeric, ceil_count
+from energymodel.numerics import Numeric, Values, ceil_count
 
 GROUP_TOLERANCE = 1e-6  # relative rounding error allowed where micro-batches divide into groups without remainder
 
 
 def idle_stage_layers(
     spare: Numeric, pipeline: Numeric, head: Numeric, ends: Numeric = 1.0, share: Numeric = 1.0
-) -> Float[Array, "..."]:
+) -> Values:
     """Layers' worth of idle time of the mean rank, `spare/p + max(-r/p, (a - 1/p) r - a min(e, spare))`.
 
     The slowest rank of an even division minus the mean `(L + r) / p`, without cancellation: exactly zero for a single
@@ -40,8 +40,8 @@ def idle_stage_layers(
     return jnp.divide(spare, p) + jnp.maximum(-r / p, (share - 1.0 / p) * r - share * jnp.minimum(ends, spare))
 
 
-def slowest_chunk_layers(chunk: Numeric, spare: Numeric, head: Numeric) -> Float[Array, "..."]:
-    """Work of the slowest virtual stage in layers, `max(k, k - min(1, spare) + r)` with `k = ceil(L / (p v))`.
+def slowest_chunk_layers(chunk: Numeric, spare: Numeric, head: Numeric) -> Values:
+    """Work of the slowest virtual stage in layers [1], `max(k, k - min(1, spare) + r)` with `k = ceil(L / (p v))`.
 
     The last one has the output head and lacks the first spare layer [derivation: docs/physics.md B3].
 
@@ -49,16 +49,14 @@ def slowest_chunk_layers(chunk: Numeric, spare: Numeric, head: Numeric) -> Float
 
     - `chunk`, `spare`: k of a full virtual stage, and what the ranks lack beside full ones [1].
     - `head`: r, time of the output head over a layer's [1].
-
-    **Returns:** layer equivalents [1].
     """
     return jnp.asarray(chunk) + jnp.maximum(0.0, head - jnp.minimum(1.0, spare))
 
 
 def interleaved_bubble(
     rank: Numeric, idle: Numeric, chunk: Numeric, microbatches: Numeric, pipeline: Numeric
-) -> Float[Array, "..."]:
-    """Waiting of the mean rank in 1F1B, `(X - idle) (p - m)+ + (min(m, p) - 1) C + idle (m - p)+`.
+) -> Values:
+    """Waiting of the mean rank in 1F1B [s], `(X - idle) (p - m)+ + (min(m, p) - 1) C + idle (m - p)+`.
 
     The first micro-batch takes S; up to p others follow in steps of C, as in a flow shop, and the others in steps of X.
     Less the work `m S / p`. One stage a rank has C = X; equal stages give the `(p - 1) / v` of
@@ -68,8 +66,6 @@ def interleaved_bubble(
     **Arguments:**
 
     - `chunk`: time C of a micro-batch in the slowest virtual stage [s].
-
-    **Returns:** time [s].
     """
     m, p = jnp.asarray(microbatches), jnp.asarray(pipeline)
     missing, more = jnp.maximum(p - m, 0.0), jnp.maximum(m - p, 0.0)
@@ -78,8 +74,8 @@ def interleaved_bubble(
 
 def zero_bubble_h1_wait(
     rank: Numeric, idle: Numeric, microbatches: Numeric, pipeline: Numeric, weight_share: Numeric
-) -> Float[Array, "..."]:
-    """Waiting of the mean rank in ZB-H1, the larger of two times less `m S / p`.
+) -> Values:
+    """Waiting of the mean rank in ZB-H1 [s], the larger of two times less `m S / p`.
 
     `m X + w O` and `(1 - w) (S + (min(m, p) - 1) X) + w l + (m - p)+ X`.
 
@@ -87,8 +83,6 @@ def zero_bubble_h1_wait(
     micro-batches pass without backward passes for the weights, but for the last on the first rank, which takes
     `l = O / (p - 1)`. Equal stages leave `(p - 1) (F + I - W)` for m >= p [Qi et al. 2024, table 1]; the rest is
     [derivation: docs/step_time.md].
-
-    **Returns:** time [s].
     """
     m, p, w = jnp.asarray(microbatches), jnp.asarray(pipeline), jnp.asarray(weight_share)
     others, mean = _other_ranks(rank, idle, p), jnp.asarray(rank) - idle
@@ -99,15 +93,13 @@ def zero_bubble_h1_wait(
 
 def zero_bubble_h2_wait(
     rank: Numeric, idle: Numeric, microbatches: Numeric, pipeline: Numeric, weight_share: Numeric
-) -> Float[Array, "..."]:
-    """Waiting of the mean rank in ZB-H2 from step to step, `max((1 - w) (S + (m - 1) X) + w l, m X + b) - m S / p`.
+) -> Values:
+    """Waiting of the mean rank in ZB-H2 from step to step [s], `max((1 - w) (S + (m - 1) X) + w l, m X + b) - m S / p`.
 
     The first micro-batches and their return, as in ZB-H1; or the slowest rank is never without work, but for
     `b = ((1 - 3 w) O - 2 p w (X - l))+`, in equal stages `(p - 1) (F + I - 2 W)` [Qi et al. 2024, table 1]; the rest is
     [derivation: docs/step_time.md]. Ranks start the next step without waiting for each other, with an optimizer that
     validates afterwards [Qi et al. 2024, sec. 4].
-
-    **Returns:** time [s].
     """
     m, p, w = jnp.asarray(microbatches), jnp.asarray(pipeline), jnp.asarray(weight_share)
     others, mean = _other_ranks(rank, idle, p), jnp.asarray(rank) - idle
@@ -118,8 +110,8 @@ def zero_bubble_h2_wait(
 
 def zero_bubble_v_wait(
     rank: Numeric, idle: Numeric, chunk: Numeric, microbatches: Numeric, pipeline: Numeric, weight_share: Numeric
-) -> Float[Array, "..."]:
-    """Waiting of the mean rank in ZB-V from step to step, the largest of three times less `m S / p`.
+) -> Values:
+    """Waiting of the mean rank in ZB-V from step to step [s], the largest of three times less `m S / p`.
 
     `(1 - w) S + (m - 1) max((1 - w) l, C) + w l` for the first micro-batches and their return,
     `(m + (p - 1) (1 - 3 w)) l + (1 - w) (X - l)` for the pace of the others, with `l = O / (p - 1)`, and
@@ -130,8 +122,6 @@ def zero_bubble_v_wait(
     **Arguments:**
 
     - `chunk`: time C of a micro-batch in the slowest virtual stage [s].
-
-    **Returns:** time [s].
     """
     m, p, w = jnp.asarray(microbatches), jnp.asarray(pipeline), jnp.asarray(weight_share)
     mean, other = jnp.asarray(rank) - idle, _other_ranks(rank, idle, p).mean
@@ -155,8 +145,8 @@ def _other_ranks(rank: Numeric, idle: Numeric, pipeline: Array) -> _OtherRanks:
 
 def dual_pipe_wait(
     rank: Numeric, idle: Numeric, excess: Numeric, microbatches: Numeric, pipeline: Numeric, weight_share: Numeric
-) -> Float[Array, "..."]:
-    """Waiting of the mean rank in DualPipe, `m idle + max(q (1 - 3 w) l, b l - (2 p - 8 + 18 w) x)`.
+) -> Values:
+    """Waiting of the mean rank in DualPipe [s], `m idle + max(q (1 - 3 w) l, b l - (2 p - 8 + 18 w) x)`.
 
     With `q = p / 2 - 1`, `l = X - x` and `b = 2 q (1 - 2 w) - min(q (1 - 3 w), w)`. Equal stages leave
     `q (F&B + B - 3 W)` at F = W, where two passes in a slot take as long as in turn [DeepSeek-AI 2024, table 2], less
@@ -166,8 +156,6 @@ def dual_pipe_wait(
     **Arguments:**
 
     - `excess`: time x of a micro-batch that the ranks with the output head need more than the others [s].
-
-    **Returns:** time [s].
     """
     p, w = jnp.asarray(pipeline), jnp.asarray(weight_share)
     half, other = jnp.maximum(0.5 * p - 1.0, 0.0), jnp.asarray(rank) - excess
@@ -176,19 +164,17 @@ def dual_pipe_wait(
     return jnp.asarray(microbatches) * idle + jnp.maximum(half * (1.0 - 3.0 * w) * other, filled)
 
 
-def group_size(microbatches: Numeric, pipeline: Numeric) -> Float[Array, "..."]:
-    """Micro-batches that an interleaved rank takes through a chunk before the next, `n = ceil(m / floor(m / p))`.
+def group_size(microbatches: Numeric, pipeline: Numeric) -> Values:
+    """Micro-batches that an interleaved rank takes through a chunk before the next [1], `n = ceil(m / floor(m / p))`.
 
     p of them where p divides m, the groups of Megatron-LM; all of them where m < p [Narayanan et al. 2021, sec. 2.2].
-
-    **Returns:** n [1].
     """
     m = jnp.asarray(microbatches)
     groups = jnp.maximum(1.0, jnp.floor(m / pipeline * (1.0 + GROUP_TOLERANCE)))
     return ceil_count(m / groups)
 
 
-def held_chunks(microbatches: Numeric, virtual_stages: Numeric, behind: Numeric, group: Numeric) -> Float[Array, "..."]:
+def held_chunks(microbatches: Numeric, virtual_stages: Numeric, behind: Numeric, group: Numeric) -> Values:
     """Virtual-stage activations that a rank of 1F1B holds, `min(v m, k)`.
 
     `k = b + 1` for one stage a rank, `k = 2 b + (v - 1) n + 1` if interleaved, with b ranks behind it: its warm-up and
@@ -207,8 +193,8 @@ def held_chunks(microbatches: Numeric, virtual_stages: Numeric, behind: Numeric,
     return jnp.minimum(jnp.asarray(microbatches) * v, deepest)
 
 
-def fewest_microbatches(pipeline: Numeric, interleaved: Numeric, dual: Numeric) -> Float[Array, "..."]:
-    """Micro-batches that a schedule needs: 1; p if interleaved; 2 p in DualPipe, `1 + i (p - 1) + u (2 p - 1)`.
+def fewest_microbatches(pipeline: Numeric, interleaved: Numeric, dual: Numeric) -> Values:
+    """Micro-batches that a schedule needs [1]: 1; p if interleaved; 2 p in DualPipe, `1 + i (p - 1) + u (2 p - 1)`.
 
     Fewer would leave an interleaved rank without work between its chunks, and frameworks refuse them
     [Narayanan et al. 2021, sec. 2.2; DeepSeek-AI 2024, sec. 3.2.1].
@@ -216,17 +202,13 @@ def fewest_microbatches(pipeline: Numeric, interleaved: Numeric, dual: Numeric) 
     **Arguments:**
 
     - `interleaved`, `dual`: switches i and u, 1 for an interleaved schedule and for DualPipe [1].
-
-    **Returns:** micro-batches [1].
     """
     p = jnp.asarray(pipeline)
     return 1.0 + jnp.asarray(interleaved) * (p - 1.0) + jnp.asarray(dual) * (2.0 * p - 1.0)
 
 
-def microbatch_multiple(
-    pipeline: Numeric, interleaved: Numeric, dual: Numeric, whole_groups: Numeric
-) -> Float[Array, "..."]:
-    """Whole number that the micro-batches of a step are a multiple of, `1 + i g (p - 1) + u`.
+def microbatch_multiple(pipeline: Numeric, interleaved: Numeric, dual: Numeric, whole_groups: Numeric) -> Values:
+    """Whole number that the micro-batches of a step are a multiple of [1], `1 + i g (p - 1) + u`.
 
     1 in most schedules; p if interleaved in whole groups, as in Megatron-LM; 2 in DualPipe, with half of them at each
     end [Narayanan et al. 2021, sec. 2.2; DeepSeek-AI 2024, sec. 3.2.1].
@@ -235,8 +217,6 @@ def microbatch_multiple(
 
     - `interleaved`, `dual`: switches i and u, 1 for an interleaved schedule and for DualPipe [1].
     - `whole_groups`: g, 1 where the framework interleaves in groups of p only [1].
-
-    **Returns:** micro-batches [1].
     """
     groups = jnp.asarray(interleaved) * whole_groups
     return 1.0 + groups * (jnp.asarray(pipeline) - 1.0) + jnp.asarray(dual)

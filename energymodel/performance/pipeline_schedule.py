@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Scalar
 from energymodel.performance.pipeline_simulator import one_forward_one_backward
 
 Durations = Float[Array | np.ndarray, "2 stages microbatches"]
@@ -154,13 +154,11 @@ def operation_ends(durations: Durations, schedule: Schedule, hop: Numeric = 0.0)
     return jnp.reshape(flat, d.shape)
 
 
-def pipeline_makespan(durations: Durations, schedule: Schedule, hop: Numeric = 0.0) -> Float[Array, ""]:
-    """Time from the first to the last operation, `t = max t_end` over all of them [Baccelli et al. 1992, sec. 2.5].
+def pipeline_makespan(durations: Durations, schedule: Schedule, hop: Numeric = 0.0) -> Scalar:
+    """Time from the first to the last operation [s], `t = max t_end` over all of them [Baccelli et al. 1992, sec. 2.5].
 
     The length of the longest path, a convex, piecewise linear function of the durations. Equal stages give
     `(m + (p - 1) / v) (t_f + t_b)`, as in [Narayanan et al. 2021].
-
-    **Returns:** time [s].
     """
     ends = jnp.ravel(operation_ends(durations, schedule, hop))
     return ends[jnp.argmax(ends)]

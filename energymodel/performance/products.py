@@ -5,18 +5,16 @@ A product (m x k)(k x n) has edges m (rows, tokens), n (columns) and k (inner).
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Values
 
 ALIGNED = 64  # elements: 128 bytes of a 16-bit format
 VECTOR = 8  # elements that are loaded at once
 
 
-def product_time(
-    operations: Numeric, edges: Numeric, rate: Numeric, edge: Numeric, latency: Numeric = 0.0
-) -> Float[Array, "..."]:
-    """Time of matrix products, `t = t_0 + 2 (m n k + d m n) / (eta Fdot)`.
+def product_time(operations: Numeric, edges: Numeric, rate: Numeric, edge: Numeric, latency: Numeric = 0.0) -> Values:
+    """Time of matrix products [s], `t = t_0 + 2 (m n k + d m n) / (eta Fdot)`.
 
     A tile of the result needs a time to start and to be written, worth d more steps along its inner edge, so that
     the rate falls where k is short [derivation: docs/step_time.md; fitted in experiments/17_kernels]. Held out by
@@ -30,28 +28,24 @@ def product_time(
     - `rate`: eta Fdot, of large products [FLOP/s].
     - `edge`: d, in elements [1].
     - `latency`: t_0, from launch to end of an empty kernel [s].
-
-    **Returns:** t [s].
     """
     return jnp.asarray(latency) + (jnp.asarray(operations) + edge * jnp.asarray(edges)) / rate
 
 
-def training_edges(rows: Numeric, columns: Numeric, inner: Numeric, count: Numeric = 1.0) -> Float[Array, "..."]:
-    """Results of a product in training, on average over its three passes, `2 (m n + m k + c n k) / 3`.
+def training_edges(rows: Numeric, columns: Numeric, inner: Numeric, count: Numeric = 1.0) -> Values:
+    """Results of a product in training [1], on average over its three passes, `2 (m n + m k + c n k) / 3`.
 
     The forward pass writes m x n, the backward pass gradients of inputs, m x k, and of weights, n x k [definition].
 
     **Arguments:**
 
     - `count`: c, equal products that share the rows (experts) [1].
-
-    **Returns:** twice the elements of the mean result [1].
     """
     m, n, k = map(jnp.asarray, (rows, columns, inner))
     return 2.0 / 3.0 * (m * n + m * k + count * n * k)
 
 
-def alignment(columns: Numeric, inner: Numeric = 0.0) -> Float[Array, "..."]:
+def alignment(columns: Numeric, inner: Numeric = 0.0) -> Values:
     """Largest power of two up to 64 that divides two edges of a matrix, `g = lowest bit of (n | k | 64)` [definition].
 
     Sizes that are no integers lie between those that a search may choose and count as aligned; slopes are zero.
@@ -72,9 +66,7 @@ def alignment(columns: Numeric, inner: Numeric = 0.0) -> Float[Array, "..."]:
     return (bits & -bits).astype(jnp.result_type(columns, inner, 0.0))
 
 
-def alignment_slowdown(
-    columns: Numeric, inner: Numeric, exponent: Numeric, unaligned: Numeric = 1.0
-) -> Float[Array, "..."]:
+def alignment_slowdown(columns: Numeric, inner: Numeric, exponent: Numeric, unaligned: Numeric = 1.0) -> Values:
     """Time of a product whose edges are no multiples of 64, over that of an aligned one, `(64 / g)^x u^[g < 8]`.
 
     Tensor cores are fastest where edges are multiples of 128 bytes (A100 and later; NVIDIA, "Matrix Multiplication

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real, sigmoid, square_root
+from energymodel.numerics import Numeric, Real, Values, real, sigmoid, square_root
 from energymodel.ranges import ABOVE_ZERO, Range
 
 ASYMPTOTIC_CHIPS = 8.0
@@ -28,7 +27,7 @@ LARGEST_LINEAR_WASTE = 0.5
 """Waste up to which availability is exactly `1 - w`; the expansion behind `w` fails well before."""
 
 
-def largest_deviation(chips: Numeric) -> Float[Array, "..."]:
+def largest_deviation(chips: Numeric) -> Values:
     """Typical maximum of n normal deviates, `k = sqrt(2 ln n) - (ln ln n + ln 4 pi) / (2 sqrt(2 ln n))`.
 
     The location (mode) of the limiting Gumbel law [Cramér 1946, sec. 28.6]; the mean lies about
@@ -43,7 +42,7 @@ def largest_deviation(chips: Numeric) -> Float[Array, "..."]:
     return asymptotic * (jnp.log(jnp.minimum(n, ASYMPTOTIC_CHIPS)) / math.log(ASYMPTOTIC_CHIPS))
 
 
-def straggler_factor(chips: Numeric, variation: Numeric) -> Float[Array, "..."]:
+def straggler_factor(chips: Numeric, variation: Numeric) -> Values:
     """Slowdown of a synchronous step by its slowest chip, `1 + cv k_n` [Cramér 1946; Dean & Barroso 2013].
 
     Collectives add a jitter of their own, of which the slowest also counts, so that a measured cv exceeds the variation
@@ -60,29 +59,25 @@ def straggler_factor(chips: Numeric, variation: Numeric) -> Float[Array, "..."]:
     return 1.0 + jnp.asarray(variation) * largest_deviation(chips)
 
 
-def cluster_mtbf(chip_mtbf: Numeric, chips: Numeric) -> Float[Array, "..."]:
-    """Mean time between failures of a run, `M = M_1 / n` [derivation: rates of independent failures add].
+def cluster_mtbf(chip_mtbf: Numeric, chips: Numeric) -> Values:
+    """Mean time between failures of a run [s], `M = M_1 / n` [derivation: rates of independent failures add].
 
     **Arguments:**
 
     - `chip_mtbf`: M_1 of a chip and its share of the rest of the system [s].
-
-    **Returns:** time [s].
     """
     return jnp.asarray(chip_mtbf) / chips
 
 
-def young_interval(checkpoint_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
-    """Optimal time between checkpoints, `tau = sqrt(2 delta M)` [Young 1974].
+def young_interval(checkpoint_time: Numeric, mtbf: Numeric) -> Values:
+    """Optimal time between checkpoints [s], `tau = sqrt(2 delta M)` [Young 1974].
 
     The exact minimum of the time lost (`lost_time`), which is itself first order in `tau / M`.
-
-    **Returns:** interval [s].
     """
     return square_root(2.0 * jnp.asarray(checkpoint_time) * mtbf)
 
 
-def availability(waste: Numeric) -> Float[Array, "..."]:
+def availability(waste: Numeric) -> Values:
     """Productive share of calendar time, `a = 1 - w` for `w <= 1/2` [definition].
 
     Beyond one half it continues as `a = s / (1 + z + z^2)`, `s = 1/2`, `z = (w - s) / s`, with equal value, slope and
@@ -100,21 +95,19 @@ def availability(waste: Numeric) -> Float[Array, "..."]:
     return jnp.where(w <= LARGEST_LINEAR_WASTE, 1.0 - w, s / (1.0 + z + z**2))
 
 
-def checkpoint_interval(checkpoint_time: Numeric, write_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
-    """Time between checkpoints, `tau = max(sqrt(2 delta M), T_w)` [Young 1974].
+def checkpoint_interval(checkpoint_time: Numeric, write_time: Numeric, mtbf: Numeric) -> Values:
+    """Time between checkpoints [s], `tau = max(sqrt(2 delta M), T_w)` [Young 1974].
 
     The best one, unless the previous checkpoint is still on its way to the disks.
 
     **Arguments:**
 
     - `write_time`: T_w from the start of a checkpoint until a restart can use it [s]; 0 where the run waits for it.
-
-    **Returns:** interval [s].
     """
     return jnp.maximum(young_interval(checkpoint_time, mtbf), write_time)
 
 
-def spare_shortage(spares: Numeric, in_repair: Numeric) -> Float[Array, "..."]:
+def spare_shortage(spares: Numeric, in_repair: Numeric) -> Values:
     """Share of failures that find no spare node, `sigma(1.702 (r + 1/2 - s) / sqrt(r))`, sigma the logistic function.
 
     Nodes in repair are independent: their number is Poisson with mean r; a failure finds none where s or more others
@@ -148,7 +141,7 @@ class LostTime(NamedTuple):
 def lost_time(
     interval: Numeric, checkpoint_time: Numeric, restart_time: Numeric, mtbf: Numeric, write_time: Numeric = 0.0
 ) -> LostTime:
-    """Shares of the time that are lost, `w = delta / tau + (tau / 2 + T_w + R) / M` [Young 1974].
+    """Shares of the time that are lost [1], `w = delta / tau + (tau / 2 + T_w + R) / M` [Young 1974].
 
     Checkpoints, work repeated after a failure, and restarts. First order: valid for delta, R << tau << M. A checkpoint
     that is written while training goes on (T_w) saves no work yet. `interval` may be zero where checkpoints cost
@@ -157,8 +150,6 @@ def lost_time(
     **Arguments:**
 
     - `write_time`: T_w, as in `checkpoint_interval` [s].
-
-    **Returns:** the three shares [1].
     """
     tau = jnp.asarray(interval)
     some = tau > 0.0

@@ -8,9 +8,8 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, p_norm, real
+from energymodel.numerics import Numeric, Real, Values, p_norm, real
 from energymodel.ranges import ABOVE_ZERO, EXPONENT
 
 
@@ -20,8 +19,8 @@ def saturating_throughput(
     saturation_batch: Numeric,
     exponent: Numeric = 1.0,
     sharpness: Numeric = 1.0,
-) -> Float[Array, "..."]:
-    """Throughput of a batch, `R = R_0 [1 + (B_s / B)^p]^(-g / p)` [derivation: docs/physics.md A0.3].
+) -> Values:
+    """Throughput of a batch [token/s], `R = R_0 [1 + (B_s / B)^p]^(-g / p)` [derivation: docs/physics.md A0.3].
 
     p = g = 1 is a step of fixed and proportional time, `R = B / (t_0 + tau B)` with `B_s = t_0 / tau`;
     p -> infinity is `R_0 min(1, B / B_s)^g`.
@@ -32,23 +31,18 @@ def saturating_throughput(
     - `saturation_batch`: B_s [token].
     - `exponent`: g, slope in logarithms at small batches [1].
     - `sharpness`: p, of the bend [1].
-
-    **Returns:** throughput [token/s].
     """
     utilization = jnp.asarray(batch) / p_norm(sharpness, batch, saturation_batch)
     return jnp.asarray(maximum_throughput) * jnp.exp(exponent * jnp.log(utilization))
 
 
-def half_throughput_batch(fixed_time: Numeric, token_time: Numeric) -> Float[Array, "..."]:
-    """Batch that reaches half of the maximum throughput, `B_h = t_0 / tau` [derivation: t_0 = tau B_h].
-
-    **Returns:** batch [token].
-    """
+def half_throughput_batch(fixed_time: Numeric, token_time: Numeric) -> Values:
+    """Batch that reaches half of the maximum throughput [token], `B_h = t_0 / tau` [derivation: t_0 = tau B_h]."""
     return jnp.asarray(fixed_time) / token_time
 
 
-def exponential_saturation(batch: Numeric, maximum: Numeric, scale: Numeric) -> Float[Array, "..."]:
-    """Efficiency of a batch, `eta = eta_0 (1 - exp(-B / B_0))` [derivation: docs/physics.md A2.7].
+def exponential_saturation(batch: Numeric, maximum: Numeric, scale: Numeric) -> Values:
+    """Efficiency of a batch [1], `eta = eta_0 (1 - exp(-B / B_0))` [derivation: docs/physics.md A2.7].
 
     An alternative to `saturating_throughput`. B_0 is an e-folding scale, not an optimum: it reaches 63 %.
 
@@ -56,24 +50,20 @@ def exponential_saturation(batch: Numeric, maximum: Numeric, scale: Numeric) -> 
 
     - `maximum`: eta_0 [1].
     - `scale`: B_0 [token].
-
-    **Returns:** efficiency [1].
     """
     # 1 - e^-x = 2 t / (1 + t) with t = tanh(x / 2), without cancellation at small x.
     t = jnp.tanh(0.5 * jnp.asarray(batch) / scale)
     return jnp.asarray(maximum) * (2.0 * t / (1.0 + t))
 
 
-def compute_power(batch: Numeric, work_power: Numeric, half_batch: Numeric) -> Float[Array, "..."]:
-    """Power of the arithmetic, `P = P_d B / (B + B_h)` [derivation: docs/physics.md A2.8].
+def compute_power(batch: Numeric, work_power: Numeric, half_batch: Numeric) -> Values:
+    """Power of the arithmetic [W], `P = P_d B / (B + B_h)` [derivation: docs/physics.md A2.8].
 
     Proportional to the batch only far below B_h; bounded by the device.
 
     **Arguments:**
 
     - `work_power`: P_d at full throughput [W].
-
-    **Returns:** power [W].
     """
     B = jnp.asarray(batch)
     return jnp.asarray(work_power) * (B / (B + half_batch))
@@ -81,8 +71,8 @@ def compute_power(batch: Numeric, work_power: Numeric, half_batch: Numeric) -> F
 
 def memory_traffic_rate(
     batch: Numeric, step_traffic: Numeric, token_traffic: Numeric, fixed_time: Numeric, token_time: Numeric
-) -> Float[Array, "..."]:
-    """Memory traffic per time, `(w + a B) / (t_0 + tau B)` [derivation: docs/physics.md A2.8].
+) -> Values:
+    """Memory traffic per time [B/s], `(w + a B) / (t_0 + tau B)` [derivation: docs/physics.md A2.8].
 
     Falls with the batch where `w / t_0 > a / tau`. There is no bandwidth limit in it: where the result exceeds the
     device's bandwidth, t_0 is too short for w, and a roofline gives the step time.
@@ -91,22 +81,18 @@ def memory_traffic_rate(
 
     - `step_traffic`: w, weights and optimizer [B].
     - `token_traffic`: a, activations [B/token].
-
-    **Returns:** traffic [B/s].
     """
     B, w, t_0 = map(jnp.asarray, (batch, step_traffic, fixed_time))
     return (w + token_traffic * B) / (t_0 + token_time * B)
 
 
-def memory_power(traffic_rate: Numeric, energy_per_byte: Numeric) -> Float[Array, "..."]:
-    """Power of the memory, `P = e r` [definition].
+def memory_power(traffic_rate: Numeric, energy_per_byte: Numeric) -> Values:
+    """Power of the memory [W], `P = e r` [definition].
 
     **Arguments:**
 
     - `traffic_rate`: r [B/s].
     - `energy_per_byte`: e [J/B].
-
-    **Returns:** power [W].
     """
     return jnp.asarray(traffic_rate) * energy_per_byte
 
@@ -115,14 +101,14 @@ class AbstractSaturation(eqx.Module):
     """Rate of products of small batches, relative to that of their kernels."""
 
     @abc.abstractmethod
-    def utilization(self, batch: Numeric) -> Float[Array, "..."]:
+    def utilization(self, batch: Numeric) -> Values:
         """Rate of the products of a step with a global `batch` [token] over that of their kernels [1]."""
 
 
 class KernelSaturation(AbstractSaturation):
     """The rate is that of the kernels, whose tiles, launches and bubbles saturate with the sizes of the work."""
 
-    def utilization(self, batch: Numeric) -> Float[Array, "..."]:
+    def utilization(self, batch: Numeric) -> Values:
         """One."""
         return jnp.ones_like(jnp.asarray(batch))
 
@@ -138,6 +124,6 @@ class StatedSaturation(AbstractSaturation):
     )
     bend: Real = real("1", 100.0, doc="sharpness of the bend; the document has a kink", within=ABOVE_ZERO)
 
-    def utilization(self, batch: Numeric) -> Float[Array, "..."]:
+    def utilization(self, batch: Numeric) -> Values:
         """See `AbstractSaturation.utilization`."""
         return saturating_throughput(batch, 1.0, self.saturation_batch, self.utilization_exponent, self.bend)

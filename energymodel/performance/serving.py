@@ -2,14 +2,13 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO
 
 
-def reading_time(parameters: Numeric, rate: Numeric, utilization: Numeric) -> Float[Array, "..."]:
-    """Chip time to read a token, `t = 2 N / (eta F)` [Pope et al. 2022, sec. 2].
+def reading_time(parameters: Numeric, rate: Numeric, utilization: Numeric) -> Values:
+    """Chip time to read a token [s/token], `t = 2 N / (eta F)` [Pope et al. 2022, sec. 2].
 
     Tokens of a prompt pass together, so that arithmetic limits them. Attention is left out.
 
@@ -18,16 +17,14 @@ def reading_time(parameters: Numeric, rate: Numeric, utilization: Numeric) -> Fl
     - `parameters`: N that act on a token [1].
     - `rate`: peak rate F of a chip at its clock [FLOP/s].
     - `utilization`: eta, share of it that serving reaches [1].
-
-    **Returns:** time [s/token].
     """
     return 2.0 * jnp.asarray(parameters) / (jnp.asarray(utilization) * rate)
 
 
 def writing_time(
     reading: Numeric, weights: Numeric, context: Numeric, sequences: Numeric, bandwidth: Numeric
-) -> Float[Array, "..."]:
-    """Chip time to write a token, `t = max(t_read, (W / b + K) / beta)` [Pope et al. 2022, sec. 2].
+) -> Values:
+    """Chip time to write a token [s/token], `t = max(t_read, (W / b + K) / beta)` [Pope et al. 2022, sec. 2].
 
     For each token of b sequences all weights pass through memory once, and the keys and values of each sequence. Chips
     that share the model share its weights and traffic, so their number drops out; their communication is left out.
@@ -39,8 +36,6 @@ def writing_time(
     - `context`: K, keys and values of a sequence [B].
     - `sequences`: b, written at the same time [1].
     - `bandwidth`: beta, sustained by the memory of a chip [B/s].
-
-    **Returns:** time [s/token].
     """
     return jnp.maximum(reading, (jnp.asarray(weights) / sequences + context) / bandwidth)
 
@@ -71,7 +66,7 @@ class Serving(AbstractServing):
 
     def chip_time(
         self, active_parameters: Numeric, parameters: Numeric, context_width: Numeric, rate: Numeric, bandwidth: Numeric
-    ) -> Float[Array, "..."]:
+    ) -> Values:
         """Chip time to serve all tokens [s].
 
         **Arguments:**

@@ -7,15 +7,14 @@ other: `routers_per_group` a, `global_links` h per router and `hosts_per_router`
 from abc import abstractmethod
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.performance.topology import UNLIMITED, AbstractTopology, NetworkShape, path_latency
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE
 
 
-def tier_share(nodes: Numeric, capacity: Numeric) -> Float[Array, "..."]:
-    """Part of the next tier that n nodes need if c do without, `min(max(n / c - 1, 0), 1)` [derivation below].
+def tier_share(nodes: Numeric, capacity: Numeric) -> Values:
+    """Part of the next tier that n nodes need if c do without [1], `min(max(n / c - 1, 0), 1)` [derivation below].
 
     A network for c + x nodes connects the last x with the others: x links up on either side, `2 x <= n` in all. From
     2 c nodes on every node has a link up.
@@ -23,13 +22,11 @@ def tier_share(nodes: Numeric, capacity: Numeric) -> Float[Array, "..."]:
     **Arguments:**
 
     - `capacity`: c [1], positive.
-
-    **Returns:** share [1].
     """
     return jnp.clip(jnp.asarray(nodes) / capacity - 1.0, 0.0, 1.0)
 
 
-def chips_per_port(radix: Numeric, port_lanes: Numeric, switch_lanes: Numeric) -> Float[Array, "..."]:
+def chips_per_port(radix: Numeric, port_lanes: Numeric, switch_lanes: Numeric) -> Values:
     """Ports of switch chips behind a port of a switch, `1 + 2 s(k w / W)` with `tier_share` s [derivation below].
 
     A switch of more lanes than a chip has is itself a tree of chips: those at its ports have links up to others for as
@@ -67,7 +64,7 @@ class AbstractSwitchTree(AbstractTopology):
     hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")
 
     @property
-    def most_nodes(self) -> Float[Array, "..."]:
+    def most_nodes(self) -> Values:
         """Most nodes of three tiers, k pods: `k^3 / 4` for pods of k^2 / 4 nodes [1]."""
         return jnp.asarray(self.radix) * self.pod
 
@@ -96,10 +93,10 @@ class AbstractSwitchTree(AbstractTopology):
         )
 
     @abstractmethod
-    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Values:
         """Ports that the chips take in one tree [1]."""
 
-    def uplink_ratio(self) -> Float[Array, "..."]:
+    def uplink_ratio(self) -> Values:
         """Oversubscription of the third tier, o [1]."""
         return jnp.asarray(self.oversubscription)
 
@@ -107,7 +104,7 @@ class AbstractSwitchTree(AbstractTopology):
 class FatTree(AbstractSwitchTree):
     """One tree for the ports of all chips."""
 
-    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Values:
         """Ports that the chips take, `G w / w_port` [1]."""
         return jnp.asarray(chips) * lanes / self.port_lanes
 
@@ -120,16 +117,16 @@ class RailOnly(AbstractSwitchTree):
     `oversubscription` are those of a rail.
     """
 
-    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Values:
         """Ports that the chips take on one of `G / blocks` rails, `blocks w / w_port` [1]."""
         return jnp.asarray(blocks) * lanes / self.port_lanes
 
-    def forwarded(self) -> Float[Array, "..."]:
+    def forwarded(self) -> Values:
         """All [1]."""
         return jnp.asarray(1.0)
 
 
-def dragonfly_groups(routers_per_group: Numeric, global_links: Numeric) -> Float[Array, "..."]:
+def dragonfly_groups(routers_per_group: Numeric, global_links: Numeric) -> Values:
     """Groups of the largest dragonfly, with one global link between any two, `g = a h + 1` [Kim et al. 2008, sec. 3.1].
 
     **Returns:** groups [1].
@@ -137,13 +134,8 @@ def dragonfly_groups(routers_per_group: Numeric, global_links: Numeric) -> Float
     return jnp.asarray(routers_per_group) * global_links + 1.0
 
 
-def dragonfly_nodes(
-    routers_per_group: Numeric, global_links: Numeric, hosts_per_router: Numeric
-) -> Float[Array, "..."]:
-    """Nodes of the largest dragonfly, `n = a p (a h + 1)` [Kim et al. 2008, sec. 3.1].
-
-    **Returns:** nodes [1].
-    """
+def dragonfly_nodes(routers_per_group: Numeric, global_links: Numeric, hosts_per_router: Numeric) -> Values:
+    """Nodes of the largest dragonfly [1], `n = a p (a h + 1)` [Kim et al. 2008, sec. 3.1]."""
     a = jnp.asarray(routers_per_group)
     return a * hosts_per_router * dragonfly_groups(a, global_links)
 
@@ -167,16 +159,16 @@ class Dragonfly(AbstractTopology):
     hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")
 
     @property
-    def radix(self) -> Float[Array, "..."]:
+    def radix(self) -> Values:
         """Ports of a router, `k = p + a - 1 + h` [1]."""
         return jnp.asarray(self.hosts_per_router) + self.routers_per_group - 1.0 + self.global_links
 
     @property
-    def most_nodes(self) -> Float[Array, "..."]:
+    def most_nodes(self) -> Values:
         """Nodes of all groups that can be linked, `a p (a h + 1)` [1]."""
         return dragonfly_nodes(self.routers_per_group, self.global_links, self.hosts_per_router)
 
-    def groups(self, nodes: Numeric) -> Float[Array, "..."]:
+    def groups(self, nodes: Numeric) -> Values:
         """Groups in use, `g = n / (a p)` [1]."""
         return jnp.asarray(nodes) / (self.routers_per_group * self.hosts_per_router)
 
@@ -205,6 +197,6 @@ class Dragonfly(AbstractTopology):
             domain=UNLIMITED * jnp.ones_like(n),
         )
 
-    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Values:
         """Ports that the chips take, `G w / w_port` [1]."""
         return jnp.asarray(chips) * lanes / self.port_lanes

@@ -10,24 +10,22 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.ranges import AT_LEAST_ONE, SHARE
 
 UNLIMITED = 1e12  # nodes: more than any network has; infinity would make gradients of quotients undefined
 TREE_SWITCHES = 5.0  # on the path through a fat tree of three tiers, whose latency is in that of a link
 
 
-def path_latency(hop_latency: Numeric, switches: Numeric) -> Float[Array, "..."]:
-    """Latency of a path beyond that of a tree of three tiers, `t_hop (S - 5)`; negative if shorter [definition].
+def path_latency(hop_latency: Numeric, switches: Numeric) -> Values:
+    """Latency of a path beyond that of a tree of three tiers [s], `t_hop (S - 5)`; negative if shorter [definition].
 
     **Arguments:**
 
     - `hop_latency`: of a switch on the way [s].
     - `switches`: S on the path [1].
-
-    **Returns:** latency [s].
     """
     return jnp.asarray(hop_latency) * (jnp.asarray(switches) - TREE_SWITCHES)
 
@@ -44,13 +42,13 @@ class NetworkShape(NamedTuple):
     - `domain`: most neighboring nodes of full bandwidth, below a tier that may be oversubscribed [1].
     """
 
-    bisection_links: Float[Array, "..."]
-    links_per_node: Float[Array, "..."]
-    mean_switches: Float[Array, "..."]
-    switch_ports: Float[Array, "..."]
-    uplink_price: Float[Array, "..."]
-    added_latency: Float[Array, "..."]
-    domain: Float[Array, "..."]
+    bisection_links: Values
+    links_per_node: Values
+    mean_switches: Values
+    switch_ports: Values
+    uplink_price: Values
+    added_latency: Values
+    domain: Values
 
 
 def _shape(
@@ -75,27 +73,27 @@ class AbstractTopology(eqx.Module):
     def at(self, nodes: Numeric) -> NetworkShape:
         """Switches, links and narrow places of so many nodes."""
 
-    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Values:
         """Nodes of so many chips in so many blocks, with so many lanes per chip: one for each block [1]."""
         return jnp.asarray(blocks)
 
-    def uplink_ratio(self) -> Float[Array, "..."]:
+    def uplink_ratio(self) -> Values:
         """Bandwidth of the nodes of a domain over that of its links to other domains, at least 1 [1]."""
         return jnp.asarray(1.0)
 
-    def forwarded(self) -> Float[Array, "..."]:
+    def forwarded(self) -> Values:
         """Share of the traffic between chips of unlike places in their nodes that scale-up networks pass on [1]."""
         return jnp.asarray(0.0)
 
-    def ring_share(self, group: Numeric, nodes: Numeric) -> Float[Array, "..."]:
+    def ring_share(self, group: Numeric, nodes: Numeric) -> Values:
         """Share of its bandwidth that a node has for rings over a group of nodes [1]."""
         return jnp.ones_like(jnp.asarray(group) * nodes)
 
-    def spread_share(self, group: Numeric, nodes: Numeric) -> Float[Array, "..."]:
+    def spread_share(self, group: Numeric, nodes: Numeric) -> Values:
         """Share of its bandwidth that a node has for even traffic to all others of a group of nodes [1]."""
         return jnp.ones_like(jnp.asarray(group) * nodes)
 
-    def neighbor_share(self) -> Float[Array, "..."]:
+    def neighbor_share(self) -> Values:
         """Share of its bandwidth that a node has for one other node [1]."""
         return jnp.asarray(1.0)
 
@@ -117,7 +115,7 @@ class FullyConnected(AbstractTopology):
         n = jnp.asarray(nodes)
         return _shape(n, n / 2.0, 1.0, 1.0, 1.0)
 
-    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Values:
         """One for each chip [1]."""
         return jnp.asarray(chips)
 
@@ -135,7 +133,7 @@ class Torus(AbstractTopology):
     )
     hop_latency: Real = real("s", 0.0, doc="of a router on the way")
 
-    def side(self, nodes: Numeric) -> Float[Array, "..."]:
+    def side(self, nodes: Numeric) -> Values:
         """Nodes along one dimension, `a = n^(1/d)` [1]."""
         return jnp.exp(jnp.log(jnp.asarray(nodes)) / self.dimensions)
 
@@ -147,12 +145,12 @@ class Torus(AbstractTopology):
             n, 2.0 * n / side, self.dimensions, routers, added_latency=path_latency(self.hop_latency, routers)
         )
 
-    def ring_share(self, group: Numeric, nodes: Numeric) -> Float[Array, "..."]:
+    def ring_share(self, group: Numeric, nodes: Numeric) -> Values:
         """Dimensions that the group spans of all, `ln g / ln n`, and one of d at least [1]."""
         g, n = jnp.maximum(jnp.asarray(group), 1.0), jnp.maximum(jnp.asarray(nodes), 2.0)
         return self._bound(jnp.clip(jnp.log(g) / jnp.log(n), 1.0 / jnp.asarray(self.dimensions), 1.0))
 
-    def spread_share(self, group: Numeric, nodes: Numeric) -> Float[Array, "..."]:
+    def spread_share(self, group: Numeric, nodes: Numeric) -> Values:
         """Links across the middle of the group, `2 c / (d a) (1 - 1 / g)` for a group of side `a = g^(1/d)` [1].
 
         `c g / a` links of `1 / (2 d)` of a node's bandwidth each carry a quarter of what g nodes send; c is 1 for a
@@ -163,10 +161,10 @@ class Torus(AbstractTopology):
         across = 2.0 * closed / (self.dimensions * self.side(g)) * (1.0 - 1.0 / g)
         return self._bound(jnp.minimum(across, 1.0))
 
-    def neighbor_share(self) -> Float[Array, "..."]:
+    def neighbor_share(self) -> Values:
         """One link of 2 d [1]."""
         return self._bound(0.5 / jnp.asarray(self.dimensions))
 
-    def _bound(self, share: Numeric) -> Float[Array, "..."]:
+    def _bound(self, share: Numeric) -> Values:
         """A share where single links bind, one where they do not."""
         return 1.0 / (1.0 + self.single_links * (1.0 / jnp.asarray(share) - 1.0))

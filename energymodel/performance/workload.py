@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Part, Real, at_most_one, blend, part, real
+from energymodel.numerics import Numeric, Part, Real, Scalar, Values, at_most_one, blend, part, real
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE
 
 
-def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, head_size: Numeric) -> Float[Array, "..."]:
-    """Weights of one attention block, `2 h (a + a_kv) d`: query, key, value and output projection.
+def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, head_size: Numeric) -> Values:
+    """Weights of one attention block [1], `2 h (a + a_kv) d`: query, key, value and output projection.
 
     Exact for multi-head and grouped-query attention [Ainslie et al. 2023].
 
@@ -23,8 +22,6 @@ def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, hea
 
     - `heads`, `kv_heads`: query heads a and key-value heads a_kv [1].
     - `head_size`: width d of a head [1].
-
-    **Returns:** parameters [1].
     """
     return 2.0 * jnp.asarray(hidden) * (heads + kv_heads) * head_size
 
@@ -37,8 +34,8 @@ def latent_attention_parameters(
     rope_head_size: Numeric,
     query_rank: Numeric,
     kv_rank: Numeric,
-) -> Float[Array, "..."]:
-    """Weights of one block of latent attention, norms excluded [DeepSeek-AI 2024, arXiv 2405.04434, sec. 2.1].
+) -> Values:
+    """Weights of one block of latent attention [1], norms excluded [DeepSeek-AI 2024, arXiv 2405.04434, sec. 2.1].
 
     Queries `h r_q + r_q a d`, or `h a d` where they have no latent (r_q = 0); keys and values
     `h (r + d_r) + r a (d - d_r + d_v)`, where all heads share the d_r rotated entries of a key; output `a d_v h`.
@@ -49,8 +46,6 @@ def latent_attention_parameters(
     - `head_size`: d of queries and keys, of which `rope_head_size`, d_r, carry the position [1].
     - `value_head_size`: d_v of values [1].
     - `query_rank`, `kv_rank`: widths r_q and r of the latents [1].
-
-    **Returns:** parameters [1].
     """
     h, a, rank = jnp.asarray(hidden), jnp.asarray(heads), jnp.asarray(query_rank)
     compressed = rank > 0.0
@@ -59,7 +54,7 @@ def latent_attention_parameters(
     return query + h * (kv_rank + jnp.asarray(rope_head_size)) + kv_rank * own + a * value_head_size * h
 
 
-def window_length(window: Numeric, sequence: Numeric) -> Float[Array, "..."]:
+def window_length(window: Numeric, sequence: Numeric) -> Values:
     """Context whose causal attention has as many scores as a sliding window, `w (2 - w / s)`, w at most s.
 
     A token attends to itself and the w - 1 before it, but the first w tokens have fewer: `s w (1 - w / (2 s))` scores
@@ -75,35 +70,31 @@ def window_length(window: Numeric, sequence: Numeric) -> Float[Array, "..."]:
     return w * (2.0 - w / sequence)
 
 
-def feed_forward_parameters(hidden: Numeric, feed_forward: Numeric, gated: Numeric) -> Float[Array, "..."]:
-    """Weights of one feed-forward block, `(2 + g) h f`; a gated block has a third matrix [Shazeer 2020].
+def feed_forward_parameters(hidden: Numeric, feed_forward: Numeric, gated: Numeric) -> Values:
+    """Weights of one feed-forward block [1], `(2 + g) h f`; a gated block has a third matrix [Shazeer 2020].
 
     **Arguments:**
 
     - `feed_forward`: inner width f [1].
     - `gated`: g, 1 if gated, 0 if plain [1].
-
-    **Returns:** parameters [1].
     """
     return (2.0 + jnp.asarray(gated)) * hidden * feed_forward
 
 
-def embedding_parameters(vocabulary: Numeric, hidden: Numeric, tied: Numeric) -> Float[Array, "..."]:
-    """Weights of the token embedding and the output head, `(2 - tied) V h` [definition].
+def embedding_parameters(vocabulary: Numeric, hidden: Numeric, tied: Numeric) -> Values:
+    """Weights of the token embedding and the output head [1], `(2 - tied) V h` [definition].
 
     **Arguments:**
 
     - `vocabulary`: number of tokens V in the vocabulary [1].
     - `tied`: 1 if embedding and head share their weights, else 0 [1].
-
-    **Returns:** parameters [1].
     """
     return (2.0 - jnp.asarray(tied)) * vocabulary * hidden
 
 
 def training_flops_per_token(
     parameters: Numeric, layers: Numeric, attention_width: Numeric, sequence: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Operations to train on one token, `F = 6 N + 6 L (a d) s`, causal attention [Narayanan et al. 2021, eq. 2].
 
     Narayanan's form has no mask (12 L h s); a causal mask halves it. Excludes recomputation.
@@ -117,7 +108,7 @@ def training_flops_per_token(
     return 6.0 * jnp.asarray(parameters) + attention_flops_per_token(layers, attention_width, sequence)
 
 
-def attention_flops_per_token(layers: Numeric, attention_width: Numeric, sequence: Numeric) -> Float[Array, "..."]:
+def attention_flops_per_token(layers: Numeric, attention_width: Numeric, sequence: Numeric) -> Values:
     """Score and value products of causal attention, forward and backward, `6 L (a d) s` [Narayanan et al. 2021].
 
     **Returns:** [FLOP/token].
@@ -125,10 +116,8 @@ def attention_flops_per_token(layers: Numeric, attention_width: Numeric, sequenc
     return 6.0 * jnp.asarray(layers) * attention_width * sequence
 
 
-def recomputed_share(
-    recompute_full: Numeric, recompute_attention: Numeric, attention_share: Numeric
-) -> Float[Array, "..."]:
-    """Recomputed operations per model operation, `r/3 + (1 - r) r_a s_a / 3`.
+def recomputed_share(recompute_full: Numeric, recompute_attention: Numeric, attention_share: Numeric) -> Values:
+    """Recomputed operations per model operation [1], `r/3 + (1 - r) r_a s_a / 3`.
 
     Full recomputation repeats the forward pass, a third of the work; selective recomputation repeats only the attention
     products [Korthikanti et al. 2022, sec. 5].
@@ -137,8 +126,6 @@ def recomputed_share(
 
     - `recompute_full`, `recompute_attention`: shares r, r_a of layers, 0 to 1 [1].
     - `attention_share`: share s_a of a layer's operations in attention products [1].
-
-    **Returns:** extra operations per model operation [1].
     """
     full = jnp.asarray(recompute_full)
     return (full + (1.0 - full) * recompute_attention * attention_share) / 3.0
@@ -156,21 +143,21 @@ class LayerSizes(NamedTuple):
     - `latent`, `mixture`: 1 with latent attention and with experts; `expert_share`: layers that have experts, over all.
     """
 
-    layers: Float[Array, ""]
-    weights: Float[Array, ""]
-    replicated: Float[Array, ""]
-    routed: Float[Array, ""]
-    table: Float[Array, ""]
-    head_layers: Float[Array, ""]
-    queries: Float[Array, ""]
-    values: Float[Array, ""]
-    kv: Float[Array, ""]
-    kept_attention: Float[Array, ""]
-    attended: Float[Array, ""]
-    attention_flops: Float[Array, ""]
-    latent: Float[Array, ""]
-    mixture: Float[Array, ""]
-    expert_share: Float[Array, ""]
+    layers: Scalar
+    weights: Scalar
+    replicated: Scalar
+    routed: Scalar
+    table: Scalar
+    head_layers: Scalar
+    queries: Scalar
+    values: Scalar
+    kv: Scalar
+    kept_attention: Scalar
+    attended: Scalar
+    attention_flops: Scalar
+    latent: Scalar
+    mixture: Scalar
+    expert_share: Scalar
 
 
 class Transformer(eqx.Module):
@@ -228,7 +215,7 @@ class Transformer(eqx.Module):
         return at_most_one(self.kv_rank)
 
     @property
-    def query_width(self) -> Float[Array, ""]:
+    def query_width(self) -> Scalar:
         """Width of all queries of a token [1]."""
         return jnp.asarray(self.heads) * self.head_size
 
@@ -238,36 +225,36 @@ class Transformer(eqx.Module):
         return self.heads * (self.head_size + part(self.latent, lambda: self.value_head_size - self.head_size))
 
     @property
-    def mean_head_size(self) -> Float[Array, ""]:
+    def mean_head_size(self) -> Scalar:
         """Mean of the head sizes of keys and values [1]."""
         return self.head_size + 0.5 * self.latent * (self.value_head_size - jnp.asarray(self.head_size))
 
     @property
-    def attention_width(self) -> Float[Array, ""]:
+    def attention_width(self) -> Scalar:
         """Mean width of the score and value products, heads times head size [1]."""
         return self.heads * self.mean_head_size
 
     @property
-    def kv_width(self) -> Float[Array, ""]:
+    def kv_width(self) -> Scalar:
         """Width of the keys and values of a token as attention reads them [1]; latent attention expands its latent."""
         grouped = 2.0 * jnp.asarray(self.kv_heads) * self.head_size
         return grouped + part(self.latent, lambda: self.query_width + self.value_width - grouped)
 
     @property
-    def cache_width(self) -> Float[Array, ""]:
+    def cache_width(self) -> Scalar:
         """Numbers that a token leaves in the cache of keys and values of all layers [1]; a latent stays one."""
         grouped = 2.0 * jnp.asarray(self.kv_heads) * self.head_size
         return self.layers * (grouped + self.latent * (self.kv_rank + self.rope_head_size - grouped))
 
     @property
-    def attended_length(self) -> Float[Array, ""]:
+    def attended_length(self) -> Scalar:
         """Context with as many scores as the mean layer has, full causal ones and those with a window [token]."""
         return blend(
             self.local_layers, lambda: window_length(self.window, self.sequence), lambda: jnp.asarray(self.sequence)
         )
 
     @property
-    def attention_block(self) -> Float[Array, ""]:
+    def attention_block(self) -> Scalar:
         """Parameters of the attention block of one layer [1]."""
         latent = self.head_size, self.value_head_size, self.rope_head_size, self.query_rank, self.kv_rank
         return blend(
@@ -277,27 +264,27 @@ class Transformer(eqx.Module):
         )
 
     @property
-    def expert_block(self) -> Float[Array, ""]:
+    def expert_block(self) -> Scalar:
         """Parameters of one feed-forward block (one expert) [1]."""
         return feed_forward_parameters(self.hidden, self.feed_forward, self.gated)
 
     @property
-    def embeddings(self) -> Float[Array, ""]:
+    def embeddings(self) -> Scalar:
         """Parameters of embedding and output head [1]."""
         return embedding_parameters(self.vocabulary, self.hidden, self.tied)
 
     @property
-    def active_layer_parameters(self) -> Float[Array, ""]:
+    def active_layer_parameters(self) -> Scalar:
         """Parameters of all layers that act on one token, without embeddings [1]."""
         return self._shared + self.active_experts * self._per_expert
 
     @property
-    def parameters(self) -> Float[Array, ""]:
+    def parameters(self) -> Scalar:
         """All parameters [1]."""
         return self._shared + self.experts * self._per_expert + self.embeddings
 
     @property
-    def active_parameters(self) -> Float[Array, ""]:
+    def active_parameters(self) -> Scalar:
         """Parameters that act on one token [1]; all of them if dense."""
         return self.active_layer_parameters + self.embeddings
 
@@ -307,12 +294,12 @@ class Transformer(eqx.Module):
         return at_most_one(self.experts - 1.0)
 
     @property
-    def _per_expert(self) -> Float[Array, ""]:
+    def _per_expert(self) -> Scalar:
         """Parameters that one more routed expert adds to all layers that have experts [1]."""
         return (self.layers - self.dense_layers) * (self.expert_block + self.expert_vectors)
 
     @property
-    def _shared(self) -> Float[Array, ""]:
+    def _shared(self) -> Scalar:
         """Parameters of all layers beside routed experts [1]."""
         mixed = self.layers - self.dense_layers
         routers = part(self.router * self.mixture, lambda: mixed * self.hidden * self.experts)
@@ -352,6 +339,6 @@ class Transformer(eqx.Module):
         )
 
     @property
-    def flops_per_token(self) -> Float[Array, ""]:
+    def flops_per_token(self) -> Scalar:
         """Operations to train on one token, without recomputation [FLOP/token]."""
         return training_flops_per_token(self.active_parameters, self.layers, self.attention_width, self.attended_length)

@@ -8,19 +8,16 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.ranges import ABSOLUTE, DEGREES, SHARE, SHARE_ABOVE_ZERO
 
 LEAST_LIFT = 1.0
 """Minimum temperature lift of a chiller [K], at which a Carnot fraction of 0.45 gives a COP of about 130."""
 
 
-def quadratic_cop(
-    supply_temperature: Numeric, curvature: Numeric, slope: Numeric, offset: Numeric
-) -> Float[Array, "..."]:
+def quadratic_cop(supply_temperature: Numeric, curvature: Numeric, slope: Numeric, offset: Numeric) -> Values:
     """Chiller fit, `COP = a T^2 + b T + c`, T in °C [Moore et al. 2005].
 
     Fitted on chilled water of a machine room (a = 0.0068, b = 0.0008, c = 0.458), valid for a supply of 10 to 30 °C.
@@ -35,10 +32,8 @@ def quadratic_cop(
     return celsius**2 * curvature + celsius * slope + offset
 
 
-def carnot_cop(
-    supply_temperature: Numeric, heat_rejection_temperature: Numeric, fraction: Numeric
-) -> Float[Array, "..."]:
-    """Fraction of the ideal refrigerator, `COP = eta_c T / (T_h - T)` [Carnot 1824].
+def carnot_cop(supply_temperature: Numeric, heat_rejection_temperature: Numeric, fraction: Numeric) -> Values:
+    """Fraction of the ideal refrigerator [1], `COP = eta_c T / (T_h - T)` [Carnot 1824].
 
     The lift `T_h - T` is at least `LEAST_LIFT`.
 
@@ -46,8 +41,6 @@ def carnot_cop(
 
     - `heat_rejection_temperature`: temperature at which the condenser rejects heat, T_h [K].
     - `fraction`: share of the Carnot limit, eta_c [1], 0.4 to 0.5.
-
-    **Returns:** coefficient of performance [1].
     """
     supply = jnp.asarray(supply_temperature)
     return supply * fraction / jnp.maximum(heat_rejection_temperature - supply, LEAST_LIFT)
@@ -55,8 +48,8 @@ def carnot_cop(
 
 def lift_cop(
     supply_temperature: Numeric, condenser_temperature: Numeric, quality: Numeric, exchange: Numeric
-) -> Float[Array, "..."]:
-    """Full-load fit to machines, `COP = f T / (T_h - T + a)` [derivation: below].
+) -> Values:
+    """Full-load fit to machines [1], `COP = f T / (T_h - T + a)` [derivation: below].
 
     An ideal cycle whose refrigerant is colder than the water and warmer than what cools the condenser, by `a` together,
     times what compressor and motor make of it. Fitted to
@@ -67,14 +60,12 @@ def lift_cop(
 
     - `quality`: share of the ideal COP that compressor and motor reach, f [1].
     - `exchange`: temperature lost in both heat exchangers, a [K], above `T - T_h`.
-
-    **Returns:** coefficient of performance [1].
     """
     supply = jnp.asarray(supply_temperature)
     return supply * quality / (jnp.asarray(condenser_temperature) - supply + exchange)
 
 
-def part_load_power(load: Numeric, fixed: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
+def part_load_power(load: Numeric, fixed: Numeric, quadratic: Numeric) -> Values:
     """Power of a chiller over that at full load, `p = c_0 + (1 - c_0 - c_2) x + c_2 x^2` [definition].
 
     Fitted to loads of 0.25 to 1 of water-cooled chillers (experiments/14_cooling).
@@ -91,7 +82,7 @@ def part_load_power(load: Numeric, fixed: Numeric, quadratic: Numeric) -> Float[
     return load**2 * quadratic + load * (1.0 - jnp.asarray(fixed) - quadratic) + fixed
 
 
-def plant_load(heat: Numeric, capacity: Numeric) -> Float[Array, "..."]:
+def plant_load(heat: Numeric, capacity: Numeric) -> Values:
     """Load of all machines of a plant, `x = Q / Q_plant` [definition].
 
     **Arguments:**
@@ -105,7 +96,7 @@ def plant_load(heat: Numeric, capacity: Numeric) -> Float[Array, "..."]:
     return jnp.where(sized, heat, 0.0) / jnp.where(sized, capacity, 1.0)
 
 
-def plant_price(heat: Numeric, capacity: Numeric, price: Numeric) -> Float[Array, "..."]:
+def plant_price(heat: Numeric, capacity: Numeric, price: Numeric) -> Values:
     """Price of a plant beyond one for all heat, which comes with the building, `C = c (Q_plant - Q)` [definition].
 
     **Arguments:**
@@ -120,15 +111,13 @@ def plant_price(heat: Numeric, capacity: Numeric, price: Numeric) -> Float[Array
     return jnp.where(sized, jnp.asarray(capacity) - heat, 0.0) * price
 
 
-def chiller_power(heat: Numeric, performance: Numeric) -> Float[Array, "..."]:
-    """Electric power that removes heat, `P = Q / COP` [definition].
+def chiller_power(heat: Numeric, performance: Numeric) -> Values:
+    """Electric power that removes heat [W], `P = Q / COP` [definition].
 
     **Arguments:**
 
     - `heat`: Q [W].
     - `performance`: COP [1], above 0.
-
-    **Returns:** power [W].
     """
     return jnp.asarray(heat) / performance
 
@@ -137,9 +126,7 @@ class AbstractChiller(eqx.Module):
     """Something that removes heat at a supply temperature for electric work."""
 
     @abc.abstractmethod
-    def performance(
-        self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
-    ) -> Float[Array, "..."]:
+    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0) -> Values:
         """COP [1] at temperatures of supply and condenser coolant [K] and a load of all machines [1]."""
 
 
@@ -160,9 +147,7 @@ class LiftChiller(AbstractChiller):
     fixed_work: Real = real("1", doc="power at no load over power at full load", within=SHARE)
     quadratic_work: Real = real("1", doc="curvature of power with load", within=SHARE)
 
-    def performance(
-        self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
-    ) -> Float[Array, "..."]:
+    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0) -> Values:
         """COP [1] at temperatures of supply and condenser coolant [K] and a load of all machines [1]."""
         supply = jnp.minimum(jnp.asarray(supply_temperature), self.maximum_temperature)
         condenser = jnp.maximum(jnp.asarray(condenser_temperature), supply + self.minimum_lift)
@@ -180,9 +165,7 @@ class QuadraticChiller(AbstractChiller):
     minimum_temperature: Real = real("K", doc="lowest supply temperature of the fit", within=ABSOLUTE)
     maximum_temperature: Real = real("K", doc="highest supply temperature of the fit", within=ABSOLUTE)
 
-    def performance(
-        self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
-    ) -> Float[Array, "..."]:
+    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0) -> Values:
         """COP [1] at a supply temperature [K], at any load."""
         within = jnp.clip(jnp.asarray(supply_temperature), self.minimum_temperature, self.maximum_temperature)
         return quadratic_cop(within, self.curvature, self.slope, self.offset)
@@ -194,9 +177,7 @@ class CarnotChiller(AbstractChiller):
     fraction: Real = real("1", doc="share of the Carnot limit", within=SHARE_ABOVE_ZERO)
     heat_rejection_temperature: Real = real("K", doc="lowest temperature of the condenser", within=ABSOLUTE)
 
-    def performance(
-        self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
-    ) -> Float[Array, "..."]:
+    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0) -> Values:
         """COP [1] at temperatures of supply and condenser coolant [K], at any load."""
         rejection = jnp.maximum(jnp.asarray(condenser_temperature), self.heat_rejection_temperature)
         return carnot_cop(supply_temperature, rejection, self.fraction)

@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.constants import STANDARD_GRAVITY
-from energymodel.numerics import Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, Values, component, real
 from energymodel.physics.chiller import AbstractChiller, chiller_power, plant_load, plant_price
 from energymodel.physics.flow import controlled_flow, convection_resistance, mover_power, row_coolant_temperature
 from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
@@ -29,8 +28,8 @@ def critical_heat_flux(
     liquid_density: Numeric,
     surface_tension: Numeric,
     gravity: Numeric = STANDARD_GRAVITY,
-) -> Float[Array, "..."]:
-    """Boiling crisis, `q'' = 0.131 h_fg sqrt(rho_v) (sigma g (rho_l - rho_v))^(1/4)` [Zuber 1959].
+) -> Values:
+    """Boiling crisis [W/m^2], `q'' = 0.131 h_fg sqrt(rho_v) (sigma g (rho_l - rho_v))^(1/4)` [Zuber 1959].
 
     Pool boiling of a saturated liquid on a large flat plate facing up.
 
@@ -40,8 +39,6 @@ def critical_heat_flux(
     - `vapor_density`, `liquid_density`: rho_v, rho_l [kg/m^3].
     - `surface_tension`: sigma [kg/s^2], the same as N/m.
     - `gravity`: g [m/s^2].
-
-    **Returns:** heat flux [W/m^2].
     """
     vapor = jnp.asarray(vapor_density)
     buoyancy = jnp.asarray(surface_tension) * gravity * (jnp.asarray(liquid_density) - vapor)
@@ -58,15 +55,15 @@ class Coolant(NamedTuple):
     - `fan_effort`: power of the fans inside servers over their rated power [1].
     """
 
-    supply: Float[Array, "..."]
-    rise: Float[Array, "..."]
-    return_rise: Float[Array, "..."]
-    resistance: Float[Array, "..."]
-    mover_share: Float[Array, "..."]
-    fan_effort: Float[Array, "..."]
+    supply: Values
+    rise: Values
+    return_rise: Values
+    resistance: Values
+    mover_share: Values
+    fan_effort: Values
 
     @property
-    def last(self) -> Float[Array, "..."]:
+    def last(self) -> Values:
         """Coolant at the last chip of a row, the hottest [K]."""
         return row_coolant_temperature(self.supply, 1.0, self.rise)
 
@@ -79,7 +76,7 @@ class AbstractCoolantLoop(eqx.Module):
         """The coolant at a supply temperature [K]."""
 
     @abc.abstractmethod
-    def heat_flux_limit(self) -> Float[Array, "..."]:
+    def heat_flux_limit(self) -> Values:
         """Largest heat flux of a die [W/m^2]."""
 
 
@@ -119,7 +116,7 @@ class SinglePhaseLoop(AbstractCoolantLoop):
             fan_effort=mover_power(self.air_share, flow),
         )
 
-    def heat_flux_limit(self) -> Float[Array, "..."]:
+    def heat_flux_limit(self) -> Values:
         """Largest heat flux of a die [W/m^2]."""
         return jnp.asarray(self.heat_flux_capability)
 
@@ -154,7 +151,7 @@ class TwoPhaseLoop(AbstractCoolantLoop):
             fan_effort=jnp.asarray(0.0),
         )
 
-    def heat_flux_limit(self) -> Float[Array, "..."]:
+    def heat_flux_limit(self) -> Values:
         """Largest heat flux of a die [W/m^2], `margin x enhancement x CHF`."""
         crisis = critical_heat_flux(self.latent_heat, self.vapor_density, self.liquid_density, self.surface_tension)
         return crisis * self.area_enhancement * self.heat_flux_margin
@@ -168,7 +165,7 @@ class InletClass(eqx.Module):
     recommended_lowest: Real = real("K", within=ABSOLUTE)
     recommended_highest: Real = real("K", within=ABSOLUTE)
 
-    def slack(self, supply_temperature: Numeric) -> Float[Array, "..."]:
+    def slack(self, supply_temperature: Numeric) -> Values:
         """Logarithm of the nearer allowed end over the temperature [1]; negative outside."""
         supply = jnp.asarray(supply_temperature)
         return jnp.minimum(jnp.log(self.highest / supply), jnp.log(supply / self.lowest))
@@ -177,8 +174,8 @@ class InletClass(eqx.Module):
 class CoolingDemand(NamedTuple):
     """Electric power [W] and water [m^3/s] that a heat takes."""
 
-    power: Float[Array, "..."]
-    water: Float[Array, "..."]
+    power: Values
+    water: Values
 
 
 class Cooling(eqx.Module):
@@ -222,20 +219,20 @@ class Cooling(eqx.Module):
         heat = jnp.asarray(heat)
         return CoolingDemand(heat * (per_heat.power + coolant.mover_share), heat * per_heat.water)
 
-    def chilled_heat(self, heat: Numeric, coolant: Coolant) -> Float[Array, "..."]:
+    def chilled_heat(self, heat: Numeric, coolant: Coolant) -> Values:
         """Heat that the outside leaves to the chillers on a hot day [W]."""
         hour = self.weather.hot_day()
         return (1.0 - self._free(coolant, self.rejection.source(hour), hour)) * jnp.asarray(heat)
 
-    def chiller_load(self, chilled: Numeric) -> Float[Array, "..."]:
+    def chiller_load(self, chilled: Numeric) -> Values:
         """Heat that the chillers remove [W] over their capacity [1]; 0 where they suit the heat."""
         return plant_load(chilled, self.chiller_capacity)
 
-    def added_price(self, heat: Numeric) -> Float[Array, "..."]:
+    def added_price(self, heat: Numeric) -> Values:
         """Purchase price per chip of the chillers beyond those for all heat [W], which the building has [USD]."""
         return plant_price(heat, self.chiller_capacity, self.chiller_price)
 
-    def _free(self, coolant: Coolant, source: Numeric, hour: Hour) -> Float[Array, "..."]:
+    def _free(self, coolant: Coolant, source: Numeric, hour: Hour) -> Values:
         """Share of the heat that a source outside removes."""
         return free_cooling_share(coolant.supply - self.coil_approach, coolant.return_rise, source, hour.spread)
 

@@ -8,13 +8,12 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.ranges import ABOVE_ZERO, SHARE
 
 
-def regulator_loss(load: Numeric, fixed: Numeric, proportional: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
+def regulator_loss(load: Numeric, fixed: Numeric, proportional: Numeric, quadratic: Numeric) -> Values:
     """Loss of a converter over its rated power, `l = a_0 + a_1 x + a_2 x^2` [Rasmussen 2007].
 
     **Returns:** loss over rated power [1]; the no-load loss at zero load.
@@ -23,8 +22,8 @@ def regulator_loss(load: Numeric, fixed: Numeric, proportional: Numeric, quadrat
     return load**2 * quadratic + load * proportional + fixed
 
 
-def distribution_loss(power: Numeric, voltage: Numeric, resistance: Numeric) -> Float[Array, "..."]:
-    """Resistive loss of a supply line, `P_loss = (P / V)^2 R` [Joule 1841].
+def distribution_loss(power: Numeric, voltage: Numeric, resistance: Numeric) -> Values:
+    """Resistive loss of a supply line [W], `P_loss = (P / V)^2 R` [Joule 1841].
 
     It falls with the square of the voltage, which is why distribution is at 48 V and more.
 
@@ -33,8 +32,6 @@ def distribution_loss(power: Numeric, voltage: Numeric, resistance: Numeric) -> 
     - `power`: carried P [W].
     - `voltage`: V [V], above 0.
     - `resistance`: of the way there and back, R [ohm].
-
-    **Returns:** power [W].
     """
     current = jnp.asarray(power) / voltage
     return current**2 * resistance
@@ -44,30 +41,30 @@ class AbstractRegulator(eqx.Module):
     """Something that converts power on its way to the chip."""
 
     @abc.abstractmethod
-    def input_power(self, output_power: Numeric) -> Float[Array, "..."]:
+    def input_power(self, output_power: Numeric) -> Values:
         """Power drawn [W] to deliver a power [W]."""
 
     @abc.abstractmethod
-    def load(self, output_power: Numeric) -> Float[Array, "..."]:
+    def load(self, output_power: Numeric) -> Values:
         """Power delivered [W] over what it is rated for [1]."""
 
     @abc.abstractmethod
-    def purchase_price(self) -> Float[Array, "..."]:
+    def purchase_price(self) -> Values:
         """Price per chip [USD]."""
 
 
 class NoRegulator(AbstractRegulator):
     """Power that needs no conversion, or whose loss is in the power of what it feeds."""
 
-    def input_power(self, output_power: Numeric) -> Float[Array, "..."]:
+    def input_power(self, output_power: Numeric) -> Values:
         """The power delivered [W]."""
         return jnp.asarray(output_power)
 
-    def load(self, output_power: Numeric) -> Float[Array, "..."]:
+    def load(self, output_power: Numeric) -> Values:
         """None [1]."""
         return 0.0 * jnp.asarray(output_power)
 
-    def purchase_price(self) -> Float[Array, "..."]:
+    def purchase_price(self) -> Values:
         """None [USD]."""
         return jnp.asarray(0.0)
 
@@ -81,17 +78,17 @@ class Regulator(AbstractRegulator):
     quadratic_loss: Real = real("1", doc="conduction loss over rated power, at full load", within=SHARE)
     rating_price: Real = real("USD/W", 0.0, doc="of its rated power, beyond what the price of the server includes")
 
-    def input_power(self, output_power: Numeric) -> Float[Array, "..."]:
+    def input_power(self, output_power: Numeric) -> Values:
         """Power drawn [W] to deliver a power [W]."""
         load = jnp.asarray(output_power) / self.rated_power
         loss = regulator_loss(load, self.fixed_loss, self.proportional_loss, self.quadratic_loss)
         return loss * self.rated_power + output_power
 
-    def load(self, output_power: Numeric) -> Float[Array, "..."]:
+    def load(self, output_power: Numeric) -> Values:
         """Power delivered [W] over what it is rated for [1]."""
         return jnp.asarray(output_power) / self.rated_power
 
-    def purchase_price(self) -> Float[Array, "..."]:
+    def purchase_price(self) -> Values:
         """Price per chip [USD]."""
         return jnp.asarray(self.rating_price) * self.rated_power
 
@@ -102,6 +99,6 @@ class Distribution(eqx.Module):
     voltage: Real = real("V", within=ABOVE_ZERO)
     resistance: Real = real("ohm", doc="of the way there and back")
 
-    def loss(self, power: Numeric) -> Float[Array, "..."]:
+    def loss(self, power: Numeric) -> Values:
         """Loss [W] for a power carried [W]."""
         return distribution_loss(power, self.voltage, self.resistance)

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, is_fixed, real
+from energymodel.numerics import Numeric, Real, Values, is_fixed, real
 from energymodel.physics.power_swing import steepest_ramp
 from energymodel.ranges import SHARE_ABOVE_ZERO, Range
 
@@ -18,8 +17,8 @@ from energymodel.ranges import SHARE_ABOVE_ZERO, Range
 class Smoothed(NamedTuple):
     """A swing that storage has smoothed."""
 
-    swing: Float[Array, "..."]
-    loss: Float[Array, "..."]
+    swing: Values
+    loss: Values
 
 
 def smoothed_swing(
@@ -48,9 +47,7 @@ def smoothed_swing(
     return Smoothed(left, taken * w * (1.0 - jnp.asarray(efficiency)) / T)
 
 
-def stored_ramp(
-    height: Numeric, rise_time: Numeric, lag: Numeric, power: Numeric, energy: Numeric
-) -> Float[Array, "..."]:
+def stored_ramp(height: Numeric, rise_time: Numeric, lag: Numeric, power: Numeric, energy: Numeric) -> Values:
     """Steepest slope of a step of power of which storage spreads a part, `s(dP - q, r) + s(q, r + 2 e / q)`.
 
     The storage bridges `q = min(p, dP)` and lets it reach the grid along a line, which takes q r' / 2 = e. What it does
@@ -79,7 +76,7 @@ class EnergyStorage(eqx.Module):
     energy_price: Real = real("USD/J", 0.0, doc="purchase price of capacity", within=Range(0.0, 0.1))
     power_price: Real = real("USD/W", 0.0, doc="purchase price of converters")
 
-    def price(self) -> Float[Array, "..."]:
+    def price(self) -> Values:
         """Purchase price per chip [USD]."""
         return jnp.asarray(self.energy_price) * self.energy + jnp.asarray(self.power_price) * self.power
 
@@ -89,7 +86,7 @@ class EnergyStorage(eqx.Module):
             return Smoothed(jnp.asarray(height), jnp.zeros_like(height))
         return smoothed_swing(height, low_time, period, self.power, self.energy, self.efficiency)
 
-    def ramp(self, height: Numeric, rise_time: Numeric, lag: Numeric) -> Float[Array, "..."]:
+    def ramp(self, height: Numeric, rise_time: Numeric, lag: Numeric) -> Values:
         """See `stored_ramp` [W/s]."""
         if is_fixed(self.power, 0.0):
             return steepest_ramp(height, rise_time, lag)

@@ -4,9 +4,8 @@ Shared argument: `flow` u over rated flow [1], above 0.
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, softplus
+from energymodel.numerics import Numeric, Values, softplus
 
 FAN_KNEE = 2.0
 """Range of inlet temperature over which fans leave their lowest speed [K]."""
@@ -14,20 +13,18 @@ CONVECTION_EXPONENT = 0.8
 """Turbulent convection: exponent of the Reynolds number in the Nusselt number [Dittus & Boelter 1930]."""
 
 
-def mover_power(rated_power: Numeric, flow: Numeric) -> Float[Array, "..."]:
-    """Fan or pump law, `P = P_r u^3` [ASHRAE 2020, affinity laws].
+def mover_power(rated_power: Numeric, flow: Numeric) -> Values:
+    """Fan or pump law [W], `P = P_r u^3` [ASHRAE 2020, affinity laws].
 
     **Arguments:**
 
     - `rated_power`: power at full flow, P_r [W].
-
-    **Returns:** power [W].
     """
     return jnp.asarray(rated_power) * jnp.asarray(flow) ** 3
 
 
-def server_fan_power(idle_power: Numeric, fraction: Numeric, heat: Numeric, effort: Numeric) -> Float[Array, "..."]:
-    """Fans inside a server, `P = e (P_0 + f Q)` [definition].
+def server_fan_power(idle_power: Numeric, fraction: Numeric, heat: Numeric, effort: Numeric) -> Values:
+    """Fans inside a server [W], `P = e (P_0 + f Q)` [definition].
 
     An idle 8 x H100 node draws 0.7 kW more in air than immersed, and a tenth of the power of its chips above idle more
     when busy (docs/cooling.md).
@@ -38,16 +35,14 @@ def server_fan_power(idle_power: Numeric, fraction: Numeric, heat: Numeric, effo
     - `fraction`: power of fans over heat at rated flow, f [1].
     - `heat`: of the chips above idle, Q [W].
     - `effort`: power of the fans over their power at rated flow, e [1].
-
-    **Returns:** power [W].
     """
     return (jnp.asarray(idle_power) + jnp.asarray(fraction) * heat) * effort
 
 
 def controlled_flow(
     rated_flow: Numeric, growth: Numeric, supply_temperature: Numeric, rated_temperature: Numeric
-) -> Float[Array, "..."]:
-    """Flow that fans move when the air they get is warmer, `u = u_0 exp(g w softplus((T - T_0) / w))` [definition].
+) -> Values:
+    """Flow that fans move when the air they get is warmer [1], `u = u_0 exp(g w softplus((T - T_0) / w))` [definition].
 
     Below T_0 they run at their lowest speed for the load; the knee is w = `FAN_KNEE` wide.
     Servers at two sites drew 0.35 to 0.5 % more power per kelvin of inlet air between 23 and 30 °C [Coroama 2025, arXiv
@@ -58,15 +53,13 @@ def controlled_flow(
     - `rated_flow`: u_0 below T_0 [1].
     - `growth`: g [1/K].
     - `rated_temperature`: T_0 [K].
-
-    **Returns:** flow over rated [1].
     """
     warmer = FAN_KNEE * softplus((jnp.asarray(supply_temperature) - rated_temperature) / FAN_KNEE)
     return jnp.asarray(rated_flow) * jnp.exp(jnp.asarray(growth) * warmer)
 
 
-def convection_resistance(base_resistance: Numeric, flow_resistance: Numeric, flow: Numeric) -> Float[Array, "..."]:
-    """Thermal resistance that falls with flow, `R_th = R_0 + R_1 u^-0.8` [Dittus & Boelter 1930].
+def convection_resistance(base_resistance: Numeric, flow_resistance: Numeric, flow: Numeric) -> Values:
+    """Thermal resistance that falls with flow [K/W], `R_th = R_0 + R_1 u^-0.8` [Dittus & Boelter 1930].
 
     Turbulent flow; conduction through die, lid and cold plate does not depend on it.
 
@@ -74,13 +67,11 @@ def convection_resistance(base_resistance: Numeric, flow_resistance: Numeric, fl
 
     - `base_resistance`: conduction, R_0 [K/W].
     - `flow_resistance`: convection at rated flow, R_1 [K/W].
-
-    **Returns:** resistance [K/W].
     """
     return jnp.exp(-CONVECTION_EXPONENT * jnp.log(jnp.asarray(flow))) * flow_resistance + base_resistance
 
 
-def row_coolant_temperature(supply_temperature: Numeric, position: Numeric, rise: Numeric) -> Float[Array, "..."]:
+def row_coolant_temperature(supply_temperature: Numeric, position: Numeric, rise: Numeric) -> Values:
     """Coolant at a chip of a series row, `theta_i = theta_s + (i / n) dT` [derivation: docs/physics.md B6].
 
     **Arguments:**

@@ -6,16 +6,15 @@ Shared arguments: `leakage_power` P_l of the idle circuit and `gated_power` P_g 
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Part, Real, part, real, sigmoid
+from energymodel.numerics import Numeric, Part, Real, Values, part, real, sigmoid
 from energymodel.ranges import ABOVE_ZERO, SHARE
 
 NEVER = 1e12
 """Stands for "it never pays" [s], so that gradients stay finite."""
 
 
-def gating_break_even(wake_energy: Numeric, leakage_power: Numeric, gated_power: Numeric) -> Float[Array, "..."]:
+def gating_break_even(wake_energy: Numeric, leakage_power: Numeric, gated_power: Numeric) -> Values:
     """Idle time above which gating pays, `t_be = E_wake / (P_l - P_g)` [Hu et al. 2004].
 
     **Returns:** time [s]; `NEVER` if being off saves nothing.
@@ -27,7 +26,7 @@ def gating_break_even(wake_energy: Numeric, leakage_power: Numeric, gated_power:
 
 def gating_saving(
     leakage_power: Numeric, gated_power: Numeric, idle_time: Numeric, wake_energy: Numeric, period: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Mean power that gating saves, `dP = ((P_l - P_g) t_idle - E_wake) / t_period` [Hu et al. 2004].
 
     **Arguments:**
@@ -39,7 +38,7 @@ def gating_saving(
     return ((jnp.asarray(leakage_power) - gated_power) * idle_time - wake_energy) / period
 
 
-def gating_decision(idle_time: Numeric, break_even: Numeric, blend_time: Numeric) -> Float[Array, "..."]:
+def gating_decision(idle_time: Numeric, break_even: Numeric, blend_time: Numeric) -> Values:
     """Share of idle periods that are gated, `s = sigma((t_idle - t_be) / w)` [derivation: docs/physics.md B5].
 
     A smooth controller: the spread of idle times about their mean replaces a step.
@@ -66,7 +65,7 @@ class PowerGate(eqx.Module):
     def saved_power(self, leakage_power: Numeric, idle_time: Numeric, period: Numeric) -> Part:
         """Mean power saved [W] with a leakage [W] and an idle time [s] in every period [s]."""
 
-        def saving() -> Float[Array, "..."]:
+        def saving() -> Values:
             gated = self.residual_fraction * jnp.asarray(leakage_power)
             saved = gating_saving(leakage_power, gated, idle_time, self.wake_energy, period)
             return saved * self._decision(leakage_power, idle_time)
@@ -77,7 +76,7 @@ class PowerGate(eqx.Module):
         """Time that waking adds to each period [s]."""
         return part(self.fraction, lambda: self._decision(leakage_power, idle_time) * self.wake_time)
 
-    def _decision(self, leakage_power: Numeric, idle_time: Numeric) -> Float[Array, "..."]:
+    def _decision(self, leakage_power: Numeric, idle_time: Numeric) -> Values:
         gated = self.residual_fraction * jnp.asarray(leakage_power)
         break_even = gating_break_even(self.wake_energy, leakage_power, gated)
         return gating_decision(idle_time, break_even, self.blend_time)

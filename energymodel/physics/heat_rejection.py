@@ -8,9 +8,8 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real, softplus
+from energymodel.numerics import Numeric, Real, Values, real, softplus
 from energymodel.physics.weather import LEAST_SPREAD, Hour
 from energymodel.ranges import DEGREES, SHARE, Range
 
@@ -22,7 +21,7 @@ LOGISTIC_SCALE = 0.5513
 
 def free_cooling_share(
     supply_temperature: Numeric, rise: Numeric, source_temperature: Numeric, spread: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Share of heat that the outside removes before a chiller does the rest, averaged over days.
 
     A heat exchanger ahead of the chiller cools the return at T + dT towards the source at X, so that the share is
@@ -43,7 +42,7 @@ def free_cooling_share(
     return (softplus((margin + rise) / scale) - softplus(margin / scale)) * (scale / rise)
 
 
-def evaporated_water(heat: Numeric, makeup: Numeric) -> Float[Array, "..."]:
+def evaporated_water(heat: Numeric, makeup: Numeric) -> Values:
     """Water that a heat takes along, `V = m Q / h` with h the latent heat of a volume [definition].
 
     **Arguments:**

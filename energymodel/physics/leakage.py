@@ -2,9 +2,8 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.ranges import ABSOLUTE, Range
 
 
@@ -15,8 +14,8 @@ def leakage_power(
     voltage_sensitivity: Numeric,
     temperature_sensitivity: Numeric,
     reference_temperature: Numeric,
-) -> Float[Array, "..."]:
-    """Leakage, `P = P_l0 v exp(b_v (v - 1)) exp(b_theta (theta - theta_0))` [Su et al. 2003].
+) -> Values:
+    """Leakage [W], `P = P_l0 v exp(b_v (v - 1)) exp(b_theta (theta - theta_0))` [Su et al. 2003].
 
     An exponential fit to the subthreshold current, valid within about 60 K around the reference temperature.
 
@@ -28,8 +27,6 @@ def leakage_power(
     - `voltage_sensitivity`: b_v [1], 2 to 4.
     - `temperature_sensitivity`: b_theta [1/K], 0.010 to 0.025.
     - `reference_temperature`: theta_0 [K].
-
-    **Returns:** power [W].
     """
     voltage = jnp.asarray(voltage)
     by_voltage = voltage * jnp.exp(voltage_sensitivity * (voltage - 1.0))
@@ -37,8 +34,8 @@ def leakage_power(
     return jnp.asarray(power) * by_voltage * by_temperature
 
 
-def static_energy(voltage: Numeric, leakage_current: Numeric, time: Numeric) -> Float[Array, "..."]:
-    """Energy of a constant leakage current, `E = V I_leak t` [definition].
+def static_energy(voltage: Numeric, leakage_current: Numeric, time: Numeric) -> Values:
+    """Energy of a constant leakage current [J], `E = V I_leak t` [definition].
 
     If the temperature changes meanwhile, integrate `leakage_power` instead.
 
@@ -47,8 +44,6 @@ def static_energy(voltage: Numeric, leakage_current: Numeric, time: Numeric) -> 
     - `voltage`: V [V].
     - `leakage_current`: I_leak [A].
     - `time`: t [s].
-
-    **Returns:** energy [J].
     """
     return jnp.asarray(voltage) * leakage_current * time
 
@@ -61,7 +56,7 @@ class Leakage(eqx.Module):
     temperature_sensitivity: Real = real("1/K", within=Range(0.0, 0.2))
     reference_temperature: Real = real("K", within=ABSOLUTE)
 
-    def __call__(self, voltage_fraction: Numeric, temperature: Numeric) -> Float[Array, "..."]:
+    def __call__(self, voltage_fraction: Numeric, temperature: Numeric) -> Values:
         """Power [W] at a voltage fraction [1] and a junction temperature [K]."""
         return leakage_power(
             self.power,

@@ -5,12 +5,11 @@ meter [s], above 0.
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Values
 
 
-def lagged_swing(height: Numeric, low_time: Numeric, period: Numeric, lag: Numeric) -> Float[Array, "..."]:
+def lagged_swing(height: Numeric, low_time: Numeric, period: Numeric, lag: Numeric) -> Values:
     """Swing of a square wave behind a lag, `dP (1 - e^(-w/tau)) (1 - e^(-(T-w)/tau)) / (1 - e^(-T/tau))`.
 
     Peak to peak, in the periodic state of a first-order lag [derivation: the level decays towards one end of the wave
@@ -28,16 +27,14 @@ def lagged_swing(height: Numeric, low_time: Numeric, period: Numeric, lag: Numer
     return jnp.asarray(height) * jnp.expm1(-w / tau) * jnp.expm1(-(T - w) / tau) / -jnp.expm1(-T / tau)
 
 
-def steepest_ramp(height: Numeric, rise_time: Numeric, lag: Numeric) -> Float[Array, "..."]:
-    """Steepest slope of a linear rise behind a lag, `dP (1 - e^(-r/tau)) / r` [derivation: first-order lag].
+def steepest_ramp(height: Numeric, rise_time: Numeric, lag: Numeric) -> Values:
+    """Steepest slope of a linear rise behind a lag [W/s], `dP (1 - e^(-r/tau)) / r` [derivation: first-order lag].
 
     A step (r = 0) rises by `dP / tau` at first; a slow rise keeps its own slope `dP / r`.
 
     **Arguments:**
 
     - `rise_time`: r of the rise before the lag [s], at least 0.
-
-    **Returns:** slope [W/s].
     """
     r, tau = map(jnp.asarray, (rise_time, lag))
     rises = r > 1e-3 * tau  # below, the series is exact to 2e-7; the quotient's slope would lose digits in float32

@@ -10,14 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, implicit_root
+from energymodel.numerics import Numeric, Values, implicit_root
 
 
-def switching_power(
-    capacitance: Numeric, voltage: Numeric, frequency: Numeric, activity: Numeric
-) -> Float[Array, "..."]:
+def switching_power(capacitance: Numeric, voltage: Numeric, frequency: Numeric, activity: Numeric) -> Values:
     """CMOS switching power, `P = a C_eff V^2 f` [Chandrakasan et al. 1992].
 
     **Arguments:**
@@ -32,23 +29,21 @@ def switching_power(
     return jnp.asarray(activity) * jnp.asarray(capacitance) * jnp.asarray(voltage) ** 2 * frequency
 
 
-def switching_energy(power: Numeric, busy_time: Numeric) -> Float[Array, "..."]:
-    """Switching energy, `E = P t_busy` [definition].
+def switching_energy(power: Numeric, busy_time: Numeric) -> Values:
+    """Switching energy [J], `E = P t_busy` [definition].
 
     **Arguments:**
 
     - `power`: switching power P [W].
     - `busy_time`: time during which the chip switches, t_busy [s].
-
-    **Returns:** energy [J].
     """
     return jnp.asarray(power) * busy_time
 
 
 def busy_power(
     static_power: Numeric, dynamic_power: Numeric, clock: Numeric, voltage: Numeric, activity: Numeric
-) -> Float[Array, "..."]:
-    """Power of a busy chip, `P_b = P_s + kappa a phi v^2` [Guerreiro et al. 2018].
+) -> Values:
+    """Power of a busy chip [W], `P_b = P_s + kappa a phi v^2` [Guerreiro et al. 2018].
 
     Mean errors of 3 to 4 % of power on V100, A40 and P100 (docs/physics.md B2.1).
 
@@ -56,29 +51,23 @@ def busy_power(
 
     - `voltage`: voltage fraction v [1].
     - `activity`: activity relative to the reference workload, a [1].
-
-    **Returns:** power [W].
     """
     return jnp.asarray(static_power) + jnp.asarray(dynamic_power) * activity * clock * jnp.asarray(voltage) ** 2
 
 
-def average_power(idle_power: Numeric, busy_power: Numeric, duty: Numeric) -> Float[Array, "..."]:
-    """Mean power of a chip that is busy for a share of the time, `P = P_idle + u (P_b - P_idle)` [definition].
+def average_power(idle_power: Numeric, busy_power: Numeric, duty: Numeric) -> Values:
+    """Mean power of a chip that is busy for a share of the time [W], `P = P_idle + u (P_b - P_idle)` [definition].
 
     **Arguments:**
 
     - `busy_power`: P_b [W].
     - `duty`: busy share of the time, u [1], 0 to 1.
-
-    **Returns:** power [W].
     """
     return jnp.asarray(idle_power) + jnp.asarray(duty) * (jnp.asarray(busy_power) - idle_power)
 
 
-def mixed_cubic_power(
-    static_power: Numeric, dynamic_power: Numeric, cubic_share: Numeric, clock: Numeric
-) -> Float[Array, "..."]:
-    """Posynomial power curve, `P = P_s + kappa ((1 - m) phi + m phi^3)` [derivation: constant V and V ~ f, mixed].
+def mixed_cubic_power(static_power: Numeric, dynamic_power: Numeric, cubic_share: Numeric, clock: Numeric) -> Values:
+    """Posynomial power curve [W], `P = P_s + kappa ((1 - m) phi + m phi^3)` [derivation: constant V and V ~ f, mixed].
 
     One shape parameter instead of floor and knee. It is log-convex, hence the form for geometric-program bounds and for
     few data. Within 2 percentage points of the floor form on interpolated Zeus runs (docs/physics.md B2.1).
@@ -86,8 +75,6 @@ def mixed_cubic_power(
     **Arguments:**
 
     - `cubic_share`: m [1], 0 to 1.
-
-    **Returns:** power [W].
     """
     clock, share = jnp.asarray(clock), jnp.asarray(cubic_share)
     return jnp.asarray(static_power) + jnp.asarray(dynamic_power) * ((1.0 - share) * clock + share * clock**3)
@@ -95,17 +82,15 @@ def mixed_cubic_power(
 
 def throughput_at_power(
     power: Numeric, energy_per_operation: Numeric, idle_power: Numeric, overhead: Numeric
-) -> Float[Array, "..."]:
-    """Throughput that a power buys, `R = (P - P_idle) / (beta E_op)` [derivation: docs/physics.md A2.3].
+) -> Values:
+    """Throughput that a power buys [1/s], `R = (P - P_idle) / (beta E_op)` [derivation: docs/physics.md A2.3].
 
     Constant voltage only (below the knee); otherwise use `clock_at_power_cap`.
-
-    **Returns:** operations per second [1/s].
     """
     return (jnp.asarray(power) - idle_power) / (jnp.asarray(overhead) * energy_per_operation)
 
 
-def useful_power_share(power: Numeric, idle_power: Numeric, overhead: Numeric) -> Float[Array, "..."]:
+def useful_power_share(power: Numeric, idle_power: Numeric, overhead: Numeric) -> Values:
     """Share of power that goes into operations, `alpha = (P - P_idle) / (beta P)` [derivation: docs/physics.md A2.4].
 
     P, P_idle and beta determine it; choosing alpha freely would fix the power.
@@ -115,16 +100,14 @@ def useful_power_share(power: Numeric, idle_power: Numeric, overhead: Numeric) -
     return (jnp.asarray(power) - idle_power) / (jnp.asarray(overhead) * power)
 
 
-def frequency_at_constant_voltage(power: Numeric, coefficient: Numeric, voltage: Numeric) -> Float[Array, "..."]:
-    """Clock that a power buys at a fixed voltage, `f = P / (k V^2)` [derivation: docs/physics.md A2.12].
+def frequency_at_constant_voltage(power: Numeric, coefficient: Numeric, voltage: Numeric) -> Values:
+    """Clock that a power buys at a fixed voltage [Hz], `f = P / (k V^2)` [derivation: docs/physics.md A2.12].
 
     **Arguments:**
 
     - `power`: switching power P [W].
     - `coefficient`: activity times capacitance, k [W/(Hz V^2)].
     - `voltage`: supply voltage V [V], above 0.
-
-    **Returns:** clock [Hz].
     """
     return jnp.asarray(power) / (jnp.asarray(coefficient) * jnp.asarray(voltage) ** 2)
 
@@ -135,7 +118,7 @@ def clock_at_power_cap(
     minimum_clock: Numeric,
     maximum_clock: Numeric,
     parameters: Any,
-) -> Float[Array, "..."]:
+) -> Values:
     """Highest clock within a power cap, `phi = max {phi : P_b(phi) <= P_cap}` [derivation: docs/physics.md B2].
 
     The cap acts on busy power. The slope is that of the implicit function, `d phi / d P_cap = 1 / (d P_b / d phi)`.

@@ -9,24 +9,19 @@ about 500 with the cold plate; `temperature_sensitivity` b of leakage [1/K].
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from energymodel.numerics import Numeric, implicit_root
+from energymodel.numerics import Numeric, Values, implicit_root
 
 _SMALL_GAIN = 1e-30
 
 
-def steady_temperature(
-    power: Numeric, coolant_temperature: Numeric, thermal_resistance: Numeric
-) -> Float[Array, "..."]:
-    """Temperature at constant power, `theta = theta_c + R_th P` [derivation: docs/physics.md A2.5].
-
-    **Returns:** temperature [K].
-    """
+def steady_temperature(power: Numeric, coolant_temperature: Numeric, thermal_resistance: Numeric) -> Values:
+    """Temperature at constant power [K], `theta = theta_c + R_th P` [derivation: docs/physics.md A2.5]."""
     return jnp.asarray(coolant_temperature) + jnp.asarray(power) * thermal_resistance
 
 
-def thermal_time_constant(thermal_resistance: Numeric, heat_capacity: Numeric) -> Float[Array, "..."]:
+def thermal_time_constant(thermal_resistance: Numeric, heat_capacity: Numeric) -> Values:
     """Time constant of the approach to the steady temperature, `tau = R_th C_th` [derivation: docs/physics.md A2.5].
 
     **Returns:** time [s].
@@ -40,12 +35,10 @@ def temperature_slope(
     coolant_temperature: Numeric,
     thermal_resistance: Numeric,
     heat_capacity: Numeric,
-) -> Float[Array, "..."]:
-    """Right-hand side of the heat balance, `d theta / dt = (P - (theta - theta_c) / R_th) / C_th`.
+) -> Values:
+    """Right-hand side of the heat balance [K/s], `d theta / dt = (P - (theta - theta_c) / R_th) / C_th`.
 
     [derivation: docs/physics.md A2.5]. What is subtracted is the heat removed, not the electric power of the cooling.
-
-    **Returns:** slope [K/s].
     """
     removed = (jnp.asarray(temperature) - coolant_temperature) / thermal_resistance
     return (jnp.asarray(power) - removed) / heat_capacity
@@ -58,8 +51,8 @@ def transient_temperature(
     coolant_temperature: Numeric,
     thermal_resistance: Numeric,
     heat_capacity: Numeric,
-) -> Float[Array, "..."]:
-    """Temperature after a step of power, `theta = theta_ss + (theta_0 - theta_ss) exp(-t / (R_th C_th))`.
+) -> Values:
+    """Temperature after a step of power [K], `theta = theta_ss + (theta_0 - theta_ss) exp(-t / (R_th C_th))`.
 
     [derivation: `temperature_slope` integrated at constant power; docs/physics.md A2.5].
 
@@ -67,18 +60,14 @@ def transient_temperature(
 
     - `time`: t after the step [s].
     - `initial_temperature`: theta_0 [K].
-
-    **Returns:** temperature [K].
     """
     steady = steady_temperature(power, coolant_temperature, thermal_resistance)
     decay = jnp.exp(-jnp.asarray(time) / thermal_time_constant(thermal_resistance, heat_capacity))
     return steady + (initial_temperature - steady) * decay
 
 
-def hot_spot_temperature(
-    temperature: Numeric, excess_power: Numeric, hot_spot_resistance: Numeric
-) -> Float[Array, "..."]:
-    """Hottest point of the die, `theta_j = theta + dP_hs R_hs` [derivation: docs/physics.md E].
+def hot_spot_temperature(temperature: Numeric, excess_power: Numeric, hot_spot_resistance: Numeric) -> Values:
+    """Hottest point of the die [K], `theta_j = theta + dP_hs R_hs` [derivation: docs/physics.md E].
 
     With the power of the chip for dP_hs, R_hs is the spreading resistance times the share that the spot has too much.
 
@@ -86,15 +75,11 @@ def hot_spot_temperature(
 
     - `excess_power`: power of the hot spot above its share of the area, dP_hs [W].
     - `hot_spot_resistance`: spreading resistance R_hs [K/W].
-
-    **Returns:** temperature [K].
     """
     return jnp.asarray(temperature) + jnp.asarray(excess_power) * hot_spot_resistance
 
 
-def loop_gain(
-    thermal_resistance: Numeric, leakage_power: Numeric, temperature_sensitivity: Numeric
-) -> Float[Array, "..."]:
+def loop_gain(thermal_resistance: Numeric, leakage_power: Numeric, temperature_sensitivity: Numeric) -> Values:
     """Gain of temperature -> leakage -> temperature, `G = R_th b P_leak(theta)` [derivation: docs/physics.md B6].
 
     Here `leakage_power` is the leakage at the operating temperature theta.
@@ -111,7 +96,7 @@ def leakage_temperature(
     thermal_resistance: Numeric,
     temperature_sensitivity: Numeric,
     reference_temperature: Numeric,
-) -> Float[Array, "..."]:
+) -> Values:
     """Stable root of `theta = theta_c + R_th (P_0 + P_l exp(b (theta - theta_0)))` [derivation: docs/physics.md B6].
 
     The stable root lies between the coolant temperature and that of unit loop gain, `theta_0 - ln(R_th P_l b) / b`.

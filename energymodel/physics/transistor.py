@@ -8,10 +8,10 @@ Shared arguments: `threshold` V_t [V]; `slope_factor` n, subthreshold slope over
 from typing import overload
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from energymodel.constants import BOLTZMANN, ELEMENTARY_CHARGE
-from energymodel.numerics import Numeric, softplus
+from energymodel.numerics import Numeric, Values, softplus
 
 
 @overload
@@ -23,17 +23,14 @@ def thermal_voltage(temperature: Numeric) -> Numeric: ...
 
 
 def thermal_voltage(temperature: Numeric) -> Numeric:
-    """Thermal voltage, `v_T = k_B T / e` [definition]; 25.85 mV at 300 K.
-
-    **Returns:** v_T [V].
-    """
+    """Thermal voltage [V], `v_T = k_B T / e` [definition]; 25.85 mV at 300 K."""
     return BOLTZMANN * temperature / ELEMENTARY_CHARGE
 
 
 def on_current(
     voltage: Numeric, threshold: Numeric, slope_factor: Numeric, saturation: Numeric, temperature: Numeric
-) -> Float[Array, "..."]:
-    """On-current up to a factor, `I = ln^a(1 + exp((V - V_t) / (a n v_T)))`.
+) -> Values:
+    """On-current up to a factor [1], `I = ln^a(1 + exp((V - V_t) / (a n v_T)))`.
 
     The alpha-power law `(V - V_t)^a` above the threshold [Sakurai & Newton 1990], and below it a factor e for each
     `n v_T` of gate voltage, joined as in the EKV model [Enz, Krummenacher & Vittoz 1995], which has a = 2.
@@ -41,8 +38,6 @@ def on_current(
     **Arguments:**
 
     - `voltage`: supply V [V].
-
-    **Returns:** I [1].
     """
     width = jnp.asarray(saturation) * slope_factor * thermal_voltage(temperature)
     return jnp.exp(saturation * jnp.log(softplus((jnp.asarray(voltage) - threshold) / width)))
@@ -55,7 +50,7 @@ def clock_ratio(
     slope_factor: Numeric,
     saturation: Numeric,
     temperature: Numeric,
-) -> Float[Array, "..."]:
+) -> Values:
     """Clock at a supply over that at the reference, `f / f_0 = (I(V) / V) / (I(V_0) / V_0)` [derivation: t = C V / I].
 
     With a threshold of 0.3 V and a = 1.4 it meets the knee of measured curves, 0.73 of the clock at 0.79 of the

@@ -9,15 +9,15 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from energymodel.numerics import Numeric, Real, real, softplus
+from energymodel.numerics import Numeric, Real, Values, real, softplus
 from energymodel.ranges import ABOVE_ZERO, SHARE, Range
 
 HIGHEST_KNEE = 0.98  # clock fraction: below it the curve of a chip whose highest voltage is near its floor is flat
 
 
-def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numeric) -> Float[Array, "..."]:
+def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numeric) -> Values:
     """Floor, then linear: `v = g(phi) / g(1)`, `g = v_f + s w softplus((phi - phi_k) / w)`.
 
     The slope is `s = (1 - v_f) / (1 - phi_k)`: one parameter less, since v(1) = 1. A smooth form of the floor and
@@ -43,7 +43,7 @@ def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numer
 
 def polynomial_voltage(
     frequency: Numeric, c0: Numeric, c1: Numeric, c2: Numeric, center: Numeric, scale: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Quadratic voltage table, `V = c0 + c1 z + c2 z^2`, `z = max((f - f_c) / f_s, -c1 / (2 c2))`.
 
     The form of the Tenstorrent Blackhole firmware, the one public curve of an AI accelerator
@@ -65,7 +65,7 @@ def polynomial_voltage(
     return z**2 * c2 + z * c1 + c0
 
 
-def posynomial_voltage(clock: Numeric, cubic_share: Numeric) -> Float[Array, "..."]:
+def posynomial_voltage(clock: Numeric, cubic_share: Numeric) -> Values:
     """Voltage behind `switching.mixed_cubic_power`, `v = sqrt(1 - m + m phi^2)`.
 
     [derivation: phi v^2 = (1 - m) phi + m phi^3]. One constant in place of floor and knee, for few measured clocks:
@@ -84,7 +84,7 @@ class AbstractVoltageCurve(eqx.Module):
     """Voltage as a function of clock, both relative to their reference values."""
 
     @abc.abstractmethod
-    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
+    def __call__(self, clock: Numeric) -> Values:
         """Voltage fraction [1] at a clock fraction [1]; 1 at 1."""
 
     def at_supply(self, voltage: Numeric, clock: Numeric) -> "AbstractVoltageCurve":
@@ -103,7 +103,7 @@ class VoltageCurve(AbstractVoltageCurve):
     knee: Real = real("1", doc="clock fraction at which voltage starts to rise", within=Range(0.0, 0.99))
     width: Real = real("1", doc="rounding of the knee", within=ABOVE_ZERO)
 
-    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
+    def __call__(self, clock: Numeric) -> Values:
         """Voltage fraction [1] at a clock fraction [1]."""
         return voltage_fraction(clock, self.floor, self.knee, self.width)
 
@@ -118,7 +118,7 @@ class PosynomialVoltage(AbstractVoltageCurve):
 
     cubic_share: Real = real("1", doc="share of switching power that scales with the cube of the clock", within=SHARE)
 
-    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
+    def __call__(self, clock: Numeric) -> Values:
         """Voltage fraction [1] at a clock fraction [1]."""
         return posynomial_voltage(clock, self.cubic_share)
 
@@ -133,10 +133,10 @@ class PolynomialVoltage(AbstractVoltageCurve):
     scale: Real = real("Hz")
     reference_clock: Real = real("Hz", doc="clock whose voltage is the reference")
 
-    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
+    def __call__(self, clock: Numeric) -> Values:
         """Voltage fraction [1] at a clock fraction [1]."""
         return self.voltage(jnp.asarray(clock) * self.reference_clock) / self.voltage(self.reference_clock)
 
-    def voltage(self, frequency: Numeric) -> Float[Array, "..."]:
+    def voltage(self, frequency: Numeric) -> Values:
         """Voltage [V] at a clock [Hz]."""
         return polynomial_voltage(frequency, self.c0, self.c1, self.c2, self.center, self.scale)

@@ -10,12 +10,11 @@ and `maximum_throughput` B_max [token/s]; `architecture_efficiency` α and `powe
 from collections.abc import Callable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Values
 
 
-def stated_hardware_efficiency(achieved_energy: Numeric, minimum_energy: Numeric) -> Float[Array, "..."]:
+def stated_hardware_efficiency(achieved_energy: Numeric, minimum_energy: Numeric) -> Values:
     """Achieved over minimum energy, `η_hw = E_achieved/E_min` ("Engineering Optimization", Core System Parameters).
 
     OK after renaming: it is at least 1, so an overhead and not an efficiency; the model calls it Landauer multiple.
@@ -29,8 +28,8 @@ def stated_hardware_efficiency(achieved_energy: Numeric, minimum_energy: Numeric
     return jnp.asarray(achieved_energy) / minimum_energy
 
 
-def stated_energy_time_product(total_energy: Numeric, total_time: Numeric) -> Float[Array, "..."]:
-    """Energy-time product, `ETP = E_total · T_total` ("Engineering Optimization", Fundamental Relation).
+def stated_energy_time_product(total_energy: Numeric, total_time: Numeric) -> Values:
+    """Energy-time product [J s], `ETP = E_total · T_total` ("Engineering Optimization", Fundamental Relation).
 
     OK: the energy-delay product of [Gonzalez & Horowitz 1996]. If the number of chips is free it tends to 0 unless
     communication, stragglers or capital cost limit it.
@@ -39,15 +38,13 @@ def stated_energy_time_product(total_energy: Numeric, total_time: Numeric) -> Fl
 
     - `total_energy`: E_total [J].
     - `total_time`: T_total [s].
-
-    **Returns:** product [J s].
     """
     return jnp.asarray(total_energy) * total_time
 
 
 def stated_power_throughput(
     power: Numeric, architecture_efficiency: Numeric, energy_per_operation: Numeric, maximum_throughput: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Throughput that a power buys, `T(P) = min(α·P/E_op, B_max)` ("Engineering Optimization", Throughput Model).
 
     Generalized: it has no idle power and no voltage curve, so it holds only where voltage is at its floor and static
@@ -63,7 +60,7 @@ def stated_objective(
     batch: Numeric,
     total_energy: Callable[[Numeric, Numeric], Numeric],
     total_time: Callable[[Numeric, Numeric], Numeric],
-) -> Float[Array, "..."]:
+) -> Values:
     """Objective `f(P, B) = E_total(P, B) · T_total(P, B)` ("Engineering Optimization", Objective Function).
 
     OK: one of the objectives that `optimize` offers (`etp`).
@@ -87,7 +84,7 @@ def stated_design_constraints_hold(
     minimum_throughput: Numeric,
     batch: Numeric,
     maximum_batch: Numeric,
-) -> Float[Array, "..."]:
+) -> Values:
     """Constraints `P ≤ P_max`, `T(P) ≥ T_min`, `B ≤ B_max` ("Engineering Optimization", Objective Function).
 
     OK, but B_max is a throughput in the preceding throughput model and a batch size here.
@@ -106,7 +103,7 @@ def stated_design_constraints_hold(
 
 def stated_instantaneous_power(
     throughput: Numeric, power_efficiency: Numeric, energy_per_operation: Numeric, idle_power: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Power drawn now, `P_inst = β·T(P)·E_op + P_idle` ("Engineering Optimization", Power-Performance Relationship).
 
     OK alone: idle power plus energy per operation. With `stated_power_throughput` it gives `P(1 - αβ) = P_idle`, a
@@ -117,8 +114,8 @@ def stated_instantaneous_power(
     return jnp.asarray(power_efficiency) * throughput * energy_per_operation + idle_power
 
 
-def stated_temperature_rate(power: Numeric, cooling_power: Numeric, thermal_capacity: Numeric) -> Float[Array, "..."]:
-    """Warming, `dT/dt = (P_inst - P_cooling)/C` ("Engineering Optimization", Thermal Model).
+def stated_temperature_rate(power: Numeric, cooling_power: Numeric, thermal_capacity: Numeric) -> Values:
+    """Warming [K/s], `dT/dt = (P_inst - P_cooling)/C` ("Engineering Optimization", Thermal Model).
 
     OK if P_cooling is the heat removed, `(T - T_coolant)/R_th`, and not the electric power of the cooling plant.
 
@@ -127,15 +124,13 @@ def stated_temperature_rate(power: Numeric, cooling_power: Numeric, thermal_capa
     - `power`: P_inst [W].
     - `cooling_power`: P_cooling, heat removed [W].
     - `thermal_capacity`: C [J/K].
-
-    **Returns:** rate [K/s].
     """
     return (jnp.asarray(power) - cooling_power) / thermal_capacity
 
 
 def stated_thermal_constraints_hold(
     temperature: Numeric, maximum_temperature: Numeric, temperature_rate: Numeric, maximum_rate: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Constraints `T ≤ T_max` and `|dT/dt| ≤ R_max` ("Engineering Optimization", Thermal Constraints).
 
     OK: after a power step ΔP the steepest slope is ΔP/C, so the second bounds power steps, `ΔP ≤ C R_max`.
@@ -151,8 +146,8 @@ def stated_thermal_constraints_hold(
     return jnp.where(hold, 1.0, 0.0)
 
 
-def stated_batch_efficiency(batch: Numeric, maximum_efficiency: Numeric, optimal_batch: Numeric) -> Float[Array, "..."]:
-    """Batch efficiency, `η_batch(B) = γ·(1 - exp(-B/B_opt))` ("Engineering Optimization", Efficiency Function).
+def stated_batch_efficiency(batch: Numeric, maximum_efficiency: Numeric, optimal_batch: Numeric) -> Values:
+    """Batch efficiency [1], `η_batch(B) = γ·(1 - exp(-B/B_opt))` ("Engineering Optimization", Efficiency Function).
 
     Generalized: it always rises, so B_opt is an e-folding scale (63.2 % of γ) and not an optimum. Kept as an
     alternative saturation curve.
@@ -162,34 +157,28 @@ def stated_batch_efficiency(batch: Numeric, maximum_efficiency: Numeric, optimal
     - `batch`: B [token].
     - `maximum_efficiency`: γ [1].
     - `optimal_batch`: B_opt [token].
-
-    **Returns:** efficiency [1].
     """
     return jnp.asarray(maximum_efficiency) * (1.0 - jnp.exp(-jnp.asarray(batch) / optimal_batch))
 
 
-def stated_compute_power(batch: Numeric, reference_power: Numeric, reference_batch: Numeric) -> Float[Array, "..."]:
-    """Power of computing, `P_compute ∝ B` ("Engineering Optimization", Power-Batch Relationship).
+def stated_compute_power(batch: Numeric, reference_power: Numeric, reference_batch: Numeric) -> Values:
+    """Power of computing [W], `P_compute ∝ B` ("Engineering Optimization", Power-Batch Relationship).
 
     Wrong for large batches: the device saturates. Proportional only far below the half-saturation batch.
-
-    **Returns:** power [W].
     """
     return jnp.asarray(reference_power) * (jnp.asarray(batch) / reference_batch)
 
 
-def stated_memory_power(batch: Numeric, reference_power: Numeric, reference_batch: Numeric) -> Float[Array, "..."]:
-    """Power of memory, `P_memory ∝ √B` ("Engineering Optimization", Power-Batch Relationship).
+def stated_memory_power(batch: Numeric, reference_power: Numeric, reference_batch: Numeric) -> Values:
+    """Power of memory [W], `P_memory ∝ √B` ("Engineering Optimization", Power-Batch Relationship).
 
     Wrong: a square root has no derivation. Power is energy per byte times bytes per second, which may even fall with
     the batch where weights dominate the traffic.
-
-    **Returns:** power [W].
     """
     return jnp.asarray(reference_power) * jnp.sqrt(jnp.asarray(batch) / reference_batch)
 
 
-def stated_total_power(compute_power: Numeric, memory_power: Numeric) -> Float[Array, "..."]:
+def stated_total_power(compute_power: Numeric, memory_power: Numeric) -> Values:
     """Sum `P_total(B) = P_compute(B) + P_memory(B)` ("Engineering Optimization", Power-Batch Relationship).
 
     OK as a sum; the model adds static, network, host, delivery and cooling power.
@@ -205,7 +194,7 @@ def stated_total_power(compute_power: Numeric, memory_power: Numeric) -> Float[A
 
 def stated_energy_efficiency_index(
     achieved_throughput: Numeric, theoretical_throughput: Numeric, minimum_energy: Numeric, actual_energy: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Index `EEI = (T_achieved/T_theoretical) · (E_min/E_actual)` ("Engineering Optimization", Key Metrics).
 
     OK: dimensionless. E_min must be specified: with the roofline's energy EEI lies in (0, 1], with Landauer's it is
@@ -221,33 +210,29 @@ def stated_energy_efficiency_index(
     return (jnp.asarray(achieved_throughput) / theoretical_throughput) * (jnp.asarray(minimum_energy) / actual_energy)
 
 
-def stated_performance_per_watt(throughput: Numeric, total_power: Numeric) -> Float[Array, "..."]:
-    """Performance per watt, `PPW = T(P)/P_total` ("Engineering Optimization", Key Metrics).
+def stated_performance_per_watt(throughput: Numeric, total_power: Numeric) -> Values:
+    """Performance per watt [token/J], `PPW = T(P)/P_total` ("Engineering Optimization", Key Metrics).
 
     OK: token/s per watt is token per joule.
-
-    **Returns:** PPW [token/J].
     """
     return jnp.asarray(throughput) / total_power
 
 
-def stated_energy_utilization_factor(useful_energy: Numeric, total_energy: Numeric) -> Float[Array, "..."]:
-    """Share of useful energy, `EUF = E_useful/E_total` ("Engineering Optimization", Key Metrics).
+def stated_energy_utilization_factor(useful_energy: Numeric, total_energy: Numeric) -> Values:
+    """Share of useful energy [1], `EUF = E_useful/E_total` ("Engineering Optimization", Key Metrics).
 
     OK: the model defines the useful energy as that of the model's own operations.
 
     **Arguments:**
 
     - `useful_energy`, `total_energy`: [J].
-
-    **Returns:** EUF [1].
     """
     return jnp.asarray(useful_energy) / total_energy
 
 
 def stated_optimal_frequency(
     maximum_frequency: Numeric, maximum_power: Numeric, coefficient: Numeric, voltage: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Clock, `f_opt = min(f_max, √(P_max/k·V²))` ("Engineering Optimization", Optimization Variables).
 
     Read from left to right; `stated_optimal_frequency_as_fraction` reads the slash as a fraction bar.
@@ -263,7 +248,7 @@ def stated_optimal_frequency(
 
 def stated_optimal_frequency_as_fraction(
     maximum_frequency: Numeric, maximum_power: Numeric, coefficient: Numeric, voltage: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Clock, `f_opt = min(f_max, √(P_max/(k·V²)))` ("Engineering Optimization", Optimization Variables).
 
     The slash of `√(P_max/k·V²)` read as a fraction bar.

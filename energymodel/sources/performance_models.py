@@ -6,15 +6,12 @@ efficiencies η_compute, η_memory and η_network [1].
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Values
 
 
-def stated_workload_share(
-    total_work: Numeric, power: Numeric, total_power: Numeric, exponent: Numeric
-) -> Float[Array, "..."]:
-    """Work of device i, `W_i = W_total · (P_i/P_total)^α` ("Engineering Optimization", Software Optimization).
+def stated_workload_share(total_work: Numeric, power: Numeric, total_power: Numeric, exponent: Numeric) -> Values:
+    """Work of device i [FLOP], `W_i = W_total · (P_i/P_total)^α` ("Engineering Optimization", Software Optimization).
 
     Wrong unless α = 1: the shares do not add up to the whole, and they should follow throughput, not power.
 
@@ -23,45 +20,37 @@ def stated_workload_share(
     - `total_work`: W_total [FLOP].
     - `power`, `total_power`: P_i and P_total [W].
     - `exponent`: α [1].
-
-    **Returns:** work W_i [FLOP].
     """
     return jnp.asarray(total_work) * (jnp.asarray(power) / total_power) ** jnp.asarray(exponent)
 
 
-def stated_compute_throughput(peak_rate: Numeric, compute_efficiency: Numeric) -> Float[Array, "..."]:
-    """Compute bound, `T_compute = F_peak · η_compute` ("Engineering Optimization", Throughput Estimation).
+def stated_compute_throughput(peak_rate: Numeric, compute_efficiency: Numeric) -> Values:
+    """Compute bound [FLOP/s], `T_compute = F_peak · η_compute` ("Engineering Optimization", Throughput Estimation).
 
     OK alone, in FLOP/s.
-
-    **Returns:** rate [FLOP/s].
     """
     return jnp.asarray(peak_rate) * compute_efficiency
 
 
-def stated_memory_throughput(memory_bandwidth: Numeric, memory_efficiency: Numeric) -> Float[Array, "..."]:
-    """Memory bound, `T_memory = B_mem · η_memory` ("Engineering Optimization", Throughput Estimation).
+def stated_memory_throughput(memory_bandwidth: Numeric, memory_efficiency: Numeric) -> Values:
+    """Memory bound [B/s], `T_memory = B_mem · η_memory` ("Engineering Optimization", Throughput Estimation).
 
     OK alone, in B/s.
-
-    **Returns:** rate [B/s].
     """
     return jnp.asarray(memory_bandwidth) * memory_efficiency
 
 
-def stated_communication_throughput(network_bandwidth: Numeric, network_efficiency: Numeric) -> Float[Array, "..."]:
-    """Communication bound, `T_comm = B_network · η_network` ("Engineering Optimization", Throughput Estimation).
+def stated_communication_throughput(network_bandwidth: Numeric, network_efficiency: Numeric) -> Values:
+    """Communication bound [B/s], `T_comm = B_network · η_network` ("Engineering Optimization", Throughput Estimation).
 
     OK alone, in B/s.
-
-    **Returns:** rate [B/s].
     """
     return jnp.asarray(network_bandwidth) * network_efficiency
 
 
 def stated_throughput_estimate(
     compute_throughput: Numeric, memory_throughput: Numeric, communication_throughput: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Rate, `T_est = min(T_compute, T_memory, T_communication)` ("Engineering Optimization", Throughput Estimation).
 
     Wrong: FLOP/s and B/s cannot be compared before each is divided by what a token needs; then the minimum is
@@ -77,9 +66,7 @@ def stated_throughput_estimate(
     return jnp.minimum(jnp.minimum(jnp.asarray(compute_throughput), memory_throughput), communication_throughput)
 
 
-def stated_dynamic_energy(
-    capacitance: Numeric, voltage: Numeric, frequency: Numeric, activity: Numeric
-) -> Float[Array, "..."]:
+def stated_dynamic_energy(capacitance: Numeric, voltage: Numeric, frequency: Numeric, activity: Numeric) -> Values:
     """Dynamic energy, `E_dynamic = C_eff · V² · f · α` ("Engineering Optimization", Energy Estimation).
 
     Wrong in unit: this is a power, to be multiplied by the busy time.
@@ -96,8 +83,8 @@ def stated_dynamic_energy(
     return jnp.asarray(capacitance) * jnp.asarray(voltage) ** 2 * frequency * activity
 
 
-def stated_static_energy(voltage: Numeric, leakage_current: Numeric, time: Numeric) -> Float[Array, "..."]:
-    """Static energy, `E_static = V · I_leak · t` ("Engineering Optimization", Energy Estimation).
+def stated_static_energy(voltage: Numeric, leakage_current: Numeric, time: Numeric) -> Values:
+    """Static energy [J], `E_static = V · I_leak · t` ("Engineering Optimization", Energy Estimation).
 
     OK at constant temperature; leakage grows with voltage and temperature, and both change over a run.
 
@@ -106,14 +93,12 @@ def stated_static_energy(voltage: Numeric, leakage_current: Numeric, time: Numer
     - `voltage`: V [V].
     - `leakage_current`: I_leak [A].
     - `time`: t [s].
-
-    **Returns:** energy [J].
     """
     return jnp.asarray(voltage) * leakage_current * time
 
 
-def stated_cooling_energy(coefficient_of_performance: Numeric, heat: Numeric) -> Float[Array, "..."]:
-    """Energy of cooling, `E_cooling = CoP · Q_thermal` ("Engineering Optimization", Energy Estimation).
+def stated_cooling_energy(coefficient_of_performance: Numeric, heat: Numeric) -> Values:
+    """Energy of cooling [J], `E_cooling = CoP · Q_thermal` ("Engineering Optimization", Energy Estimation).
 
     Wrong: the coefficient of performance is heat removed per work, so it divides: `Q/CoP`. They agree at CoP = 1.
 
@@ -121,15 +106,11 @@ def stated_cooling_energy(coefficient_of_performance: Numeric, heat: Numeric) ->
 
     - `coefficient_of_performance`: CoP [1].
     - `heat`: Q_thermal [J].
-
-    **Returns:** energy [J].
     """
     return jnp.asarray(coefficient_of_performance) * heat
 
 
-def stated_energy_estimate(
-    dynamic_energy: Numeric, static_energy: Numeric, cooling_energy: Numeric
-) -> Float[Array, "..."]:
+def stated_energy_estimate(dynamic_energy: Numeric, static_energy: Numeric, cooling_energy: Numeric) -> Values:
     """Sum `E_est = E_dynamic + E_static + E_cooling` ("Engineering Optimization", Energy Estimation).
 
     OK as a sum; the model adds memory, network, host, idle wait and delivery loss.

@@ -8,34 +8,28 @@ loss per token [nat/token]; `base_efficiency` α, in nat per token at a batch of
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from energymodel.constants import BOLTZMANN
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, Values
 
 
-def stated_per_sample_efficiency(
-    batch: Numeric, base_efficiency: Numeric, scaling_exponent: Numeric
-) -> Float[Array, "..."]:
-    """Loss reduction per token, `E(B) = α·B^(-β)` ("Training Dynamics", Efficiency Relations).
+def stated_per_sample_efficiency(batch: Numeric, base_efficiency: Numeric, scaling_exponent: Numeric) -> Values:
+    """Loss reduction per token [nat/token], `E(B) = α·B^(-β)` ("Training Dynamics", Efficiency Relations).
 
     Wrong for small batches: it diverges as B -> 0, with more than one token's worth of progress per token. Measured
     efficiency saturates below the critical batch; this is the limit of batches far above it.
-
-    **Returns:** efficiency E [nat/token].
     """
     return jnp.asarray(base_efficiency) * jnp.asarray(batch) ** (-jnp.asarray(scaling_exponent))
 
 
 def stated_batch_throughput(
     batch: Numeric, maximum_throughput: Numeric, maximum_batch: Numeric, utilization_exponent: Numeric
-) -> Float[Array, "..."]:
-    """Throughput against batch, `T(B) = T₀·min(1, B/B_max)^γ` ("Training Dynamics", Throughput Scaling).
+) -> Values:
+    """Throughput against batch [token/s], `T(B) = T₀·min(1, B/B_max)^γ` ("Training Dynamics", Throughput Scaling).
 
     Generalized: one B_max is both the saturation batch and the largest batch allowed, so that the `min` never acts. The
     model separates the saturation batch from the memory limit and smooths the kink.
-
-    **Returns:** throughput T [token/s].
     """
     filled = jnp.minimum(1.0, jnp.asarray(batch) / maximum_batch)
     return jnp.asarray(maximum_throughput) * filled ** jnp.asarray(utilization_exponent)
@@ -43,7 +37,7 @@ def stated_batch_throughput(
 
 def stated_training_time(
     initial_loss: Numeric, target_loss: Numeric, efficiency: Numeric, throughput: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Time to a loss, `Time = (L₀ - L*)/E(B)·T(B)` ("Training Dynamics", Energy-Time Tradeoff).
 
     Wrong: read from left to right, more throughput takes more time. It is also linear in the loss drop, contrary to the
@@ -57,19 +51,17 @@ def stated_training_time(
 
 def stated_training_time_as_fraction(
     initial_loss: Numeric, target_loss: Numeric, efficiency: Numeric, throughput: Numeric
-) -> Float[Array, "..."]:
-    """Time to a loss, `Time = (L₀ - L*)/[E(B)·T(B)]` ("Training Dynamics", Energy-Time Tradeoff).
+) -> Values:
+    """Time to a loss [s], `Time = (L₀ - L*)/[E(B)·T(B)]` ("Training Dynamics", Energy-Time Tradeoff).
 
     The slash of `(L₀ - L*)/E(B)·T(B)` read as a fraction bar. Wrong except to first order in (L₀ - L*)/L₀: the
     document's own `dL/dt = -E·T·L` takes `ln(L₀/L*)/(E·T)`. At L₀ = 10, L* = 5 the linear form is 28 % too short.
-
-    **Returns:** time [s].
     """
     return (jnp.asarray(initial_loss) - target_loss) / (jnp.asarray(efficiency) * throughput)
 
 
-def stated_total_energy(base_power: Numeric, training_time: Numeric) -> Float[Array, "..."]:
-    """Energy of a run, `W_total = W_base · Time` ("Training Dynamics", Energy-Time Tradeoff; W: Core Parameters).
+def stated_total_energy(base_power: Numeric, training_time: Numeric) -> Values:
+    """Energy of a run [J], `W_total = W_base · Time` ("Training Dynamics", Energy-Time Tradeoff; W: Core Parameters).
 
     Wrong in unit, and base power does not depend on the batch there: the document gives W "in watts", which is power,
     not energy. The product itself holds for a constant batch.
@@ -78,13 +70,11 @@ def stated_total_energy(base_power: Numeric, training_time: Numeric) -> Float[Ar
 
     - `base_power`: W_base [W].
     - `training_time`: Time [s].
-
-    **Returns:** energy [J].
     """
     return jnp.asarray(base_power) * training_time
 
 
-def stated_information_rate(efficiency: Numeric, throughput: Numeric) -> Float[Array, "..."]:
+def stated_information_rate(efficiency: Numeric, throughput: Numeric) -> Values:
     """Rate at which information is absorbed, `I = E(B)·T(B)` ("Training Dynamics", Information Processing Rate).
 
     Generalized: a rate of progress; it becomes bit/s when E is the excess code length absorbed per token.
@@ -101,7 +91,7 @@ def stated_training_constraints_hold(
     maximum_batch: Numeric,
     throughput: Numeric,
     minimum_throughput: Numeric,
-) -> Float[Array, "..."]:
+) -> Values:
     """Constraints `L ≤ L*`, `B ≤ B_max`, `T(B) ≥ T_min` ("Training Dynamics", Optimization Problem).
 
     Constraints of `minimize W_total`. OK: the loss limit binds at every optimum. The model adds limits on power,
@@ -113,8 +103,8 @@ def stated_training_constraints_hold(
     return jnp.where(hold & (jnp.asarray(throughput) >= minimum_throughput), 1.0, 0.0)
 
 
-def stated_minimum_energy(temperature: Numeric, parameters: Numeric, data_entropy: Numeric) -> Float[Array, "..."]:
-    """Minimum energy, `E_min = k_B·T·ln(2)·N_params·H_data` ("Training Dynamics", Minimum Energy Requirement).
+def stated_minimum_energy(temperature: Numeric, parameters: Numeric, data_entropy: Numeric) -> Values:
+    """Minimum energy [J], `E_min = k_B·T·ln(2)·N_params·H_data` ("Training Dynamics", Minimum Energy Requirement).
 
     Wrong: in joules only if N·H counts bits, and the entropy of the data is not erased once per parameter. With
     H = D h it charges h/6 bits for each of the 6 N D operations. The model has a ladder of bounds instead.
@@ -124,14 +114,12 @@ def stated_minimum_energy(temperature: Numeric, parameters: Numeric, data_entrop
     - `temperature`: T [K].
     - `parameters`: N_params [1].
     - `data_entropy`: H_data [bit].
-
-    **Returns:** energy [J].
     """
     # In this order, no intermediate result leaves the range of float32.
     return BOLTZMANN * jnp.asarray(parameters) * data_entropy * temperature * jnp.log(2.0)
 
 
-def stated_practical_energy(minimum_energy: Numeric, practical_efficiency_factor: Numeric) -> Float[Array, "..."]:
+def stated_practical_energy(minimum_energy: Numeric, practical_efficiency_factor: Numeric) -> Values:
     """Energy in practice, `E_practical = η·E_min`, η 10⁶ to 10⁹ ("Training Dynamics", Practical Energy Consumption).
 
     Generalized: η is an overhead above 1, not an efficiency, and its range is right only for bounds per operation;
@@ -156,7 +144,7 @@ def stated_energy_slope(
     maximum_throughput: Numeric,
     maximum_batch: Numeric,
     utilization_exponent: Numeric,
-) -> Float[Array, "..."]:
+) -> Values:
     """Slope whose zero should be the best batch, `∂W_total/∂B = 0` ("Training Dynamics", Batch Size Optimization).
 
     Wrong: the slope of a product of two powers of B has no zero. As printed, W_total goes as B^(β+γ); with a fraction
@@ -180,7 +168,7 @@ def stated_energy_slope(
 
 def stated_optimal_batch(
     scaling_exponent: Numeric, utilization_exponent: Numeric, base_power: Numeric, maximum_throughput: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Best batch, `B* = (β·γ·W_base/T₀)^(1/(γ-β))` ("Training Dynamics", Batch Size Optimization).
 
     Wrong: the unit is that of (J/token)^(1/(γ-β)), not a token count, and it does not follow from the preceding energy,
@@ -193,8 +181,8 @@ def stated_optimal_batch(
     return product ** (1.0 / difference)
 
 
-def stated_loss_rate(efficiency: Numeric, throughput: Numeric, loss: Numeric) -> Float[Array, "..."]:
-    """Rate of the loss, `dL/dt = -E(B)·T(B)·L` ("Training Dynamics", System Dynamics).
+def stated_loss_rate(efficiency: Numeric, throughput: Numeric, loss: Numeric) -> Values:
+    """Rate of the loss [nat/token/s], `dL/dt = -E(B)·T(B)·L` ("Training Dynamics", System Dynamics).
 
     Wrong: the loss decays exponentially to zero. Measured losses fall as a power of data to an entropy floor; this
     is the limit of an infinite exponent and a floor at zero. Here E is per token, not nat per token as defined above.
@@ -204,7 +192,5 @@ def stated_loss_rate(efficiency: Numeric, throughput: Numeric, loss: Numeric) ->
     - `efficiency`: E(B) [1/token].
     - `throughput`: T(B) [token/s].
     - `loss`: L [nat/token].
-
-    **Returns:** rate in nat/token per second [nat/token/s].
     """
     return -jnp.asarray(efficiency) * throughput * loss

@@ -2,9 +2,8 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, Scalar, Values, component, real
 from energymodel.performance.memory_access import AbstractMemoryAccess, MeasuredAccess
 from energymodel.physics.gating import PowerGate
 from energymodel.physics.leakage import Leakage
@@ -94,16 +93,16 @@ class Accelerator(eqx.Module):
         return jnp.asarray(self.busy_power) - self.leakage.power - self.fixed_power - memory
 
     @property
-    def sustained_bandwidth(self) -> Float[Array, ""]:
+    def sustained_bandwidth(self) -> Scalar:
         """Bytes that kernels use per time [B/s]: those of streams, unless another pattern of access is stated."""
         return self.access.bandwidth(jnp.asarray(self.memory_bandwidth) * self.memory_efficiency)
 
-    def link_rate(self, rate: Numeric) -> Float[Array, ""]:
+    def link_rate(self, rate: Numeric) -> Scalar:
         """Rate of collectives over links with a `rate` [B/s], where the memory leaves them that much [B/s]."""
         return self.access.link_rate(rate, jnp.asarray(self.memory_bandwidth) * self.memory_efficiency)
 
     @property
-    def traffic_energy(self) -> Float[Array, ""]:
+    def traffic_energy(self) -> Scalar:
         """Energy of the memory per byte that kernels use [J/B]."""
         return 8.0 * jnp.asarray(self.memory_energy) * self.access.traffic()
 
@@ -112,10 +111,10 @@ class Accelerator(eqx.Module):
         """Switching energy of a 16-bit matrix operation at the reference voltage, `kappa / (eta_max Fdot)` [J/FLOP]."""
         return self.dynamic_power / (self.gemm_efficiency * self.peak_flops)
 
-    def static_power(self, voltage: Numeric, temperature: Numeric) -> Float[Array, "..."]:
+    def static_power(self, voltage: Numeric, temperature: Numeric) -> Values:
         """Power of a chip whose clock runs but whose units rest: leakage and fixed power [W]."""
         return self.leakage(voltage, temperature) + self.fixed_power
 
-    def spin_power(self, clock: Numeric, voltage: Numeric) -> Float[Array, "..."]:
+    def spin_power(self, clock: Numeric, voltage: Numeric) -> Values:
         """Switching power of a chip whose kernels wait for other chips, `a kappa phi v^2` [W]."""
         return busy_power(0.0, self.dynamic_power, clock, voltage, self.spin_activity)

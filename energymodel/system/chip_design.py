@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from energymodel.learning.recipe import quantized_parameters
-from energymodel.numerics import Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, Values, component, real
 from energymodel.performance.core_memory import CoreMemory
 from energymodel.performance.sram import Sram
 from energymodel.physics.leakage import leakage_power
@@ -27,7 +27,7 @@ WIDE = 16.0  # bits of the format whose peak rate an accelerator states
 LEAST_COMPUTE = 1e-3  # of the compute area of the reference: what is left where the rest fills the die
 
 
-def die_yield(area: Numeric, defect_density: Numeric, clustering: Numeric) -> Float[Array, "..."]:
+def die_yield(area: Numeric, defect_density: Numeric, clustering: Numeric) -> Values:
     """Share of dies without defects, `Y = (1 + A D / c)^-c` [Stapper, Armstrong & Saji 1983, negative binomial].
 
     Units that may be switched off raise it; then A is the area that must be whole.
@@ -45,7 +45,7 @@ def die_yield(area: Numeric, defect_density: Numeric, clustering: Numeric) -> Fl
 
 
 def good_silicon(area: Numeric, largest_die: Numeric, defect_density: Numeric, clustering: Numeric) -> Array:
-    """Area of wafer per chip, `A / Y(A / max(1, A / A_1))` [definition].
+    """Area of wafer per chip [m^2], `A / Y(A / max(1, A / A_1))` [definition].
 
     A chip larger than what one exposure prints is made of several dies.
 
@@ -54,8 +54,6 @@ def good_silicon(area: Numeric, largest_die: Numeric, defect_density: Numeric, c
     - `area`: A of all dies of the chip [m^2].
     - `largest_die`: A_1 [m^2]; 858 mm^2.
     - the others: as in `die_yield`.
-
-    **Returns:** area [m^2].
     """
     silicon = jnp.asarray(area)
     each = silicon / jnp.maximum(1.0, silicon / largest_die)
@@ -105,17 +103,17 @@ class SiliconCost(eqx.Module):
     price_growth: Real = real("1", doc="price of wafer area, per generation", within=ABOVE_ZERO)
     carbon_growth: Real = real("1", doc="carbon of wafer area, per generation", within=ABOVE_ZERO)
 
-    def wafer(self, area: Numeric) -> Float[Array, "..."]:
+    def wafer(self, area: Numeric) -> Values:
         """Area of wafer for a chip with so much die area, with the dies that fail [m^2]."""
         return good_silicon(area, self.largest_die, self.defect_density, self.clustering)
 
-    def cost(self, area: Numeric, memory: Numeric, power: Numeric, generations: Numeric) -> Float[Array, "..."]:
+    def cost(self, area: Numeric, memory: Numeric, power: Numeric, generations: Numeric) -> Values:
         """Cost of the parts [USD] of a chip with a die area [m^2], a memory [B] and a rated power [W]."""
         wafer = self.area_price * self.price_growth ** jnp.asarray(generations) * self.wafer(area)
         parts = wafer + self.package_price * jnp.asarray(area)
         return parts + self.memory_price * jnp.asarray(memory) + self.power_price * jnp.asarray(power)
 
-    def carbon(self, area: Numeric, memory: Numeric, generations: Numeric) -> Float[Array, "..."]:
+    def carbon(self, area: Numeric, memory: Numeric, generations: Numeric) -> Values:
         """Embodied carbon of dies and memory [kg]."""
         wafer = self.area_carbon * self.carbon_growth ** jnp.asarray(generations) * self.wafer(area)
         return wafer + self.memory_carbon * jnp.asarray(memory)
@@ -292,13 +290,11 @@ class ScaledChip(AbstractChipDesign):
             accelerator=built, lanes=lanes, error_rate=own.corruption * noise_error_rate(bit_rate, self.error_margin)
         )
 
-    def _compute(self, chip: Accelerator, die: Numeric, taken: Numeric) -> Float[Array, "..."]:
+    def _compute(self, chip: Accelerator, die: Numeric, taken: Numeric) -> Values:
         """Area for arithmetic: what cache, interfaces and the rest leave of the die [m^2]."""
         return jnp.asarray(die) - taken - self.technology.other_area * chip.die_area
 
-    def _operation_energy(
-        self, chip: Accelerator, cache: Numeric, supply: Numeric, core: CoreMemory
-    ) -> Float[Array, "..."]:
+    def _operation_energy(self, chip: Accelerator, cache: Numeric, supply: Numeric, core: CoreMemory) -> Values:
         """Energy of an operation [J/FLOP], `E = n k T m + l^g (V / V_0)^2 [(E_0 - n k T m_0 - e_0 + d) b^x + e(S)]`.
 
         Above what n bits with the error margin m need, energy falls with generations g and voltage. Narrow numbers of b

@@ -68,15 +68,13 @@ class FormatFactors(NamedTuple):
 
 
 def format_factors(chip: Accelerator, layout: ParallelLayout) -> FormatFactors:
-    """Rates and energies by number format, `x = 1 / (1 - sum_i s_i + sum_i s_i F_16 / F_i)` [Amdahl 1967].
+    """Rates and energies by number format [1], `x = 1 / (1 - sum_i s_i + sum_i s_i F_16 / F_i)` [Amdahl 1967].
 
     With shares s_i of operations in i = fp8, fp4, tf32 and fp32 and peak rates F_i, the speedup x is below 1 where tf32
     and fp32 outweigh fp8 and fp4. Each halving of the width multiplies the energy by e = `chip.fp8_energy_ratio`,
     `1 - s_8 (1 - e) - s_4 (1 - e^2) + s_32 (1 / e - 1)` in all, an assumption but for fp8; s_32 is the share of tf32
     and fp32 together. Formats that the chip lacks save nothing. Products without weights take
     `1 + sum_i s_i (F_16 / F_i - 1)` of the time and `1 + s_32 (1 / e - 1)` of the energy, i = tf32 and fp32.
-
-    **Returns:** factors [1].
     """
     peak, ratio = jnp.asarray(chip.peak_flops), jnp.asarray(chip.fp8_energy_ratio)
     fp32_rate = rate_or_wider(chip.peak_flops_fp32, peak)

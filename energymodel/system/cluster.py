@@ -2,9 +2,8 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, component, is_fixed, real
+from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real
 from energymodel.performance.collectives import CollectiveLibrary
 from energymodel.performance.gradient_sharding import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.network import Link, contended_bandwidth, network_energy_per_bit
@@ -31,7 +30,7 @@ class Node(eqx.Module):
     fan_fraction: Real = real("1", 0.0, doc="more power of the fans over power of the chips above idle", within=SHARE)
     collectives: CollectiveLibrary = component(CollectiveLibrary())
 
-    def host_power(self, heat: Numeric, fan_effort: Numeric) -> Float[Array, "..."]:
+    def host_power(self, heat: Numeric, fan_effort: Numeric) -> Values:
         """Power of host, fans and network cards per chip [W].
 
         **Arguments:**
@@ -42,7 +41,7 @@ class Node(eqx.Module):
         fans = server_fan_power(self.fan_power / self.chips, self.fan_fraction, heat, fan_effort)
         return jnp.asarray(self.overhead_power) / self.chips + fans
 
-    def count(self, chips: Numeric) -> Float[Array, "..."]:
+    def count(self, chips: Numeric) -> Values:
         """Nodes that hold `chips` chips, at least one [1]."""
         return jnp.maximum(1.0, jnp.asarray(chips) / self.chips)
 
@@ -64,11 +63,11 @@ class Network(eqx.Module):
         "1", 0.0, doc="of the bandwidth to the host that a link may take; 0 if it passes no bus", within=SHARE
     )
 
-    def nodes_of(self, chips: Numeric, blocks: Numeric) -> Float[Array, "..."]:
+    def nodes_of(self, chips: Numeric, blocks: Numeric) -> Values:
         """Nodes of the topology for so many chips in so many blocks that share a scale-up network [1]."""
         return self.topology.node_count(chips, blocks, self.link.lanes)
 
-    def injection(self, host_bandwidth: Numeric) -> Float[Array, "..."]:
+    def injection(self, host_bandwidth: Numeric) -> Values:
         """Bandwidth of a chip into the network: of its link, or of the bus of its host if it passes that [B/s]."""
         if is_fixed(self.bus_share, 0.0):
             return self.link.bandwidth()
@@ -76,26 +75,26 @@ class Network(eqx.Module):
         bus = jnp.where(over_bus, jnp.asarray(host_bandwidth) * self.bus_share, UNLIMITED)
         return jnp.minimum(self.link.bandwidth(), bus)
 
-    def uplink_ratio(self, host_bandwidth: Numeric) -> Float[Array, "..."]:
+    def uplink_ratio(self, host_bandwidth: Numeric) -> Values:
         """Bandwidth of the chips of a domain over that of its links to other domains, at least 1 [1]."""
         used = self.injection(host_bandwidth) / self.link.bandwidth()
         return jnp.maximum(self.topology.uplink_ratio() * used, 1.0)
 
-    def bandwidth(self, nodes: Numeric, domain: Numeric, host_bandwidth: Numeric = UNLIMITED) -> Float[Array, "..."]:
+    def bandwidth(self, nodes: Numeric, domain: Numeric, host_bandwidth: Numeric = UNLIMITED) -> Values:
         """Bandwidth that the topology sustains per chip and direction within a domain of so many nodes [B/s]."""
         injection, within = self.injection(host_bandwidth), jnp.minimum(nodes, domain)
         bisection = self.topology.at(within).bisection_links
         return contended_bandwidth(injection, bisection, injection, within, self.contention_exponent, HALF_CROSSING)
 
-    def energy_per_bit(self, shape: NetworkShape) -> Float[Array, "..."]:
+    def energy_per_bit(self, shape: NetworkShape) -> Values:
         """Energy from chip to chip, `2 e_link + S e_hop`, with S the mean number of switches [J/bit]."""
         return network_energy_per_bit(self.link.energy, shape.mean_switches, self.hop_energy)
 
-    def power(self, shape: NetworkShape) -> Float[Array, "..."]:
+    def power(self, shape: NetworkShape) -> Values:
         """Power per chip of links and switch ports, idle or busy, `P_0 + w_extra p + w n_port p_switch` [W]."""
         return self.static_power + self.link.power() + self.link.lanes * shape.switch_ports * self.switch_lane_power
 
-    def price(self, shape: NetworkShape) -> Float[Array, "..."]:
+    def price(self, shape: NetworkShape) -> Values:
         """Price per chip of links, ports and cables of switches, `w_extra c + w (n_port c_switch + c_up)` [USD]."""
         return self.link.price() + self.link.lanes * (shape.switch_ports * self.switch_lane_price + shape.uplink_price)
 

@@ -134,7 +134,7 @@ def layer_communication(
 def exposed_communication(
     software: Software, layout: ParallelLayout, traffic: Traffic, products: Numeric
 ) -> ExposedCommunication:
-    """What no kernel of a layer hides, `(1 - overlap) t` [definition]; latency of tensor parallelism may hide, too.
+    """What no kernel of a layer hides [s], `(1 - overlap) t` [definition]; latency of tensor parallelism may hide, too.
 
     Asynchronous tensor parallelism divides each collective and its product into t parts, and sends one while it
     computes another: it can hide `(t - 1) / t` of the transfer, or of the products if these are shorter, and hides a
@@ -144,8 +144,6 @@ def exposed_communication(
     **Arguments:**
 
     - `products`: time of the matrix products of one layer and micro-batch at the reference clock [s].
-
-    **Returns:** times of one layer and micro-batch [s].
     """
     parts = 1.0 - 1.0 / jnp.asarray(layout.tensor)
     transfer = traffic.tensor.time - traffic.tensor.latency
@@ -159,11 +157,9 @@ def exposed_communication(
 
 
 def pipeline_messages(layout: ParallelLayout) -> Scalar:
-    """Messages that the mean rank of a pipeline sends for a micro-batch, `2 (v - 1/p)` [definition].
+    """Messages that the mean rank of a pipeline sends for a micro-batch [1], `2 (v - 1/p)` [definition].
 
     None from a single rank to itself; ZB-V passes from its first to its second chunk within the last rank.
-
-    **Returns:** messages [1].
     """
     several = jnp.clip(2.0 * (jnp.asarray(layout.pipeline) - 1.0), 0.0, 1.0)  # without a kink at two ranks
     return 2.0 * several * (layout.virtual_stages - (1.0 + layout.zero_bubble_v) / layout.pipeline)

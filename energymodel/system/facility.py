@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
-from energymodel.numerics import Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, Values, component, real
 from energymodel.physics.cooling import Coolant, Cooling, CoolingDemand
 from energymodel.physics.delivery import AbstractRegulator, Distribution, NoRegulator, Regulator
 from energymodel.physics.energy_storage import EnergyStorage
@@ -24,23 +23,23 @@ class Feed(NamedTuple):
     equipment, and at the meter without cooling and the rest.
     """
 
-    load: Float[Array, "..."]
-    at_bus: Float[Array, "..."]
-    supplied: Float[Array, "..."]
-    equipment: Float[Array, "..."]
-    meter: Float[Array, "..."]
+    load: Values
+    at_bus: Values
+    supplied: Values
+    equipment: Values
+    meter: Values
 
 
 class FacilityPower(NamedTuple):
     """Power per chip at the facility's meter, by where it goes [W], and water taken in [m^3/s]."""
 
-    equipment: Float[Array, "..."]
-    delivery_loss: Float[Array, "..."]
-    cooling: Float[Array, "..."]
-    other: Float[Array, "..."]
-    water: Float[Array, "..."]
+    equipment: Values
+    delivery_loss: Values
+    cooling: Values
+    other: Values
+    water: Values
 
-    def total(self, load: Numeric) -> Float[Array, "..."]:
+    def total(self, load: Numeric) -> Values:
         """Sum of the parts and the load they serve [W]."""
         return jnp.asarray(load) + self.delivery_loss + self.cooling + self.other
 
@@ -104,7 +103,7 @@ class Facility(eqx.Module):
         feed = self.feed(load)
         return self._power(feed, self.cooling.hottest_demand(feed.equipment, coolant))
 
-    def supply_load(self, feed: Feed) -> Float[Array, "..."]:
+    def supply_load(self, feed: Feed) -> Values:
         """Largest share of what it is rated for that a converter delivers [1]."""
         stages = (
             self.point_of_load.load(feed.load),
@@ -114,7 +113,7 @@ class Facility(eqx.Module):
         )
         return reduce(jnp.maximum, stages)
 
-    def equipment_price(self) -> Float[Array, "..."]:
+    def equipment_price(self) -> Values:
         """Purchase price per chip of storage and of converters that servers do not include [USD]."""
         parts = (self.point_of_load, self.bus_converter, self.power_supply, self.uninterruptible)
         return reduce(jnp.add, [part.purchase_price() for part in parts], self.storage.price())

@@ -91,12 +91,10 @@ class KeptBytes(NamedTuple):
 
 
 def kept_bytes(system: TrainingSystem, plan: TrainingPlan) -> KeptBytes:
-    """Bytes per parameter at the width x of the products, `w x`, `u g`, `u (o - 4 (x - 1))`, `u c x` [definition].
+    """Bytes per parameter at the width x of the products [B], `w x`, `u g`, `u (o - 4 (x - 1))`, `u c x` [definition].
 
     For 32-bit products x = 2: their weights are the master copy, which the optimizer then does not store. A share u of
     the parameters is trained.
-
-    **Returns:** bytes of each [B].
     """
     software, width, trained = system.software, plan.layout.width, plan.trained_share
     return KeptBytes(
@@ -227,13 +225,11 @@ def memory_per_chip(
 
 
 def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
-    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`, times the copies kept.
+    """Activations of one layer and micro-batch on a chip [B], `M h [q/t + 5 a s k / (h t)]`, times the copies kept.
 
     `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6], averaged over the dense and mixture-of-experts layers
     of the fullest rank. A routed expert also keeps what enters its products, in their number format: a sorted copy of a
     token, two bytes in 16 bits, and if gated what enters its last projection, `2 r` (`software.kept_expert_inputs`).
-
-    **Returns:** memory [B].
     """
     layout, workload, software, sizes = plan.layout, system.workload, system.software, division.sizes
     routed = workload.active_experts * workload.expert_imbalance
@@ -268,12 +264,10 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
 
 
 def updated_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scalar:
-    """Memory traffic of the optimizer step, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1; 2021].
+    """Memory traffic of the optimizer step [B], `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1; 2021].
 
     States of o bytes are read and written, gradients are read and weights written for the n parameters that the chip
     or its host updates: its whole shard, or its part of it if the optimizer is sharded.
-
-    **Returns:** traffic [B].
     """
     touched = 2.0 * stored.optimizer + stored.gradient + stored.trained * stored.weight
     dense = own.dense * zero_share(layout.shard_optimizer, own.dense_ranks)
@@ -282,12 +276,10 @@ def updated_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scal
 
 
 def fetched_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Part:
-    """State bytes that a micro-batch moves over the host link, `(2 o_p w z_p + o_g c z_g) n` [definition].
+    """State bytes that a micro-batch moves over the host link [B], `(2 o_p w z_p + o_g c z_g) n` [definition].
 
     Parameters are fetched for the forward and the backward pass; gradients are sent as they are computed and summed on
     the host [Rajbhandari et al. 2021, ZeRO-Infinity]. o are the shares kept on the host, z those left by sharding.
-
-    **Returns:** traffic [B].
     """
     fetched = part(layout.offload_parameters, lambda: 2.0 * stored.weight)
     sent = part(layout.offload_gradients, lambda: stored.sent)
@@ -301,12 +293,10 @@ def fetched_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Part
 
 
 def copied_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Part:
-    """State bytes copied over the host link once a step, `(g |o_o - o_g| + w |o_o - o_p|) n` for shares of 0 or 1.
+    """State bytes copied over the host link once a step [B], `(g |o_o - o_g| + w |o_o - o_p|) n` for shares of 0 or 1.
 
     Gradients go to the optimizer and new weights come back where they are kept on different sides of the link
     [definition].
-
-    **Returns:** traffic [B].
     """
     gradients = part(_apart(layout.offload_optimizer, layout.offload_gradients), lambda: stored.gradient)
     weights = part(_apart(layout.offload_optimizer, layout.offload_parameters), lambda: stored.trained * stored.weight)

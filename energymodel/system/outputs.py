@@ -10,9 +10,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from energymodel.errors import InputError, suggest
+from energymodel.numerics import Scalar
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
@@ -306,7 +306,7 @@ def objective_value(outcome: TrainingOutcome, minimize: str) -> Any:
     return np.exp(np.asarray(log_objective(outcome, dict(parse_objective(minimize).factors))))
 
 
-def log_objective(outcome: TrainingOutcome, powers: Mapping[str, Any]) -> Float[Array, ""]:
+def log_objective(outcome: TrainingOutcome, powers: Mapping[str, Any]) -> Scalar:
     """Logarithm of a product of powers of outputs; zero outputs count as `LEAST`."""
     logarithms = {name: jnp.log(jnp.maximum(output(outcome, name), LEAST)) for name in powers}
     return sum((power * logarithms[name] for name, power in powers.items()), start=jnp.zeros(()))

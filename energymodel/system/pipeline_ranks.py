@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Part, Scalar, blend, is_fixed, part
+from energymodel.numerics import Numeric, Part, Scalar, Values, blend, is_fixed, part
 from energymodel.performance.pipeline_bubble import (
     dual_pipe_wait,
     idle_stage_layers,
@@ -73,16 +73,14 @@ class RankStages(NamedTuple):
         return self.layers * passes.layer + self.heads * passes.head + passes.hop
 
 
-def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> Float[Array, "..."]:
-    """Time of a step in which the mean pipeline rank waits for the others, all at one clock.
+def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> Values:
+    """Time of a step in which the mean pipeline rank waits for the others [s], all at one clock.
 
     By the schedule of the layout [derivation: docs/step_time.md].
 
     **Arguments:**
 
     - `passes`: times of a micro-batch [s].
-
-    **Returns:** time [s].
     """
     passes = jax.tree.map(jnp.asarray, passes)
     stages, layers, layer = division.stages, division.sizes.layers, jnp.asarray(passes.layer)

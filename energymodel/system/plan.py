@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Part, Real, at_most_one, component, part, real, vector
+from energymodel.numerics import Numeric, Part, Real, Values, at_most_one, component, part, real, vector
 from energymodel.performance.pipeline_bubble import fewest_microbatches
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, COOLANT, SHARE, SHARE_ABOVE_ZERO, Range
 
@@ -75,12 +75,12 @@ class ParallelLayout(eqx.Module):
     embedding_balanced: Real = real("1", 0.0, within=SHARE)
 
     @property
-    def interleaved(self) -> Float[Array, "..."]:
+    def interleaved(self) -> Values:
         """1 where a rank alternates between virtual stages, 0 for one stage a rank and for the two of ZB-V [1]."""
         return jnp.clip(jnp.asarray(self.virtual_stages) - 1.0, 0.0, 1.0) * (1.0 - self.zero_bubble_v)
 
     @property
-    def fewest_microbatches(self) -> Float[Array, "..."]:
+    def fewest_microbatches(self) -> Values:
         """Micro-batches that the pipeline schedule needs in a step [1]."""
         return fewest_microbatches(self.pipeline, self.interleaved, self.dual_pipe)
 

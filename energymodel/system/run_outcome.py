@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real
+from energymodel.numerics import Numeric, Real, Values
 from energymodel.performance.reliability import Calendar
 from energymodel.performance.serving import Serving
 from energymodel.physics.limits import landauer_energy, landauer_multiple
@@ -219,7 +218,7 @@ def slack_of(
 
 def money_until(
     system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome, time: Numeric, energy: Numeric
-) -> Float[Array, "..."]:
+) -> Values:
     """Money that a run has cost after a time and an energy, `C = C_run + c (t - t_run) + p_e (E - E_run)`.
 
     Capital, peak power and delay cost in proportion to time [definition].
@@ -234,7 +233,7 @@ def money_until(
     """
     chip, price = system.accelerator, system.market.price
 
-    def cost(time: Numeric, energy: Numeric) -> Float[Array, "..."]:
+    def cost(time: Numeric, energy: Numeric) -> Values:
         return price.cost(chip.price, plan.chips, time, energy, outcome.power_peak)
 
     total = cost(outcome.time, outcome.energy.total)

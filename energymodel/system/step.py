@@ -7,9 +7,8 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Scalar, is_fixed, p_norm, p_norm_excess, part
+from energymodel.numerics import Numeric, Scalar, Values, is_fixed, p_norm, p_norm_excess, part
 from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
 from energymodel.performance.topology import NetworkShape
@@ -178,8 +177,8 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     )
 
 
-def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Float[Array, "..."]:
-    """Share of a wait at a lower clock, `max(1 - 2 t_s / t, 0)` [definition].
+def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Values:
+    """Share of a wait at a lower clock [1], `max(1 - 2 t_s / t, 0)` [definition].
 
     The end of a wait is known ahead, so that the clock is up again in time; the two switches take of the wait alone.
 
@@ -187,8 +186,6 @@ def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Float[Array, "...
 
     - `waiting`: t, between two steps [s].
     - `switch_time`: t_s from the command to another clock until it holds [s].
-
-    **Returns:** share [1].
     """
     some = jnp.asarray(waiting) > 0.0
     return jnp.where(some, jnp.maximum(1.0 - 2.0 * switch_time / jnp.where(some, waiting, 1.0), 0.0), 0.0)

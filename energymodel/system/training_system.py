@@ -5,12 +5,11 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.learning.data_set import AbstractDataSet, UnlimitedData
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.recipe import Recipe
-from energymodel.numerics import Numeric, Real, component, real
+from energymodel.numerics import Numeric, Real, Values, component, real
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.serving import AbstractServing, NoServing
 from energymodel.performance.topology import NetworkShape
@@ -62,11 +61,11 @@ class TrainingSystem(eqx.Module):
     data: AbstractDataSet = component(UnlimitedData())
     serving: AbstractServing = component(NoServing())
 
-    def spare_chips(self, spares: Numeric) -> Float[Array, "..."]:
+    def spare_chips(self, spares: Numeric) -> Values:
         """Chips of so many spare nodes [1]."""
         return jnp.asarray(spares) * self.node.chips
 
-    def network_nodes(self, chips: Numeric) -> Float[Array, "..."]:
+    def network_nodes(self, chips: Numeric) -> Values:
         """Nodes of the scale-out network that so many chips are [1]."""
         return self.network.nodes_of(chips, self.node.count(chips))
 
@@ -74,15 +73,15 @@ class TrainingSystem(eqx.Module):
         """The scale-out network of so many chips."""
         return self.network.topology.at(self.network_nodes(chips))
 
-    def links_power(self, shape: NetworkShape) -> Float[Array, "..."]:
+    def links_power(self, shape: NetworkShape) -> Values:
         """Power per chip of all links and switches of a network, at rest or in use [W]."""
         return self.network.power(shape) + self.node.scale_up.power()
 
-    def links_price(self, shape: NetworkShape) -> Float[Array, "..."]:
+    def links_price(self, shape: NetworkShape) -> Values:
         """Price per chip of the links and switches that chip and server do not include [USD]."""
         return self.network.price(shape) + self.node.scale_up.price()
 
-    def host_power(self, chip_power: Numeric, coolant: Coolant) -> Float[Array, "..."]:
+    def host_power(self, chip_power: Numeric, coolant: Coolant) -> Values:
         """Power of host, fans and network cards per chip [W] while a chip draws `chip_power` [W]."""
         heat = jnp.maximum(jnp.asarray(chip_power) - self.accelerator.idle_power, 0.0)
         return self.node.host_power(heat, coolant.fan_effort)
