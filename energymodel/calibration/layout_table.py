@@ -15,11 +15,10 @@ from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.readers.columns import AS_WRITTEN, Schema, declared_columns
 from energymodel.readers.table import Problem, left_out
+from energymodel.scenarios.checks import check_attention_shape, check_context_heads, check_precisions
 from energymodel.scenarios.components import build
 from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.layers import RECOMPUTATION
-from energymodel.scenarios.system_checks import check_attention_shape
-from energymodel.scenarios.validate import check_context_heads, check_precisions
 from energymodel.system.plan import PRECISIONS, ParallelLayout, TrainingPlan
 
 Columns = dict[str, np.ndarray]

@@ -73,7 +73,7 @@ def evaluate_scenario(source: Source, progress: Progress) -> "tuple[Scenario, Tr
     progress("loading JAX ...")
     import jax
 
-    from energymodel.scenarios.validate import check_fit
+    from energymodel.scenarios.checks import check_fit
     from energymodel.system.evaluate import evaluate_once
 
     progress(f"loading {source.name} ...")

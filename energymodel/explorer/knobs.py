@@ -15,8 +15,8 @@ from energymodel.physics.limits import landauer_energy
 from energymodel.ranges import EXTENTS, Range, declaration
 from energymodel.report.answer import Column, Quantity
 from energymodel.report.number import Scale, scale_of, text
+from energymodel.scenarios.checks import UNLIMITED_TOKENS
 from energymodel.scenarios.scenario import Scenario
-from energymodel.scenarios.validate import UNLIMITED_TOKENS
 from energymodel.search.compare import CHIP_CHOICES, FARTHEST
 from energymodel.search.compare import CHOICES as FRONTIER_CHOICES
 from energymodel.search.problem import BATCH_RANGE, COOLANT, TOKEN_RANGE

@@ -2,12 +2,20 @@
 
 import ast
 import operator
+import tomllib
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
 LONGEST_LIST, LARGEST = 20_000, 10**15
+
+
+@cache
+def data_file(module: str, name: str) -> dict[str, Any]:
+    """The table of a TOML file that lies beside a module of this package."""
+    return tomllib.loads(Path(module).with_name(name).read_text(encoding="utf-8"))
 
 
 def evaluate(expression: str, names: Mapping[str, Any]) -> Any:

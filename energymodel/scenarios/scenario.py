@@ -14,6 +14,14 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import with_own_numbers
 from energymodel.ranges import check_numbers
+from energymodel.scenarios.checks import (
+    check_ends,
+    check_measured,
+    check_plan,
+    check_supplies,
+    check_system,
+    check_values,
+)
 from energymodel.scenarios.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
 from energymodel.scenarios.clusters import cluster_parts, sharding_it_runs
 from energymodel.scenarios.components import Provenance, build, resolve
@@ -34,8 +42,6 @@ from energymodel.scenarios.layers import (
     with_stage_power,
 )
 from energymodel.scenarios.question import Limits, Minimize, Question, Ranges, asked, parse_question
-from energymodel.scenarios.system_checks import check_supplies, check_system
-from energymodel.scenarios.validate import check_ends, check_measured, check_plan, check_values
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 

@@ -16,11 +16,11 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import Scalar
 from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.checks import check_ports
 from energymodel.scenarios.document import FLEET
 from energymodel.scenarios.layers import named_tables, with_bases
 from energymodel.scenarios.question import Limits, Minimize
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.scenarios.system_checks import check_ports
 from energymodel.search.model_shape import around
 from energymodel.search.problem import Criteria, excess
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is

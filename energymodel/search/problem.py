@@ -13,9 +13,9 @@ from jaxtyping import Array, Float
 
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
+from energymodel.scenarios.checks import check_target
 from energymodel.scenarios.question import BATCH, OVER_PROGRESS, TOKENS
 from energymodel.scenarios.scenario import Scenario
-from energymodel.scenarios.validate import check_target
 from energymodel.search.training_run import TrainingRun, replace_leaf
 from energymodel.solver import Values
 from energymodel.system.evaluate import evaluate

@@ -9,11 +9,11 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.rendered import Rendered
+from energymodel.scenarios.checks import COUNTS, check_plan
 from energymodel.scenarios.components import Provenance
 from energymodel.scenarios.distributions import NumberDistribution
 from energymodel.scenarios.question import Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario, distributions
-from energymodel.scenarios.validate import COUNTS, check_plan
 from energymodel.search.envelope import NOT_CONVERGED, Limit, differentiate
 from energymodel.search.optimize import optimize
 from energymodel.search.problem import check_plain

@@ -12,11 +12,11 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.runtime.placement import beside_accelerator
+from energymodel.scenarios.checks import check_values
 from energymodel.scenarios.clock_scale import CLOCK, ClockScale
 from energymodel.scenarios.components import build, chosen_numbers
 from energymodel.scenarios.question import Question
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.scenarios.validate import check_values
 from energymodel.search.layouts import candidates, fits, layout_label, take
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import COARSE, screen

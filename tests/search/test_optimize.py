@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.scenarios.validate import check_plan
+from energymodel.scenarios.checks import check_plan
 from energymodel.search.layouts import candidates
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import COARSE, evaluate_points, screen

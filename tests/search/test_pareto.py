@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import energymodel as em
-from energymodel.scenarios.validate import check_fit, check_plan
+from energymodel.scenarios.checks import check_fit, check_plan
 from energymodel.search.result import efficient, hypervolume, knee, levels_by_slope, relative_hypervolume, simplex
 from energymodel.system.evaluate import evaluate_once
 

@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 
 import energymodel as em
+from energymodel.scenarios.checks import check_plan
 from energymodel.scenarios.distributions import parse_distribution
 from energymodel.scenarios.files import names
 from energymodel.scenarios.scenario import distributions
-from energymodel.scenarios.validate import check_plan
 from energymodel.search import envelope
 from energymodel.search.problem import formulate
 from energymodel.search.result import SearchResult
