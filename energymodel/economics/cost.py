@@ -1,21 +1,26 @@
-"""Cost of a run: hardware, facility, electricity, demand charge and delay.
+"""Cost of a run: hardware, facility, electricity, demand charge and delay; prices and carbon that vary by the hour.
 
 Shared arguments: calendar `time` t of the run [s]; `interest_rate` r for one year, above -1 [1/year]; `utilization` u,
-share of its life in which equipment runs, above 0 [1].
+share of its life in which equipment runs, above 0 [1]; of series, `values` c_i, price [USD/J] or carbon intensity
+[kg/J], and `powers` P_i of the facility [W], one for each step, within which both are constant, as markets bill them.
 """
 
 import abc
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, Values, real
+from energymodel.numerics import Numeric, Real, Scalar, Values, real
 from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 YEAR = 8760.0 * 3600.0
 """Accounting year of 365 days [s], the convention of hourly prices."""
 
 _SERIES_BELOW = 1e-4
+HOUR = 3600.0
+"""Step of hourly series [s]."""
 
 
 def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Values:
@@ -177,3 +182,37 @@ class RentedPrice(AbstractPrice):
     ) -> Values:
         """See `AbstractPrice.cost`; the rent covers chip price, links, plant, energy and power."""
         return rental_cost(chips, time, self.chip_time) + delay_cost(time, self.delay_cost)
+
+
+Series = Float[Array | np.ndarray, " steps"]
+"""One value per step."""
+
+
+def series_total(values: Series, powers: Series, step: Numeric = HOUR) -> Scalar:
+    """Cost or emission of a varying power at a varying price, `C = dt sum_i c_i P_i` [definition].
+
+    **Arguments:**
+
+    - `step`: duration of a step, dt [s].
+
+    **Returns:** cost [USD] or emission [kg]; negative where prices are.
+    """
+    return jnp.asarray(step) * jnp.sum(jnp.asarray(values) * jnp.asarray(powers))
+
+
+def pause_price(held: Numeric, price: Numeric, running_power: Numeric, paused_power: Numeric) -> Values:
+    """Price of energy above which an hour's pause pays, `p* = (c + p P_r) / (P_r - P_0)` [derivation: one hour later].
+
+    A pause saves `p* (P_r - P_0)` now and adds an hour at the end, which costs c to hold the equipment and `p P_r` to
+    run it. The restart after a pause comes on top.
+
+    **Arguments:**
+
+    - `held`: cost of holding the equipment, c [USD/s].
+    - `price`: of energy in the hour that a pause adds, p [USD/J].
+    - `running_power`, `paused_power`: of the facility, P_r above P_0 [W].
+
+    **Returns:** price [USD/J], above p wherever c is not negative.
+    """
+    power = jnp.asarray(running_power)
+    return (jnp.asarray(held) + price * power) / (power - paused_power)

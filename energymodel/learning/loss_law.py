@@ -1,4 +1,4 @@
-"""Loss of a model by size and tokens, and the information that it absorbs.
+"""Loss of a model by size, shape and tokens, and the information that it absorbs.
 
 Shared arguments of information: `effective_tokens` D [token]; `data_coefficient` b [nat/token] and `data_exponent`
 beta [1] of the data term b D^-beta, 0 < beta < 1; `token_rate` R [token/s].
@@ -183,3 +183,21 @@ def unique_equivalent_tokens(tokens: Numeric, unique_tokens: Numeric, repetition
     tokens, unique = jnp.asarray(tokens), jnp.asarray(unique_tokens)
     repetitions = jnp.maximum(tokens / unique - 1.0, 0.0)
     return jnp.minimum(tokens, unique) - unique * repetition_scale * jnp.expm1(-repetitions / repetition_scale)
+
+
+def shape_penalty(width: Numeric, depth: Numeric, best_ratio: Numeric, stiffness: Numeric) -> Values:
+    """Loss added by the shape of a transformer, `dL = k ln^2(h / (l r))`.
+
+    [derivation: lowest order in ln r about the flat optimum of Kaplan et al. 2020, fig. 5]. A prior: the figure shows
+    less than about 3 % over a factor of 40 in the ratio.
+
+    **Arguments:**
+
+    - `width`: hidden size h [1].
+    - `depth`: layers l [1].
+    - `best_ratio`: r, best h/l [1], about 100.
+    - `stiffness`: k [nat/token], about 0.005.
+
+    **Returns:** added loss [nat/token], 0 at the best ratio.
+    """
+    return jnp.asarray(stiffness) * jnp.log(jnp.asarray(width) / (depth * jnp.asarray(best_ratio))) ** 2

@@ -1,10 +1,17 @@
-"""Leakage power of a chip by voltage and temperature."""
+"""Leakage power of a chip by voltage and temperature, power gating of idle circuits, and when it pays.
+
+Shared arguments of gating: `leakage_power` P_l of the idle circuit and `gated_power` P_g of the circuit switched off
+[W]; `wake_energy` E_wake to switch it off and on again [J]; `idle_time` t_idle in each period [s].
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Real, Values, real
-from energymodel.ranges import ABSOLUTE, Range
+from energymodel.numerics import Numeric, Part, Real, Values, part, real, sigmoid
+from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, SHARE, Range
+
+NEVER = 1e12
+"""Stands for "it never pays" [s], so that gradients stay finite."""
 
 
 def leakage_power(
@@ -66,3 +73,71 @@ class Leakage(eqx.Module):
             self.temperature_sensitivity,
             self.reference_temperature,
         )
+
+
+def gating_break_even(wake_energy: Numeric, leakage_power: Numeric, gated_power: Numeric) -> Values:
+    """Idle time above which gating pays, `t_be = E_wake / (P_l - P_g)` [Hu et al. 2004].
+
+    **Returns:** time [s]; `NEVER` if being off saves nothing.
+    """
+    saved = jnp.asarray(leakage_power) - gated_power
+    saves = saved > 0
+    return jnp.where(saves, wake_energy / jnp.where(saves, saved, 1.0), NEVER)
+
+
+def gating_saving(
+    leakage_power: Numeric, gated_power: Numeric, idle_time: Numeric, wake_energy: Numeric, period: Numeric
+) -> Values:
+    """Mean power that gating saves, `dP = ((P_l - P_g) t_idle - E_wake) / t_period` [Hu et al. 2004].
+
+    **Arguments:**
+
+    - `period`: t_period [s], above 0.
+
+    **Returns:** power [W]; negative below the break-even time.
+    """
+    return ((jnp.asarray(leakage_power) - gated_power) * idle_time - wake_energy) / period
+
+
+def gating_decision(idle_time: Numeric, break_even: Numeric, blend_time: Numeric) -> Values:
+    """Share of idle periods that are gated, `s = sigma((t_idle - t_be) / w)` [derivation: docs/physics.md B5].
+
+    A smooth controller: the spread of idle times about their mean replaces a step.
+
+    **Arguments:**
+
+    - `break_even`: t_be [s].
+    - `blend_time`: spread of idle times w [s], above 0.
+
+    **Returns:** share [1], 0 to 1.
+    """
+    return sigmoid((jnp.asarray(idle_time) - break_even) / blend_time)
+
+
+class PowerGate(eqx.Module):
+    """Power gating of a share of the chip; `fraction` 0 switches it off."""
+
+    fraction: Real = real("1", doc="share of the leakage that can be gated; 0 is no gating", within=SHARE)
+    residual_fraction: Real = real("1", doc="leakage that remains when off, over leakage", within=SHARE)
+    wake_energy: Real = real("J", doc="to switch the whole chip off and on again")
+    wake_time: Real = real("s")
+    blend_time: Real = real("s", doc="spread of idle times", within=ABOVE_ZERO)
+
+    def saved_power(self, leakage_power: Numeric, idle_time: Numeric, period: Numeric) -> Part:
+        """Mean power saved [W] with a leakage [W] and an idle time [s] in every period [s]."""
+
+        def saving() -> Values:
+            gated = self.residual_fraction * jnp.asarray(leakage_power)
+            saved = gating_saving(leakage_power, gated, idle_time, self.wake_energy, period)
+            return saved * self._decision(leakage_power, idle_time)
+
+        return part(self.fraction, saving)
+
+    def wake_delay(self, leakage_power: Numeric, idle_time: Numeric) -> Part:
+        """Time that waking adds to each period [s]."""
+        return part(self.fraction, lambda: self._decision(leakage_power, idle_time) * self.wake_time)
+
+    def _decision(self, leakage_power: Numeric, idle_time: Numeric) -> Values:
+        gated = self.residual_fraction * jnp.asarray(leakage_power)
+        break_even = gating_break_even(self.wake_energy, leakage_power, gated)
+        return gating_decision(idle_time, break_even, self.blend_time)

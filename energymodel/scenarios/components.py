@@ -17,7 +17,7 @@ from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
 from energymodel.learning.recipe import LearningRate, Optimizer, Recipe
-from energymodel.performance.core_memory import CoreMemory
+from energymodel.performance.caches import CoreMemory
 from energymodel.performance.memory_access import AbstractMemoryAccess
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.switch_topologies import Dragonfly as Dragonfly  # known by its name

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from energymodel.economics.cost import OwnedPrice
-from energymodel.economics.series import HOUR
+from energymodel.economics.cost import HOUR, OwnedPrice
 from energymodel.errors import InputError
 from energymodel.physics.weather import LEAST_SPREAD
 from energymodel.readers.columns import Column

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from energymodel.constants import BOLTZMANN
-from energymodel.physics.transistor import thermal_voltage
+from energymodel.physics.voltage import thermal_voltage
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, Range
 
 NEAR_LIMIT_RANGES: Mapping[str, Range] = {

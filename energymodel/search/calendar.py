@@ -13,8 +13,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from energymodel.economics.cost import YEAR, OwnedPrice
-from energymodel.economics.series import HOUR, pause_price, series_total
+from energymodel.economics.cost import HOUR, YEAR, OwnedPrice, pause_price, series_total
 from energymodel.errors import InputError
 from energymodel.scenarios.grid_hours import GridHours, hours_of
 from energymodel.scenarios.scenario import Scenario

@@ -11,8 +11,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError, suggest
-from energymodel.performance.hierarchy import balance_cache_size
-from energymodel.performance.sram import optimal_cache_size
+from energymodel.performance.caches import balance_cache_size, optimal_cache_size
 from energymodel.physics.limits import landauer_energy
 from energymodel.scenarios.layers import topology_changes
 from energymodel.scenarios.question import Limits, Minimize, Ranges

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.learning.shape import shape_penalty
+from energymodel.learning.loss_law import shape_penalty
 from energymodel.numerics import Numeric, Real, real
 from energymodel.performance.workload import Transformer
 from energymodel.search.problem import Criteria, Formulation

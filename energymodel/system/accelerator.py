@@ -5,8 +5,7 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Real, Scalar, Values, component, real
 from energymodel.performance.memory_access import AbstractMemoryAccess, MeasuredAccess
-from energymodel.physics.gating import PowerGate
-from energymodel.physics.leakage import Leakage
+from energymodel.physics.leakage import Leakage, PowerGate
 from energymodel.physics.switching import busy_power
 from energymodel.physics.voltage import AbstractVoltageCurve
 from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, AT_LEAST_ONE, FACTOR, SHARE, SHARE_ABOVE_ZERO, Range

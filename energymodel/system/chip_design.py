@@ -15,11 +15,10 @@ from jaxtyping import Array
 
 from energymodel.learning.recipe import quantized_parameters
 from energymodel.numerics import Numeric, Real, Values, component, real
-from energymodel.performance.core_memory import CoreMemory
-from energymodel.performance.sram import Sram
+from energymodel.performance.caches import CoreMemory, Sram
 from energymodel.physics.leakage import leakage_power
 from energymodel.physics.limits import noise_error_rate, reliable_operation_energy
-from energymodel.physics.transistor import clock_ratio
+from energymodel.physics.voltage import clock_ratio
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE, Range
 from energymodel.system.accelerator import Accelerator
 

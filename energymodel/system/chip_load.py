@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, is_fixed, p_norm, part
-from energymodel.performance.products import product_time
+from energymodel.performance.kernels import product_time
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -99,7 +99,7 @@ def products_time(
     """Time of products at clock 1 by their formats, `t = n t_0 + sum_i s_i (F + d_i E) / (x_i eta_i F_i)` [definition].
 
     Of the products with weights, a share s_i runs in fp8 and fp4; tf32 and fp32 slow all products. eta_i and d_i are
-    measured on the chip (`performance.products.product_time`), x_i is what software loses of the rate.
+    measured on the chip (`performance.kernels.product_time`), x_i is what software loses of the rate.
 
     **Arguments:**
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real
 from energymodel.performance.collectives import CollectiveLibrary
-from energymodel.performance.gradient_sharding import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.network import Link, contended_bandwidth, network_energy_per_bit
+from energymodel.performance.parallelism import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.saturation import AbstractSaturation, KernelSaturation
 from energymodel.performance.topology import AbstractTopology, NetworkShape
 from energymodel.physics.flow import server_fan_power

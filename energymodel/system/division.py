@@ -5,13 +5,13 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, blend, is_fixed
-from energymodel.performance.gradient_sharding import last_round_share
 from energymodel.performance.parallelism import (
     StageLayers,
     balanced_stage_layers,
     bubble_fraction,
     data_parallel_degree,
     fullest_stage_layers,
+    last_round_share,
     microbatch_count,
     uneven_stage_layers,
 )

@@ -11,7 +11,7 @@ from energymodel.economics.cost import AbstractPrice
 from energymodel.numerics import Numeric, Real, Values, component, real
 from energymodel.physics.cooling import Coolant, Cooling, CoolingDemand
 from energymodel.physics.delivery import AbstractRegulator, Distribution, NoRegulator, Regulator
-from energymodel.physics.energy_storage import EnergyStorage
+from energymodel.physics.power_swing import EnergyStorage
 from energymodel.ranges import ABOVE_ZERO, SHARE, Range
 
 NO_LIMIT = 1e15

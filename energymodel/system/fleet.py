@@ -67,7 +67,7 @@ def evaluate_fleet(
     the exchange of gradients in it, for which the slowest network counts. Who ends early waits. All end together unless
     a group cannot: then w_i follows its throughput. Without times that do not depend on the batch, its tokens are
     `W_i = W n_i P_i / sum_j n_j P_j` and `T = max_i W_i / (n_i P_i)`, P_i the throughput of a chip
-    (`performance.batching`). With one group, or equal ones, it is `evaluate`.
+    (`performance.saturation`). With one group, or equal ones, it is `evaluate`.
 
     **Arguments:**
 

@@ -5,10 +5,17 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, at_most_one, blend, is_fixed, part
-from energymodel.performance.attention import exponential_slowdown, forward_attention_time, padded_head_size
-from energymodel.performance.hierarchy import gemm_traffic
-from energymodel.performance.products import alignment_slowdown, training_edges
-from energymodel.performance.roofline import compute_time, elementwise_traffic, expert_bytes
+from energymodel.performance.caches import gemm_traffic
+from energymodel.performance.kernels import (
+    alignment_slowdown,
+    compute_time,
+    elementwise_traffic,
+    expert_bytes,
+    exponential_slowdown,
+    forward_attention_time,
+    padded_head_size,
+    training_edges,
+)
 from energymodel.performance.workload import recomputed_share
 from energymodel.system.division import Division
 from energymodel.system.plan import TrainingPlan

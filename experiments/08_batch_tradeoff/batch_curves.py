@@ -23,7 +23,7 @@ import energymodel as em
 from energymodel.economics.cost import OwnedPrice
 from energymodel.learning.critical_batch import token_ratio
 from energymodel.learning.learning import CriticalBatchLearning
-from energymodel.performance.batching import energy_optimal_batch, time_optimal_batch
+from energymodel.performance.saturation import energy_optimal_batch, time_optimal_batch
 from energymodel.runtime.compilation import compiler_options
 from energymodel.sources import stated_optimal_batch
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss

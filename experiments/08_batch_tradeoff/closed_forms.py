@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric
-from energymodel.performance.batching import energy_optimal_batch
+from energymodel.performance.saturation import energy_optimal_batch
 
 
 def adaptive_batch(critical_batch: Numeric, fixed_cost_batch: Numeric, cost_ratio: Numeric) -> Float[Array, "..."]:

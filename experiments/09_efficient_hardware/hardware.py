@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric
+from energymodel.performance.caches import Sram, sram_access_energy
 from energymodel.performance.network import Link
-from energymodel.performance.sram import Sram, sram_access_energy
 from energymodel.physics.limits import landauer_energy
 from energymodel.scenarios.near_limit import thermal_voltage
 from energymodel.system.accelerator import Accelerator

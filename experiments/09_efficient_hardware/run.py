@@ -20,7 +20,7 @@ from plan_search import AIMS, BROKEN, MULTIPLES, PLAN, STEPS, WORLDS, Found, Que
 
 import energymodel as em
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.performance.sram import optimal_cache_size
+from energymodel.performance.caches import optimal_cache_size
 from energymodel.physics.limits import landauer_energy
 from energymodel.runtime.compilation import compiler_options
 from energymodel.search.layouts import take

@@ -18,7 +18,7 @@ from hourly_program import (
 )
 from scipy.ndimage import minimum_filter1d
 
-from energymodel.economics.series import HOUR
+from energymodel.economics.cost import HOUR
 from energymodel.scenarios.grid_hours import GridHours
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.calendar import USUAL_SLACK, terms_of

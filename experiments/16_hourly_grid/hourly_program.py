@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from energymodel.economics.series import HOUR
+from energymodel.economics.cost import HOUR
 from energymodel.scenarios.grid_hours import GridHours
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.calendar import Terms

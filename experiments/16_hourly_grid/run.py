@@ -13,7 +13,7 @@ import numpy as np
 from foresight import Foresight, best_constant, constant_run, followed, foresight
 from hourly_program import HourlyProblem, hourly_problem, schedule_cost
 
-from energymodel.economics.series import HOUR
+from energymodel.economics.cost import HOUR
 from energymodel.errors import InputError
 from energymodel.scenarios.grid_hours import GridHours, read_grid
 from energymodel.scenarios.scenario import Scenario, load_scenario

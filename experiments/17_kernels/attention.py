@@ -1,4 +1,4 @@
-"""How fast are fused attention kernels of each chip? Fits the law of `performance.attention` to measured ones.
+"""How fast are fused attention kernels of each chip? Fits the law of `performance.kernels` to measured ones.
 
 Prints constants with 95 % intervals, and errors held out by shape and by context length.
 """
@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import outputs  # noqa: E402
 
-from energymodel.performance.attention import exponential_slowdown, forward_attention_time  # noqa: E402
+from energymodel.performance.kernels import exponential_slowdown, forward_attention_time  # noqa: E402
 from energymodel.scenarios.scenario import load_scenario  # noqa: E402
 
 DATA = HERE.parent / "data"

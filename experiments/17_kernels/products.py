@@ -1,6 +1,6 @@
 """How long do matrix products and the grouped products of experts take by themselves, by shape, format and chip?
 
-`python experiments/17_kernels/products.py` fits `performance.products.product_time`, prints the constants of each chip
+`python experiments/17_kernels/products.py` fits `performance.kernels.product_time`, prints the constants of each chip
 and format with 90 % intervals and the errors on shapes held out, and draws `products.png` beside this file.
 
 The constants are those of the presets of hardware.

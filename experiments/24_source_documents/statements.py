@@ -13,14 +13,15 @@ from energymodel.learning.critical_batch import exponential_training_time, per_t
 from energymodel.learning.loss_law import ChinchillaLaw, information_rate
 from energymodel.learning.loss_ode import loss_rate
 from energymodel.numerics import Numeric
-from energymodel.performance.batching import energy_optimal_batch, proportional_split
-from energymodel.performance.roofline import token_rate
+from energymodel.performance.kernels import token_rate
 from energymodel.performance.saturation import (
     compute_power,
+    energy_optimal_batch,
     exponential_saturation,
     half_throughput_batch,
     memory_power,
     memory_traffic_rate,
+    proportional_split,
     saturating_throughput,
 )
 from energymodel.physics.chiller import chiller_power

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from energymodel.economics import cost
 from energymodel.economics.carbon import Carbon, embodied_carbon, operational_carbon
-from energymodel.economics.series import pause_price, series_total
+from energymodel.economics.cost import pause_price, series_total
 from gradients import check_grads
 
 # docs/physics.md B9

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.performance.batching import proportional_split
+from energymodel.performance.saturation import proportional_split
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.solver import RESULTS
 from experiment import Experiment

@@ -11,10 +11,10 @@ from energymodel.learning.loss_law import (
     chinchilla_loss,
     chinchilla_tokens,
     information_absorbed,
+    shape_penalty,
     tokens_for_gap,
     unique_equivalent_tokens,
 )
-from energymodel.learning.shape import shape_penalty
 from energymodel.learning.three_term import at_optimal_batch, batch_term, three_term_loss, three_term_optimal_batch
 from learning.laws import LAW, THREE_TERM
 

@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 
 from energymodel.errors import InputError
-from energymodel.performance.gradient_sharding import (
-    ScatterEachMicrobatch,
-    ScatterEachRound,
-    ScatterOnce,
-    last_round_share,
-)
+from energymodel.performance.parallelism import ScatterEachMicrobatch, ScatterEachRound, ScatterOnce, last_round_share
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.layouts import candidates
 from energymodel.search.training_run import TrainingRun

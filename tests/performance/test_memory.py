@@ -7,17 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energymodel.performance import hierarchy
-from energymodel.performance.core_memory import CoreMemory
-from energymodel.performance.memory_access import (
-    DividedAccess,
-    MeasuredAccess,
-    StatedAccess,
-    coalescing_efficiency,
-    concurrent_bandwidth,
-    line_efficiency,
-)
-from energymodel.performance.sram import (
+from energymodel.performance import caches
+from energymodel.performance.caches import (
+    CoreMemory,
     Sram,
     cached_operand_energy,
     optimal_cache_size,
@@ -26,22 +18,30 @@ from energymodel.performance.sram import (
     sram_latency,
     sram_leakage,
 )
+from energymodel.performance.memory_access import (
+    DividedAccess,
+    MeasuredAccess,
+    StatedAccess,
+    coalescing_efficiency,
+    concurrent_bandwidth,
+    line_efficiency,
+)
 
 sizes = st.floats(64.0, 1e5)
 
 
 @given(m=sizes, n=sizes, k=sizes, cache=st.floats(1e3, 1e9))
 def test_traffic_lies_between_the_bound_and_the_stated_excess(m, n, k, cache):
-    bound = max(float(hierarchy.compulsory_traffic(m, n, k)), float(hierarchy.capacity_traffic(m, n, k, cache)))
-    traffic = float(hierarchy.gemm_traffic(m, n, k, cache))
+    bound = max(float(caches.compulsory_traffic(m, n, k)), float(caches.capacity_traffic(m, n, k, cache)))
+    traffic = float(caches.gemm_traffic(m, n, k, cache))
     assert bound <= traffic * (1 + 1e-12)
     assert traffic <= 2**0.25 * bound * (1 + 1e-12)
 
 
 def test_hierarchy_balances_and_accesses_coalesce():
     rate, bandwidth = 989e12, 3.35e12
-    cache = hierarchy.balance_cache_size(rate, bandwidth, 2.0)
-    np.testing.assert_allclose(hierarchy.cache_limited_intensity(cache, 2.0), rate / bandwidth, rtol=1e-12)
+    cache = caches.balance_cache_size(rate, bandwidth, 2.0)
+    np.testing.assert_allclose(caches.cache_limited_intensity(cache, 2.0), rate / bandwidth, rtol=1e-12)
     np.testing.assert_allclose(coalescing_efficiency(1.0, 2.0, 32.0), 1.0)
     np.testing.assert_allclose(coalescing_efficiency(1e6, 2.0, 32.0), 2 / 32)
 

@@ -10,10 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from energymodel.performance import saturation
-from energymodel.performance.attention import exponential_slowdown, forward_attention_time, padded_head_size
-from energymodel.performance.batching import energy_optimal_batch, proportional_split, time_optimal_batch
-from energymodel.performance.products import alignment, alignment_slowdown, product_time, training_edges
-from energymodel.performance.roofline import elementwise_traffic, roofline_time, token_rate
+from energymodel.performance.kernels import (
+    alignment,
+    alignment_slowdown,
+    elementwise_traffic,
+    exponential_slowdown,
+    forward_attention_time,
+    padded_head_size,
+    product_time,
+    roofline_time,
+    token_rate,
+    training_edges,
+)
+from energymodel.performance.saturation import energy_optimal_batch, proportional_split, time_optimal_batch
 
 sizes = st.floats(16.0, 65536.0)
 

@@ -12,9 +12,8 @@ from busy_chip import BusyPower, busy_power_at
 from energymodel.physics.chiller import LiftChiller
 from energymodel.physics.cooling import Cooling, InletClass, TwoPhaseLoop
 from energymodel.physics.delivery import Distribution, Regulator
-from energymodel.physics.gating import PowerGate
 from energymodel.physics.heat_rejection import EvaporativeAir
-from energymodel.physics.leakage import Leakage
+from energymodel.physics.leakage import Leakage, PowerGate
 from energymodel.physics.limits import landauer_operation_energy, landauer_source_energy
 from energymodel.physics.switching import clock_at_power_cap
 from energymodel.physics.thermal import leakage_temperature

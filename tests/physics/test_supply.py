@@ -5,9 +5,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.physics import delivery, gating
-from energymodel.physics.energy_storage import EnergyStorage, smoothed_swing, stored_ramp
-from energymodel.physics.power_swing import lagged_swing, steepest_ramp
+from energymodel.physics import delivery
+from energymodel.physics.leakage import NEVER, PowerGate, gating_break_even, gating_saving
+from energymodel.physics.power_swing import EnergyStorage, lagged_swing, smoothed_swing, steepest_ramp, stored_ramp
 
 LOSSES = (0.02, 0.03, 0.05)  # docs/physics.md B5
 
@@ -23,16 +23,16 @@ def test_delivery_by_hand():
 
 
 # docs/physics.md B5: 5 W of leakage, 0.5 W when off, 50 uJ to wake
-GATE = gating.PowerGate(1.0, 0.1, 50e-6, 5e-6, 1e-9)
+GATE = PowerGate(1.0, 0.1, 50e-6, 5e-6, 1e-9)
 
 
 @given(leakage=st.floats(0.1, 100.0), residual=st.floats(0.0, 0.9), wake=st.floats(1e-6, 1e-3))
 def test_saving_is_nothing_at_break_even(leakage, residual, wake):
     with jax.enable_x64(True):
-        idle = gating.gating_break_even(wake, leakage, residual * leakage)
-        saving = gating.gating_saving(leakage, residual * leakage, idle, wake, 1.0)
+        idle = gating_break_even(wake, leakage, residual * leakage)
+        saving = gating_saving(leakage, residual * leakage, idle, wake, 1.0)
         np.testing.assert_allclose(saving, 0.0, atol=1e-15)
-        assert gating.gating_saving(leakage, residual * leakage, 2 * idle, wake, 1.0) > 0
+        assert gating_saving(leakage, residual * leakage, 2 * idle, wake, 1.0) > 0
 
 
 def test_gates_act_above_break_even_only():
@@ -40,9 +40,9 @@ def test_gates_act_above_break_even_only():
     np.testing.assert_allclose(GATE.wake_delay(5.0, 40e-6), 5e-6)
     assert GATE.saved_power(5.0, 5e-6, 100e-6) == 0.0
     assert GATE.wake_delay(5.0, 5e-6) == 0.0
-    assert gating.gating_break_even(50e-6, 0.0, 0.0) == gating.NEVER
+    assert gating_break_even(50e-6, 0.0, 0.0) == NEVER
     assert GATE.saved_power(0.0, 40e-6, 100e-6) == 0.0
-    gate = gating.PowerGate(0.5, 0.1, 50e-6, 5e-6, 1e-6)
+    gate = PowerGate(0.5, 0.1, 50e-6, 5e-6, 1e-6)
     for leakage in (0.0, 5.0, 500.0):
         for idle in (0.0, 11.1e-6, 1.0):
             slopes = jax.grad(lambda g, p, t: g.saved_power(p, t, 1.0), argnums=(0, 1, 2))(gate, leakage, idle)

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from energymodel.economics.series import HOUR
+from energymodel.economics.cost import HOUR
 from energymodel.search.hourly_power import Contract, HourlyProblem, bought_power, metered_peaks
 
 RATES = np.array([1.0, 1.5, 2.0])

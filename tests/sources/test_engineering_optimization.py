@@ -14,10 +14,16 @@ import pytest
 
 import energymodel
 from energymodel import sources
-from energymodel.performance.batching import energy_optimal_batch, proportional_split
+from energymodel.performance.kernels import compute_time, roofline_time, token_rate
 from energymodel.performance.network import link_bandwidth
-from energymodel.performance.roofline import compute_time, roofline_time, token_rate
-from energymodel.performance.saturation import compute_power, exponential_saturation, memory_power, memory_traffic_rate
+from energymodel.performance.saturation import (
+    compute_power,
+    energy_optimal_batch,
+    exponential_saturation,
+    memory_power,
+    memory_traffic_rate,
+    proportional_split,
+)
 from energymodel.physics.chiller import chiller_power
 from energymodel.physics.leakage import static_energy
 from energymodel.physics.limits import landauer_multiple, operation_multiple

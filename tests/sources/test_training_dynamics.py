@@ -16,8 +16,7 @@ from energymodel.learning.critical_batch import exponential_training_time, per_t
 from energymodel.learning.loss_law import ChinchillaLaw, information_rate
 from energymodel.learning.loss_ode import loss_rate
 from energymodel.numerics import as_real
-from energymodel.performance.batching import energy_optimal_batch
-from energymodel.performance.saturation import saturating_throughput
+from energymodel.performance.saturation import energy_optimal_batch, saturating_throughput
 from energymodel.physics.limits import (
     landauer_multiple,
     landauer_operation_energy,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.performance.batching import proportional_split
+from energymodel.performance.saturation import proportional_split
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.fleet import load_fleet
 from energymodel.system import fleet as model
