@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.errors import InputError
+from energymodel.readers.expressions import data_file
 
 LISTED_NAMES = 12
 TEXT = "text"
 COUNTS = ("1", "token", "sequence")  # units of what is counted, which headings give in thousands or millions
-UNITS: Mapping[str, Mapping[str, float]] = tomllib.loads(Path(__file__).with_name("units.toml").read_text("utf-8"))
+UNITS: Mapping[str, Mapping[str, float]] = data_file(__file__, "units.toml")
 """SI value of the units of headings and cells, in lower case where case says nothing, by what they measure."""
 OF_CELSIUS = ("c", "°c", "degc", "celsius")
 MAGNITUDES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "bn": 1e9, "t": 1e12} | {

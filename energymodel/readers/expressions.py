@@ -1,12 +1,16 @@
-"""Expressions: of the data files of this package, and sums and lists that users write."""
+"""Expressions and refusals of the data files of this package, and sums and lists that users write."""
 
 import ast
 import operator
+import string
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from energymodel.errors import InputError
+from energymodel.units import SI_UNITS, format_quantity
 
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
 LONGEST_LIST, LARGEST = 20_000, 10**15
@@ -35,6 +39,47 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
 @cache
 def _compiled(expression: str) -> Any:
     return compile(expression, expression, "eval")
+
+
+class _Sentences(string.Formatter):
+    """Sentences in which a number may have a unit in place of a format."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return format_quantity(value, format_spec) if format_spec in SI_UNITS else format(value, format_spec)
+
+
+def refuse(rows: Iterable[Mapping[str, Any]], words: Mapping[str, Any]) -> None:
+    """Refuse what the first row whose expression `refuse` holds says may not be.
+
+    **Arguments:**
+
+    - `rows`: of a data file, each with the `text` of its message and perhaps a `path` before it, an expression of the
+      `value` that it is about, or names of `each` of several.
+    - `words`: of expressions and messages.
+
+    **Raises:** `InputError` with path and text.
+    """
+    for row in rows:
+        for name in row.get("each", [""]):
+            bound = {**words, "name": name} if name else words
+            if value := name or row.get("value"):
+                bound = {**bound, "value": evaluate(value, words)}
+            if evaluate(row["refuse"], bound):
+                path = f"{row['path']}: " if row["path"] else ""
+                raise InputError(_Sentences().vformat(f"{path}{row['text']}", (), bound))
+
+
+def work_out(rules: Mapping[str, Any], words: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """Words with those that follow: by an expression of the words before, unless a rule with `refuse` refuses them.
+
+    **Raises:** `InputError` that begins with `path`, as `refuse`.
+    """
+    for name, rule in rules.items():
+        if isinstance(rule, str):
+            words[name] = evaluate(rule, words)
+        else:
+            refuse([{"path": path, **rule}], words)
+    return words
 
 
 def constant_of(text: str) -> int | list[int] | None:

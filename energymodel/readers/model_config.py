@@ -2,7 +2,6 @@
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -15,7 +14,7 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
-from energymodel.readers.expressions import evaluate
+from energymodel.readers.expressions import data_file, work_out
 from energymodel.readers.text_file import read_json
 
 TEXT = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
@@ -102,7 +101,7 @@ class _Reader:
         kind = table.get("model_type", self.outer.get("model_type", ""))
         if not isinstance(kind, str) or not kind.isprintable():
             raise self.refuse(f'model_type is {kind!r}, no text. Give the type, such as "llama".')
-        self.model_type = same_as().get(kind, kind)
+        self.model_type = _data("families")["same_as"].get(kind, kind)
         for type_name in (self.outer.get("model_type"), kind, self.model_type):
             if isinstance(type_name, str) and type_name in reasons():
                 raise self.refuse(f'a model of type "{type_name}" cannot be read: {reasons()[type_name]}. {INSTEAD}')
@@ -134,7 +133,7 @@ class _Reader:
         value = self.config.get(name)
         if value is not None or (name in self.config and name in NULL_SAYS):
             return value
-        defaults = {**class_defaults().get(self.model_type, {}), **self.family.defaults}
+        defaults = {**_data("defaults").get(self.model_type, {}), **self.family.defaults}
         name = next((other for other in (name, key) if other in defaults), name)
         if (value := defaults.get(name)) is not None and name != "moe_layer_freq":
             note = f"{name} is left out and taken as {value}, the default of {self.model_type}."
@@ -216,12 +215,10 @@ class _Reader:
 
     def _work_out(self, rules: Mapping[str, Any]) -> dict[str, Any]:
         """Words by expressions of those before, unless a condition refuses the file."""
-        for name, rule in rules.items():
-            if isinstance(rule, str):
-                self.words[name] = evaluate(rule, self.words)
-            elif evaluate(rule["refuse"], self.words):
-                raise self.refuse(rule["text"].format_map({"instead": INSTEAD, **self.config, **self.words}))
-        return {name: self.words.get(name) for name in rules}
+        words = work_out(rules, {"instead": INSTEAD, **self.config, **self.words}, self.file)
+        worked_out = {name: words.get(name) for name in rules}
+        self.words |= worked_out
+        return worked_out
 
     def model(self, sequence: int | None) -> ModelConfig:
         """The whole model."""
@@ -231,9 +228,9 @@ class _Reader:
         mixture = self.family.experts is not None and self.count(self.family.experts.count, 0, lowest=0)
         attention = "latent" if self.family.latent else "grouped"
         for section in ("size", attention, *(("expert_layers",) if mixture else ()), "blocks"):
-            self._work_out(_read("model_shape.toml")[section])
+            self._work_out(_data("shape")[section])
         for section in ("mixture" if self.words["mixed"] else "dense", "window", "whole"):
-            self._work_out(_read("model_shape.toml")[section])
+            self._work_out(_data("shape")[section])
         for key in FURTHER_TOKENS:
             if self.config.get(key):
                 self.notes.append(f"Modules of multi-token prediction ({key}) are not counted.")
@@ -274,20 +271,14 @@ class _Reader:
         return sequence
 
 
-@cache
-def _read(name: str) -> dict[str, dict[str, Any]]:
-    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
-
-
-def same_as() -> Mapping[str, str]:
-    """Types whose text model is that of another type, and older names of types."""
-    return _read("model_families.toml")["same_as"]
+def _data(name: str) -> dict[str, dict[str, Any]]:
+    return data_file(__file__, f"model_{name}.toml")
 
 
 @cache
 def families() -> Mapping[str, SimpleNamespace]:
     """Parts by `model_type`, with the fields of `[family]`, and `experts` where there are any; "*" for other types."""
-    tables = _read("model_families.toml")
+    tables = _data("families")
     return {
         name: SimpleNamespace(
             **tables["family"] | table | {"experts": experts_of(table["experts"]) if "experts" in table else None}
@@ -299,22 +290,17 @@ def families() -> Mapping[str, SimpleNamespace]:
 
 def experts_of(table: Mapping[str, Any]) -> SimpleNamespace:
     """A mixture of experts with the fields of `[experts]`."""
-    return SimpleNamespace(**_read("model_families.toml")["experts"] | dict(table))
-
-
-def class_defaults() -> Mapping[str, Mapping[str, int]]:
-    """Sizes of each `model_type` that its configuration class takes where the file leaves them out."""
-    return _read("model_defaults.toml")
+    return SimpleNamespace(**_data("families")["experts"] | dict(table))
 
 
 @cache
 def reasons() -> Mapping[str, str]:
     """Why a model cannot be described, by its `model_type`."""
-    return {name: why for why, row in _read("model_refusals.toml").items() for name in row["types"].split()}
+    return {name: why for why, row in _data("refusals").items() for name in row["types"].split()}
 
 
 def _matching(column: str, text: str) -> str | None:
-    rows = _read("model_refusals.toml").items()
+    rows = _data("refusals").items()
     return next((why for why, row in rows if column in row and re.fullmatch(row[column], text)), None)
 
 

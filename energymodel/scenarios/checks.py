@@ -4,7 +4,6 @@ The rows of `checks.toml` hold what may not be, as an expression, and the senten
 """
 
 import dataclasses
-import string
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -21,13 +20,13 @@ from energymodel.numerics import Numeric
 from energymodel.performance.switch_topologies import AbstractSwitchTree, Dragonfly, RailOnly
 from energymodel.physics.limits import landauer_energy
 from energymodel.ranges import check_number
-from energymodel.readers.expressions import data_file, evaluate
-from energymodel.scenarios.clock_scale import check_clock
+from energymodel.readers.expressions import data_file, refuse
+from energymodel.scenarios.clock_scale import ClockScale
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.plan import PRECISIONS, StagePower, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import check_formats, check_pipeline, formats_of, torus_chips, torus_fault
 from energymodel.system.training_system import TrainingSystem
-from energymodel.units import SI_UNITS, format_quantity
+from energymodel.units import format_quantity
 
 WHOLE = 1e-6  # relative difference that rounding leaves
 BYTES_OF = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5}  # of a number that is stored or sent
@@ -49,13 +48,6 @@ class Numbers:
         return Numbers(value) if dataclasses.is_dataclass(value) else float(value)
 
 
-class _Sentences(string.Formatter):
-    """Sentences in which a number may have a unit in place of a format."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        return format_quantity(value, format_spec) if format_spec in SI_UNITS else format(value, format_spec)
-
-
 def is_whole(value: float) -> bool:
     """Whether a number is a count, up to rounding."""
     return value >= 1.0 - WHOLE and abs(value - round(value)) <= WHOLE
@@ -65,13 +57,7 @@ _FUNCTIONS = {"is_whole": is_whole, "max": max, "below": 1.0 - WHOLE, "above": 1
 
 
 def _refuse(group: str, words: Mapping[str, Any]) -> None:
-    """Refuse what the first row of a group that holds says may not be."""
-    for row in data_file(__file__, "checks.toml")[group]:
-        for name in row.get("each", [""]):
-            bound = {**_FUNCTIONS, **words, "name": name}
-            bound["value"] = evaluate(name or row.get("value", "None"), bound)
-            if evaluate(row["refuse"], bound):
-                raise InputError(_Sentences().vformat(f"{row['path']}: {row['text']}", (), bound))
+    refuse(data_file(__file__, "checks.toml")[group], {**_FUNCTIONS, **words})
 
 
 def _parts(system: TrainingSystem) -> dict[str, Any]:
@@ -222,7 +208,8 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     _check_power_cap(system, float(plan.power_cap))
     for name, cap in vars(plan.power).items() if isinstance(plan.power, StagePower) else ():
         _check_power_cap(system, float(cap), f"plan.power.{name}")
-    check_clock(system.accelerator, plan)
+    scale = ClockScale.of(system.accelerator)
+    _refuse("clock", {"clock": float(plan.clock), "scale": scale, "ends": scale.ends})
     if isinstance(plan.goal, TargetLoss):
         check_target(system, plan, float(plan.goal.loss), "plan.goal.loss")
         _check_not_reached(system, plan, float(plan.goal.loss))
@@ -286,7 +273,7 @@ def check_values(
         _check_power_cap(system, max(values), where)
         check_measured(system, min(values), calibration, where)
     elif field == "clock":
-        _refuse("clock", {"where": where, "clock": min(values), "chip": Numbers(system.accelerator)})
+        _refuse("lowest_clock", {"path": where, "clock": min(values), "chip": Numbers(system.accelerator)})
 
 
 def check_ends(system: TrainingSystem, plan: TrainingPlan, vary: Mapping[str, Sequence[float]]) -> None:
@@ -358,7 +345,7 @@ def check_target(system: TrainingSystem, plan: TrainingPlan, loss: float, name: 
         floor = learning.loss(parameters, UNLIMITED_TOKENS)
         if repeated:
             floor, _ = learning.run(parameters, UNLIMITED_TOKENS, float(np.min(plan.batch)))
-    _refuse("target", {"where": name, "loss": loss, "floor": float(floor), "repeated": repeated})
+    _refuse("target", {"path": name, "loss": loss, "floor": float(floor), "repeated": repeated})
 
 
 def _check_not_reached(system: TrainingSystem, plan: TrainingPlan, loss: float) -> None:

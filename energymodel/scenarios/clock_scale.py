@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 from energymodel.errors import InputError
 from energymodel.scenarios.files import is_quantity
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.plan import TrainingPlan
 from energymodel.units import convert, parse_quantity
 
 CLOCK = "plan.clock"
 REFERENCE_CLOCK = "system.accelerator.reference_clock"
-ROUNDING_ERROR = 1e-9  # of a product of shares
 ROUNDING = 2e-3  # of a clock: presets state the ends of its range to four digits
 LOWEST_MEGAHERTZ = 50.0
 """A bare number from here on is no share with a slip of the decimal point, but MHz without their unit."""
@@ -88,16 +86,3 @@ def is_frequency(clock: Any) -> bool:
     """Whether a number is given with a unit of frequency, as text or as a table."""
     text = clock.get("unit") if is_quantity(clock) else clock
     return isinstance(text, str) and text.strip().lower().endswith("hz")
-
-
-def check_clock(accelerator: Accelerator, plan: TrainingPlan) -> None:
-    """Check the clock of a plan against the range of the accelerator.
-
-    **Raises:** `InputError` for a clock outside it.
-    """
-    scale, clock = ClockScale.of(accelerator), float(plan.clock)
-    if not scale.minimum * (1.0 - ROUNDING_ERROR) <= clock <= 1.0 + ROUNDING_ERROR:
-        raise InputError(
-            f"{CLOCK}: {clock:g} is outside {scale.minimum:g} to 1, the share of the reference clock that the "
-            f"accelerator allows ({scale.ends}; MHz may be given too)."
-        )

@@ -13,6 +13,7 @@ from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from energymodel.errors import InputError, suggest
 from energymodel.ranges import check_number
+from energymodel.readers.expressions import data_file, refuse
 from energymodel.scenarios.files import ROOT, names
 from energymodel.units import convert, format_quantity
 
@@ -148,21 +149,10 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberD
     numbers = tuple(float(word) for word in words[:count])
     if written:
         numbers = tuple(convert(value, written, unit, where, difference=family == "normal") for value in numbers)
-    if not all(map(math.isfinite, numbers)):
-        raise InputError(f"{where}: the numbers must be finite.")
-    if family == "uniform" and numbers[0] >= numbers[1]:
-        raise InputError(f"{where}: the first number must be below the second.")
-    if family == "uniform" and not numbers[0] <= value <= numbers[1]:
-        raise InputError(f"{where} excludes the value {format_quantity(value, unit)}. Change one of them.")
-    if family != "uniform" and min(numbers) <= 0.0:
-        raise InputError(f"{where}: the numbers must be positive.")
-    if max(numbers) > (most := LARGEST.get(family, math.inf)):
-        raise InputError(f"{where}: {max(numbers):g} is too large to be drawn with. Give at most {most:g}.")
-    if family == "beta" and (unit != "1" or not 0.0 <= value <= 1.0):
-        raise InputError(
-            f"{where}: beta is for shares between 0 and 1, not for {format_quantity(value, unit)}. "
-            "Use lognormal, normal or uniform."
-        )
+    most, quantity = LARGEST.get(family, math.inf), format_quantity(value, unit)
+    words = {"family": family, "numbers": numbers, "median": value, "unit": unit, "most": most, "quantity": quantity}
+    functions = {"all": all, "abs": abs, "min": min, "max": max, "infinite": math.inf}
+    refuse(data_file(__file__, "checks.toml")["distribution"], {**functions, **words, "where": where})
     return NumberDistribution(family, numbers)
 
 

@@ -15,33 +15,8 @@ from energymodel.readers.model_config import read_model_config
 from energymodel.readers.text_file import is_file, is_folder, read_text
 
 ROOT = Path(__file__).parents[1] / "presets"
-CATEGORIES = {
-    "scenarios": "training runs",
-    "models": "models to train",
-    "clusters": "measured clusters",
-    "hardware": "accelerators",
-    "designs": "designs of accelerators",
-    "cores": "memories in the cores of accelerators",
-    "access": "patterns of access to memory",
-    "nodes": "nodes",
-    "networks": "networks between nodes",
-    "topologies": "topologies of networks between nodes",
-    "software": "training frameworks",
-    "facilities": "data centers",
-    "regulators": "converters of power",
-    "weather": "weather of places",
-    "inlets": "classes of coolant temperature",
-    "regions": "prices and carbon of places",
-    "prices": "kinds of price",
-    "carbon": "carbon accounting",
-    "learning": "laws of learning",
-    "recipes": "training recipes",
-    "optimizers": "optimizers",
-    "schedules": "schedules of the learning rate",
-    "laws": "loss laws and critical-batch laws",
-    "courses": "courses of loss and power of runs",
-    "reliability": "failures and checkpoints",
-}
+CATEGORIES: dict[str, str] = tomllib.loads((ROOT / "categories.toml").read_text(encoding="utf-8"))
+"""Folders of presets, and what they hold."""
 COMPANIONS = "companions"
 MODEL_FILE = ".json"
 CONFIG = "config.json"

@@ -15,6 +15,7 @@ from typing import Any
 from energymodel.constants import BOLTZMANN
 from energymodel.physics.voltage import thermal_voltage
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, Range
+from energymodel.readers.expressions import data_file, evaluate, work_out
 
 NEAR_LIMIT_RANGES: Mapping[str, Range] = {
     **dict.fromkeys(("landauer_multiple", "slope_factor"), AT_LEAST_ONE),
@@ -22,7 +23,6 @@ NEAR_LIMIT_RANGES: Mapping[str, Range] = {
     "depth_per_activity": ABOVE_ZERO,
 }
 """Of the numbers that a near-limit accelerator follows from."""
-_BITS_PER_BYTE = 8.0
 
 
 def operation_energy(landauer_multiple: float, bits: float, temperature: float) -> float:
@@ -109,10 +109,14 @@ def near_limit_accelerator(preset: Mapping[str, Any], template: Mapping[str, Any
     **Returns:** tables as in every other file of `hardware/`; derived quantities carry their formula as source.
     """
     chosen = {name: float(number["value"]) for name, number in preset.items() if isinstance(number, Mapping)}
-    derived = _derived(chosen, template)
+    formulas = (leakage_ratio, dynamic_power, operation_energy, voltage_floor, leakage_temperature_sensitivity)
+    words: dict[str, Any] = {formula.__name__: formula for formula in formulas} | chosen
+    words["of"] = lambda path: float(reduce(lambda table, part: table[part], path.split("."), template)["value"])
+    rules = data_file(__file__, "near_limit.toml")
+    work_out(rules["words"], words)
 
-    def filled(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-        return {name: number(value, prefix + name) for name, value in tables.items()}
+    def filled(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        return {name: number(value, prefix + name) for name, value in table.items()}
 
     def number(value: Any, path: str) -> Any:
         if not isinstance(value, Mapping):
@@ -121,60 +125,10 @@ def near_limit_accelerator(preset: Mapping[str, Any], template: Mapping[str, Any
             return filled(value, path + ".")
         if path in chosen:
             return dict(preset[path])
-        if path in derived:
-            result, formula = derived[path]
-            source = f"energymodel/scenarios/near_limit.py: {formula}"
-            return {"value": result, "unit": value["unit"], "kind": "derived", "source": source}
-        return {**value, "source": f"as the template {template['title']}: {value['source']}"}
+        if path not in rules["derived"]:
+            return {**value, "source": f"as the template {template['title']}: {value['source']}"}
+        expression, formula = rules["derived"][path]
+        source = f"energymodel/scenarios/near_limit.py: {formula}"
+        return {"value": evaluate(expression, words), "unit": value["unit"], "kind": "derived", "source": source}
 
     return {**filled(template), "title": preset["title"]}
-
-
-def _derived(chosen: Mapping[str, float], template: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
-    """Values of all quantities that follow from the chosen ones, by path, each with its formula in words."""
-
-    def of(path: str) -> float:
-        return float(reduce(lambda table, part: table[part], path.split("."), template)["value"])
-
-    voltage, temperature, slope = chosen["reference_voltage"], chosen["temperature"], chosen["slope_factor"]
-    rated, area = chosen["rated_power"], chosen["die_area"]
-
-    fixed = rated * of("fixed_power") / of("rated_power")
-    template_memory = of("reference_memory_utilization") * of("memory_bandwidth") * _BITS_PER_BYTE * of("memory_energy")
-    template_dynamic = of("busy_power") - of("leakage.power") - of("fixed_power") - template_memory
-    leakage_share = leakage_ratio(voltage, temperature, slope, chosen["depth_per_activity"])
-    dynamic = dynamic_power(rated, fixed, leakage_share, template_memory / template_dynamic)
-    energy = operation_energy(chosen["landauer_multiple"], chosen["bits_per_flop"], temperature)
-    peak = dynamic / (energy * of("gemm_efficiency"))
-    leakage = leakage_share * dynamic
-    idle = (leakage + fixed) * of("idle_power") / (of("leakage.power") + of("fixed_power"))
-    faster = peak / of("peak_flops")
-    cheaper = energy / (template_dynamic / (of("gemm_efficiency") * of("peak_flops")))
-    floor = voltage_floor(voltage, temperature, slope, of("minimum_clock"))
-    voltage_sensitivity = of("leakage.voltage_sensitivity") * voltage / of("reference_voltage")
-    temperature_sensitivity = leakage_temperature_sensitivity(voltage, temperature, slope)
-
-    return {
-        "peak_flops": (peak, "dynamic power / (operation energy x matrix efficiency)"),
-        **{
-            name: (peak * of(name) / of("peak_flops"), "ratio of the template")
-            for name in ("peak_flops_fp8", "peak_flops_fp4", "peak_flops_tf32", "peak_flops_fp32")
-        },
-        "memory_bandwidth": (of("memory_bandwidth") * faster, "FLOP per byte of the template"),
-        "memory_energy": (of("memory_energy") * cheaper, "energy of a bit over an operation as in the template"),
-        "idle_power": (idle, "idle over static power as in the template"),
-        "fixed_power": (fixed, "share of rated power as in the template"),
-        "busy_power": (rated, "rated power: dynamic + leakage + fixed + memory"),
-        "voltage.floor": (floor, "1 - n v_T ln(1 / minimum clock) / V"),
-        "voltage.knee": (of("minimum_clock"), "the voltage falls down to the lowest clock"),
-        "leakage.power": (leakage, "dynamic power x (d/a) exp(-V / (n v_T))"),
-        "leakage.voltage_sensitivity": (voltage_sensitivity, "the same exponent per volt as the template"),
-        "leakage.temperature_sensitivity": (temperature_sensitivity, "V / (n v_T T)"),
-        "leakage.reference_temperature": (temperature, "the chosen junction temperature"),
-        "gate.wake_energy": (of("gate.wake_energy") * leakage / of("leakage.power"), "in proportion to leakage"),
-        "product_latency": (of("product_latency") / faster, "control keeps pace with computation"),
-        "launch_overhead": (of("launch_overhead") / faster, "control keeps pace with computation"),
-        "overhead_time": (of("overhead_time") / faster, "control keeps pace with computation"),
-        "heat_capacity": (of("heat_capacity") * area / of("die_area"), "in proportion to die area"),
-        "thermal_resistance": (of("thermal_resistance") * of("die_area") / area, "in proportion to 1 / die area"),
-    }

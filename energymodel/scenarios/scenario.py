@@ -295,15 +295,6 @@ def leaf_paths(tree: Any, prefix: str) -> list[str]:
     return [prefix + jax.tree_util.keystr(path) for path, _ in entries]
 
 
-SYSTEM = "system."
-GATED = tuple(f"system.accelerator.gate.{name}" for name in ("residual_fraction", "wake_energy", "wake_time"))
-UNFUSED = ("system.software.score_passes",)
-FUSED = tuple(
-    f"system.accelerator.attention_{name}" for name in ("efficiency", "half_keys", "tail", "half_head", "backward")
-)
-SPARSE = ("system.software.expert_overlap", "system.mixture_exponent")
-
-
 def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, NumberDistribution]:
     """The distribution of each number of a scenario that has one; `values` in SI, both by dotted path.
 
@@ -315,24 +306,31 @@ def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, 
     }
 
 
+UNUSED = (
+    ("accelerator.gate.fraction", 0.0, "accelerator.gate.", ("residual_fraction", "wake_energy", "wake_time")),
+    ("workload.flash", 1.0, "software.", ("score_passes",)),
+    ("workload.flash", 0.0, "accelerator.attention_", ("efficiency", "half_keys", "tail", "half_head", "backward")),
+    ("workload.experts", 1.0, "", ("software.expert_overlap", "mixture_exponent")),
+)
+"""A number of a system, a value of it, and what is without effect where it has that value."""
+
+
 def priors(scenario: Scenario) -> Sequence[str]:
     """Paths of the numbers of the system that are recalled or assumed and that this scenario reads.
 
     Not those of `switched_off`, which no plan of the scenario can bring into play.
     """
     off = switched_off(scenario)
-    assumed = [path for path, origin in scenario.provenance.items() if path.startswith(SYSTEM) and origin.is_prior]
+    assumed = [path for path, origin in scenario.provenance.items() if path.startswith("system.") and origin.is_prior]
     return [path for path in assumed if path not in off]
 
 
 def switched_off(scenario: Scenario) -> Sequence[str]:
     """Paths of priors without effect on the scenario: of power gates, attention and experts that it has not."""
-    gate, workload = scenario.system.accelerator.gate, scenario.system.workload
-    cases = (
-        (GATED, float(gate.fraction) == 0.0),
-        (UNFUSED, float(workload.flash) == 1.0),
-        (FUSED, float(workload.flash) == 0.0),
-        (SPARSE, float(workload.experts) == 1.0),
-    )
-    off = [path for paths, unused in cases if unused for path in paths]
+    off = [
+        f"system.{start}{name}"
+        for number, value, start, names in UNUSED
+        for name in names
+        if float(reduce(getattr, number.split("."), scenario.system)) == value
+    ]
     return [path for path in off if path in scenario.provenance and scenario.provenance[path].is_prior]

@@ -70,26 +70,7 @@ class StepConstant(NamedTuple):
 
 
 STEP_CONSTANTS: Mapping[str, StepConstant] = {
-    "software.product_efficiency": StepConstant(0.85, 0.15, 0.12, 0.1, 0.08),
-    "software.attention_efficiency": StepConstant(0.75, 0.25, 0.25, 0.15, 0.1),
-    "software.elementwise_passes": StepConstant(4.0, 0.4, 0.4, 0.2, 0.2),
-    "software.score_passes": StepConstant(8.0, 0.4, 0.3, 0.0, 0.2),
-    "accelerator.launch_overhead": StepConstant(1e-3, 0.7, 0.8, 0.2, 0.3, "s"),
-    "software.microbatch_time": StepConstant(1e-3, 0.7, 0.8, 0.0, 0.5, "s"),
-    "accelerator.overhead_time": StepConstant(5e-3, 1.0, 1.0, 0.0, 0.7, "s"),
-    "node.scale_up.latency": StepConstant(1e-6, 0.3, 0.0, 0.3, 1.5, "s"),
-    "software.collective_latency": StepConstant(2e-5, 0.7, 0.7, 0.0, 0.5, "s"),
-    "network.link.efficiency": StepConstant(0.6, 0.5, 0.5, 0.0, 0.7, upper=1.0),
-    "network.link.latency": StepConstant(3e-5, 1.0, 1.0, 0.0, 1.0, "s"),
-    "software.fp8_efficiency": StepConstant(0.9, 0.15, 0.1, 0.1, 0.1),
-    "software.fp4_efficiency": StepConstant(0.9, 0.2, 0.1, 0.15, 0.1),
-    "software.data_overlap": StepConstant(0.8, 0.7, 0.7, 0.0, 0.3, upper=1.0),
-    "software.tensor_overlap": StepConstant(0.4, 0.7, 0.7, 0.0, 0.3, upper=1.0),
-    "software.expert_overlap": StepConstant(0.4, 0.7, 0.7, 0.0, 0.3, upper=1.0),
-    "software.pipeline_overlap": StepConstant(0.7, 0.7, 0.7, 0.0, 0.3, upper=1.0),
-    "reliability.straggler_variation": StepConstant(0.02, 0.4, 0.3, 0.0, 0.3),
-    # What none of the others explains: by definition 1 on average over frameworks and clusters.
-    "production_slowdown": StepConstant(1.0, 0.0, 0.05, 0.0, 0.1),
+    path: StepConstant(**numbers) for path, numbers in read_toml(FOLDER / "step-constants.toml").items()
 }
 """The constants of a step, by path in a system."""
 NAMES = tuple(STEP_CONSTANTS)

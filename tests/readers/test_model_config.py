@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.errors import InputError
-from energymodel.readers.model_config import class_defaults, families, model_of, read_model_config, reasons, same_as
+from energymodel.readers import model_config
+from energymodel.readers.expressions import data_file
+from energymodel.readers.model_config import families, model_of, read_model_config, reasons
 
 FILES = os.environ.get("ENERGYMODEL_USER_FILES", "")
 
@@ -177,9 +179,10 @@ def test_what_looks_alike_and_is_attention_is_read():
 
 
 def test_tables_agree():
-    assert not set(reasons()) & (set(families()) | set(same_as()))
-    assert set(same_as().values()) <= set(families())
-    assert set(class_defaults()) <= set(families())
+    same_as = data_file(model_config.__file__, "model_families.toml")["same_as"]
+    assert not set(reasons()) & (set(families()) | set(same_as))
+    assert set(same_as.values()) <= set(families())
+    assert set(data_file(model_config.__file__, "model_defaults.toml")) <= set(families())
 
 
 @pytest.mark.slow

@@ -17,11 +17,10 @@ Nothing here raises on what a line may hold: what cannot be read is NaN or None.
 import dataclasses
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
+from energymodel.readers.expressions import data_file
 from energymodel.readers.lines import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 
@@ -227,5 +226,4 @@ class _Run:
             yield LogEvent(kind, time, duration, value, step)
 
 
-_DECLARED = tomllib.loads((Path(__file__).parent / "lines.toml").read_text("utf-8"))
-LINE_KINDS = {name: LineKind(declared) for name, declared in _DECLARED.items()}
+LINE_KINDS = {name: LineKind(declared) for name, declared in data_file(__file__, "lines.toml").items()}

@@ -10,20 +10,23 @@ saves one scalar, which the name of the file tells (`run-<run>-tag-<scalar>.csv`
 import dataclasses
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
 from energymodel.errors import InputError
+from energymodel.readers.expressions import data_file
 from energymodel.readers.lines import Lines, cells, time_of
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
 from energymodel.readers.logs.line_kinds import made, number, whole
 
 EVALUATION = "evaluation"  # the loss of an evaluation, in place of a field
 TOTAL_RATE = "total_token_rate"  # tokens per second of the whole run, in place of a field
-GROUPS = tomllib.loads((Path(__file__).parent / "scalars.toml").read_text("utf-8"))["groups"]
-NAMES = {name: (group["field"], group["factor"]) for group in GROUPS for name in group["names"].split()}
+NAMES = {
+    name: (group["field"], group["factor"])
+    for group in data_file(__file__, "scalars.toml")["groups"]
+    for name in group["names"].split()
+}
 HEADER = ("wall time", "step", "value")
 STEPS = ("train/global_step", "trainer/global_step", "global_step", "iteration", "step", "_step")
 TIMES = ("_timestamp", "timestamp", "wall time")

@@ -8,14 +8,12 @@ columns before the time tell several runs of a table apart, and stand before the
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.readers.columns import OF_CELSIUS, unit_factor
+from energymodel.readers.expressions import data_file
 from energymodel.readers.lines import (
     MOST_SITE_POWER,
     UNREAD,
@@ -28,7 +26,7 @@ from energymodel.readers.lines import (
 )
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 
-NAMES: dict[str, Any] = tomllib.loads((Path(__file__).parent / "columns.toml").read_text("utf-8"))
+NAMES = data_file(__file__, "columns.toml")
 TIMES = frozenset(NAMES["table"]["times"])
 UNIT = re.compile(r"(.*?)[ _.]*(?:[\[(] *([A-Za-z%]+) *[\])]|(?<=[_ .])([A-Za-z%]+))", re.ASCII)
 OTHER_UNITS = ("mw", "mj", "c", "degc", "celsius", "k")

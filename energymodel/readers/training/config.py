@@ -1,18 +1,15 @@
 """A training run as a configuration file describes it, whichever framework wrote it, and what follows from it."""
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
-from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
+from energymodel.readers.expressions import data_file, work_out
 
 Shape = dict[str, int | float | str]  # words of a model (`MODEL_WORDS`) and their values
 MODEL_WORDS: Mapping[str, str] = {
     **dict.fromkeys((field.name for field in dataclasses.fields(Transformer)), "as in `Transformer`"),
-    **tomllib.loads(Path(__file__).with_name("model_names.toml").read_text("utf-8"))["words"],
+    **data_file(__file__, "model_names.toml")["words"],
 }
 """Words of the table `model`: those of `Transformer`, and what the count of parameters needs beyond the matrices."""
 
@@ -126,44 +123,6 @@ def settle(config: TrainingConfig) -> TrainingConfig:
 
     **Raises:** `InputError` if numbers of the file contradict each other.
     """
-    values: dict[str, Any] = {}
-    chips, data = config.chips, config.data
-    model_chips = (config.tensor or 1) * (config.pipeline or 1) * (config.context or 1)
-    degrees = f"tensor {config.tensor or 1} x pipeline {config.pipeline or 1} x context {config.context or 1}"
-    if chips is not None and data is None:
-        if chips % model_chips:
-            raise InputError(
-                f"{chips} chips do not divide by {degrees} of the configuration; give a multiple of {model_chips}."
-            )
-        data = chips // model_chips
-    elif chips is None and data is not None:
-        chips = data * model_chips
-    elif chips is not None and data is not None and data * model_chips != chips:
-        raise InputError(
-            f"The configuration has data {data} x {degrees} = {data * model_chips} chips, not {chips}; "
-            "give that number."
-        )
-    values |= {"chips": chips, "data": data}
-    batch, accumulation, micro = config.batch_sequences, config.accumulation, config.micro_batch
-    if data is not None and micro is not None:
-        if batch is None and accumulation is not None:
-            batch = round(micro * accumulation * data)
-        elif batch is not None and accumulation is None and not config.batch_schedule:
-            replica = micro * data
-            if batch % replica:
-                raise InputError(
-                    f"The batch of {batch} sequences does not divide by micro-batch {micro:g} x {data} replicas; "
-                    "give other chips or another batch."
-                )
-            accumulation = round(batch / replica)
-        elif batch is not None and accumulation is not None and round(micro * accumulation * data) != batch:
-            raise InputError(
-                f"The batch of {batch} sequences is not micro-batch {micro:g} x accumulation {accumulation} x "
-                f"{data} replicas; correct one of them or give other chips."
-            )
-    values |= {"batch_sequences": batch, "accumulation": accumulation}
-    tokens, steps, sequence = config.tokens, config.steps, config.sequence
-    if tokens is None and steps and batch and sequence and not config.batch_schedule:
-        tokens = float(steps) * batch * sequence
-    values["tokens"] = tokens
-    return dataclasses.replace(config, **values)
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    words = work_out(data_file(__file__, "settle.toml"), {**fields, "round": round, "float": float})
+    return dataclasses.replace(config, **{name: words[name] for name in fields})

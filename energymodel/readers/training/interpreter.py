@@ -10,14 +10,13 @@ before it is read, and `functions` are called from expressions with the run as f
 import dataclasses
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from energymodel.errors import InputError
-from energymodel.readers.expressions import evaluate
+from energymodel.readers.expressions import data_file, evaluate
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig, settle
 from energymodel.readers.training.keys import Keys, quoted
 
@@ -57,7 +56,7 @@ class Hook(NamedTuple):
 @cache
 def framework(name: str) -> dict[str, Any]:
     """The file of a framework with those that it extends."""
-    table = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    table = data_file(str(FOLDER / name), f"{name}.toml")
     merged: dict[str, Any] = {}
     for part in (*(framework(base) for base in table.get("base", ())), table):
         for key, value in part.items():
@@ -86,8 +85,8 @@ def recognized(keys: set[str]) -> str | None:
 @cache
 def names_of_models(table: str) -> tuple[tuple[re.Pattern[str], str], ...]:
     """Patterns of names of models, and the preset (`presets`) or the reason (`refused`) of each."""
-    tables = tomllib.loads(Path(__file__).with_name("model_names.toml").read_text(encoding="utf-8"))
-    return tuple((re.compile(pattern, re.IGNORECASE), meaning) for meaning, pattern in tables[table].items())
+    patterns = data_file(__file__, "model_names.toml")[table].items()
+    return tuple((re.compile(pattern, re.IGNORECASE), meaning) for meaning, pattern in patterns)
 
 
 def preset_of(name: str | None) -> str | None:

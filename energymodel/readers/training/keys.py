@@ -6,13 +6,12 @@ change the run is listed by `unread`.
 
 import math
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, suggest
+from energymodel.readers.expressions import data_file
 
 MOST = 10**15  # largest count that is believed; beyond lie slips of the keyboard
 LONGEST_TEXT = 1000  # characters of a value that are looked through
@@ -150,8 +149,8 @@ class Keys:
 
 @cache
 def _harmless() -> re.Pattern[str]:
-    text = Path(__file__).with_name("harmless.toml").read_text(encoding="utf-8")
-    return re.compile(rf"(^|[._])({'|'.join(tomllib.loads(text)['patterns'])})($|[._])", re.IGNORECASE)
+    patterns = "|".join(data_file(__file__, "harmless.toml")["patterns"])
+    return re.compile(rf"(^|[._])({patterns})($|[._])", re.IGNORECASE)
 
 
 def quoted(value: Any) -> str:
