@@ -4,11 +4,9 @@ Read line by line: files of any length, and files that still grow, are read alik
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from energymodel.errors import InputError, suggest
 from energymodel.readers.lines import NO_VALUE, UNREAD, Lines, Skipped, clean
@@ -26,22 +24,16 @@ LONGEST_NAME = 300  # characters of the name of a device; more are junk
 HEAD = 60  # lines from which the kind of a file is recognized
 
 
-class PowerKind(NamedTuple):
-    """How a kind is recognized from its first lines, and read: its readings, and why a line or a sample is left out."""
-
-    fits: Callable[[list[str]], bool]
-    read: Callable[..., Iterator[PowerReading | str]]
-
-
-READERS = {
-    "dcgm": PowerKind(is_dcgm, read_dcgm),
-    "codecarbon": PowerKind(is_codecarbon, read_codecarbon),
-    "zeus": PowerKind(is_zeus, read_zeus),
-    "rapl": PowerKind(is_rapl, read_rapl),
-    "nvidia-smi": PowerKind(is_nvidia_smi, read_nvidia_smi),
-    "table": PowerKind(is_table, read_table),
+READERS: Mapping[str, tuple[Callable[[list[str]], bool], Callable[..., Iterator[PowerReading | str]]]] = {
+    "dcgm": (is_dcgm, read_dcgm),
+    "codecarbon": (is_codecarbon, read_codecarbon),
+    "zeus": (is_zeus, read_zeus),
+    "rapl": (is_rapl, read_rapl),
+    "nvidia-smi": (is_nvidia_smi, read_nvidia_smi),
+    "table": (is_table, read_table),
 }
-"""Kinds of logs of power or energy, in the order in which they are tried."""
+"""How a kind is recognized from its first lines, and read: its readings, and why a line or a sample is left out. In the
+order in which kinds are tried."""
 KINDS = ("nvidia-smi", *(kind for kind in READERS if kind != "nvidia-smi"))
 
 
@@ -52,11 +44,9 @@ def power_kind(path: str | Path) -> str:
     """
     path = Path(path)
     head = list(islice(clean(Lines(path), Skipped()), HEAD))
-    for kind, reader in READERS.items():
-        if head and reader.fits(head):
-            return kind
-    if path.suffix == ".prom":
-        return "dcgm"
+    kind = next((kind for kind, (fits, _) in READERS.items() if head and fits(head)), None)
+    if kind or path.suffix == ".prom":
+        return kind or "dcgm"
     what = "holds no text" if not head else "is no log of power or energy that is known"
     raise InputError(f'"{path}" {what}. Known kinds: {", ".join(KINDS)}; in Python, give one as kind= if it is one.')
 
@@ -74,8 +64,7 @@ def read_power(
 
     **Raises:** `InputError` for an unknown kind, and where the file cannot be read or holds no reading.
     """
-    path = Path(path)
-    skipped = Skipped() if skipped is None else skipped
+    path, skipped = Path(path), Skipped() if skipped is None else skipped
     lines = Lines(path, left_out=skipped)
     return power_of(lines, kind or power_kind(path), str(path), interval=interval, skipped=skipped)
 
@@ -97,9 +86,8 @@ def power_of(
 def _readings(
     lines: Iterable[str], kind: str, name: str, interval: float | int | None, skipped: Skipped
 ) -> Iterator[PowerReading]:
-    read, empty = READERS[kind].read, True
-    read = partial(read, interval=interval) if kind == "dcgm" else read
-    for reading in read(clean(lines, skipped), name):
+    options, empty = {"interval": interval} if kind == "dcgm" else {}, True
+    for reading in READERS[kind][1](clean(lines, skipped), name, **options):
         if isinstance(reading, str):
             skipped[reading] += 1
         elif math.isnan(reading.power) and math.isnan(reading.energy):

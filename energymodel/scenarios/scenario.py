@@ -45,6 +45,7 @@ from energymodel.scenarios.question import Limits, Minimize, Question, Ranges, a
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
+SYSTEM = "system."
 SHARDING_PATHS = ("plan.layout.zero", "plan.layout.shard_")
 """Begin the paths by which a person chooses a ZeRO stage."""
 
@@ -321,14 +322,14 @@ def priors(scenario: Scenario) -> Sequence[str]:
     Not those of `switched_off`, which no plan of the scenario can bring into play.
     """
     off = switched_off(scenario)
-    assumed = [path for path, origin in scenario.provenance.items() if path.startswith("system.") and origin.is_prior]
+    assumed = [path for path, origin in scenario.provenance.items() if path.startswith(SYSTEM) and origin.is_prior]
     return [path for path in assumed if path not in off]
 
 
 def switched_off(scenario: Scenario) -> Sequence[str]:
     """Paths of priors without effect on the scenario: of power gates, attention and experts that it has not."""
     off = [
-        f"system.{start}{name}"
+        f"{SYSTEM}{start}{name}"
         for number, value, start, names in UNUSED
         for name in names
         if float(reduce(getattr, number.split("."), scenario.system)) == value

@@ -100,18 +100,6 @@ def stages_drawn(_: Run, drawn: str) -> int:
     return len([stage for stage in text.split("|") if stage.strip()])
 
 
-def precision_text(run: Run) -> str:
-    """The name of a precision, or its bits; empty where there is none."""
-    mixed = run.keys.raw("precision mixed_precision")
-    return str(mixed).lower() if isinstance(mixed, str | int) and not isinstance(mixed, bool) else ""
-
-
-def listed(_: Run, items: Any) -> str:
-    """Items of a list, or words of a text, as a note names them."""
-    words = items if isinstance(items, list) else str(items).split() if items else []
-    return ", ".join(str(word)[:40] for word in words[:12])
-
-
 def prepare_bridge(table: dict[str, Any], where: str) -> Prepared:
     """The arguments of all sections; what the file leaves out is in the recipe, which is not read."""
     inner = table_of(table.get("ConfigContainer", table), where, "ConfigContainer", "a table of sections")
@@ -162,5 +150,5 @@ def _model_name(table: Mapping[str, Any]) -> str | None:
     return None
 
 
-FUNCTIONS = (stairs_of, ramp_of, windows_of, pattern_of, stages_drawn, precision_text, listed)
+FUNCTIONS = (stairs_of, ramp_of, windows_of, pattern_of, stages_drawn)
 HOOK, BRIDGE_HOOK = Hook(prepare, FUNCTIONS), Hook(prepare_bridge)

@@ -1,33 +1,22 @@
 """Models, headers and converters of torchtitan, and the layers that version 0.3 saves with a run."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from energymodel.readers.expressions import evaluate
+from energymodel.readers.expressions import data_file, work_out
 from energymodel.readers.training.config import Shape
-from energymodel.readers.training.interpreter import Hook, Prepared, Run
+from energymodel.readers.training.interpreter import Hook, Prepared
 from energymodel.readers.training.keys import Keys
 
 PRESET_LINE = re.compile(r"preset for (\d{1,6}) ?x? ?([A-Za-z]{0,3}\d{1,4}[A-Za-z]{0,2})? ?GPUs", re.IGNORECASE)
 VARIANT = re.compile(r"_(flex|varlen|sdpa)(_attn)?$")
-DEGREES = ("data_parallel_replicate_degree", "data_parallel_shard_degree")
 MOST_LAYERS = 1000
-RECOMPUTED = {"memory_budget", "force_recompute_mm_shapes_by_fqns", "per_op_sac_force_recompute_mm_shapes_by_fqns"}
-"""Keys that only policies of selective recomputation have."""
-
-
-@cache
-def _data(name: str) -> dict[str, dict[str, Any]]:
-    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 def flavors() -> dict[str, dict[str, dict[str, Any]]]:
     """Shapes by name and flavor."""
-    return _data("_torchtitan_models.toml")
+    return data_file(__file__, "_torchtitan_models.toml")
 
 
 def flavor_shape(name: str, flavor: str) -> Shape | None:
@@ -46,14 +35,9 @@ def header_of(text: str) -> str:
 
 
 def prepare(table: dict[str, Any], where: str) -> Prepared:
-    """The table with the degrees that files before v0.1 have in `training` where later ones have them."""
+    """The table, and what its header, its converters and the layers that are saved with it say."""
     match = PRESET_LINE.search(str(table.pop("#", "")))
-    training, section = table.get("training"), "model_spec" if table.get("model_spec") is not None else "model"
-    if isinstance(training, dict) and table.get("parallelism") is None:
-        moved = {key: value for key, value in training.items() if key.endswith("_parallel_degree") or key in DEGREES}
-        if moved:
-            left = {key: value for key, value in training.items() if key not in moved}
-            table |= {"training": left, "parallelism": moved}
+    section = "model_spec" if table.get("model_spec") is not None else "model"
     keys, saved = Keys(table, where), _at(table, f"{section}.model")
     shape = flavor_shape(keys.word(f"{section}.name") or "llama3", keys.word(f"{section}.flavor") or "debugmodel") or {}
     layers = saved_shape(saved)  # unless the layers that are saved with the run say another
@@ -61,23 +45,13 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
         shape = layers
     recipe, adapters = _converters(table, where)
     rank = next((item["rank"] for item in _linears(_layers(saved)[:1]) if isinstance(item.get("rank"), int)), None)
-    groups = _at(table, "optimizer.param_groups")
-    name = _at(groups[0], "optimizer_name") if isinstance(groups, list) and groups else None
     words: dict[str, Any] = {
         "model": shape,
         "accelerators": int(match[1]) if match and int(match[1]) else None,
         "accelerator": match[2] if match and int(match[1]) else None,
         "precision_recipe": recipe,
         "adapters": adapters or (None if rank is None else f"lora, rank {rank}"),
-        "first_optimizer": name[:40] if isinstance(name, str) else None,
-        "saved_policy": None,
     }
-    if "activation_checkpoint" in table:  # a policy may be saved without its name
-        policy = table["activation_checkpoint"]
-        if policy is None:
-            words["saved_policy"] = "none"
-        elif isinstance(policy, Mapping) and policy and "mode" not in policy:
-            words["saved_policy"] = "selective" if RECOMPUTED & policy.keys() else "full"
     return Prepared(table, words)
 
 
@@ -105,7 +79,7 @@ def _converters(table: dict[str, Any], where: str) -> tuple[str | None, str | No
 def saved_shape(model: Any) -> Shape:
     """The words of the saved layers; empty if one has parts that these words do not describe, or for unlike layers."""
     layers = _layers(model)
-    rules = _data("_torchtitan_layers.toml")
+    rules = data_file(__file__, "_torchtitan_layers.toml")
     understood = {part: f"{rules['understood'][part]} {rules['understood']['harmless']}" for part in PARTS}
     for layer in layers:
         for part, names in understood.items():
@@ -118,17 +92,7 @@ def saved_shape(model: Any) -> Shape:
         mixed, dense = ([block for block in blocks if ("experts" in block) is holds] for holds in (True, False))
         if not layers or any(item != group[0] for group in (heads, mixed, dense) for item in group):
             return {}
-        shape: Shape = {
-            "layers": len(layers),
-            "hidden": _count(model["dim"]),
-            "vocabulary": _count(model["vocab_size"]),
-            "tied": float(bool(model.get("enable_weight_tying"))),
-            "norm": "rms",
-            "norms_per_layer": 2.0,
-            "experts": 1.0,
-            **heads[0],
-            **(mixed or dense)[0],
-        }
+        shape = _words(model, "whole") | heads[0] | (mixed or dense)[0]
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
         return {}
     if mixed and dense:
@@ -151,13 +115,13 @@ def _words(layer: Mapping[str, Any], section: str) -> Shape:
     """The words of a part of a layer, by the expressions of its section."""
     words: dict[str, Any] = {
         "get": lambda path: _at(layer, path),
+        "len": len,
         "count": lambda *paths: _count(next((value for path in paths if (value := _at(layer, path))), None)),
         "has_bias": lambda path: float(any(item.get("bias") for item in _linears(dict(_at(layer, path))))),
         **{function.__name__: function for function in (int, float, bool)},
     }
-    rules = _data("_torchtitan_layers.toml")[section]
-    for word, expression in rules.items():
-        words[word] = evaluate(expression, words)
+    rules = data_file(__file__, "_torchtitan_layers.toml")[section]
+    work_out(rules, words)
     return {word: words[word] for word in rules}
 
 
@@ -182,9 +146,4 @@ def _count(value: Any) -> int:
     return value
 
 
-def count_of(_: Run, items: Any) -> int:
-    """Items of a list; 0 for what is none."""
-    return len(items) if isinstance(items, list) else 0
-
-
-HOOK = Hook(prepare, (count_of,))
+HOOK = Hook(prepare)

@@ -6,42 +6,21 @@ Megatron-Bridge, NeMo, torchtitan and MaxText take `section.name=value`, which g
 """
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
 
 from energymodel.errors import InputError
-from energymodel.readers.expressions import constant_of
+from energymodel.readers.expressions import constant_of, data_file
 from energymodel.units import whole_number
 
-ASSIGNED = re.compile(
-    r"^[ \t]*(?:export[ \t]+|local[ \t]+)?([A-Za-z_]\w*)="
-    r"(\"[^\"]*\"|'[^']*'|\$\(\([^\n]{1,200}?\)\)|[^\s()]*)[ \t]*;?[ \t]*$",
-    re.MULTILINE,
+PATTERNS = SimpleNamespace(
+    **{name: re.compile(pattern) for name, pattern in data_file(__file__, "commands.toml").items()}
 )
-VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*|\d)(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*)")
-SUM = re.compile(r"\$\(\(([^$\n]{1,200}?)\)\)")
-TOKEN = re.compile(r"\n|\"[^\"]*\"|'[^']*'|[^\s\"']+")
-NAME = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?$", re.S)
-OPTIONS = re.compile(r"(^|\s)--[A-Za-z]")
-PRINTED = re.compile(r"^(?:\[[^\]\n]*\]:?|\d+:)?[ \t]+([a-z]\w*) \.{2,} (.*)$", re.M)
-BATCH = re.compile(r"^#SBATCH\s+(?:--(nodes|gpus-per-node|ntasks-per-node|gres|gpus)[= ]|-(N)\s+)(\S+)", re.M)
-OTHER_PROGRAMS = re.compile(r"pretrain_(bert|t5|mamba|hybrid|vision\w*|vlm|ict|retro|mllm|dino)\.py")
-"""Programs of Megatron-LM that train other models than decoders."""
 MOST_TOKENS = 200_000
 LONGEST_TEXT = 4000  # characters of a text whose variables are put in, before and after
 STOPS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1", "then", "fi", "do", "done", ")", "\\")
-
-DOTTED = re.compile(r"(?:--|\+{0,2})([A-Za-z_]\w*(?:\.\w+){1,8})(?:=(.*))?", re.S)
-PLAIN = re.compile(r"([a-z]\w*)=(.*)", re.S)
-SECTION = re.compile(r"\+{0,2}(mixed_precision|peft|comm_overlap)=(.*)", re.S)
-"""Sections that a command may set to a name."""
-RECIPE = re.compile(r"--recipe(?:[-_]name)?[= ]+([\w.\-/]+)")
-PROCESSES = re.compile(r"--(nproc[-_]per[-_]node|nnodes)[= ]+(\S{1,200})")
-BASE_FILE = re.compile(r"(?:--job\.config[-_]file[= ]|\bCONFIG_FILE=)[\"']?([^\s\"']+)")
-MAXTEXT = re.compile(r"\bmaxtext\b[\w./]*train|train\.py[^\n]{0,200}\bbase\.yml", re.IGNORECASE)
-MAXTEXT_FILE = re.compile(r"[\w./${}\-]*?([\w.\-]+)\.ya?ml")
-WORD = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'])+")
 FEWEST, MOST = 2, 5000
 """Settings of a command: fewer are a word with a dot by chance."""
 
@@ -51,11 +30,11 @@ def read_arguments(text: str, where: str) -> dict[str, Any]:
 
     Keys that begin with `#` say what the launcher does: `#nodes`, `#per_node`.
     """
-    printed = {name: value.strip() for name, value in PRINTED.findall(text)}
+    printed = {name: value.strip() for name, value in PATTERNS.printed.findall(text)}
     if len(printed) > 20:  # the list that Megatron-LM prints when it starts
         words = {"True": True, "False": False}
         return {name: words.get(value, value) for name, value in printed.items() if value != "None"}
-    if (match := OTHER_PROGRAMS.search(text)) is not None:
+    if (match := PATTERNS.other_programs.search(text)) is not None:
         raise InputError(
             f'"{where}" starts {match[0]}: a model with an encoder, state-space layers or images cannot be described. '
             "Describe the nearest transformer with --model, or by its shape in a scenario."
@@ -78,11 +57,11 @@ def read_overrides(text: str, where: str) -> dict[str, Any] | None:
     **Raises:** `InputError` if the command takes its settings from another file, which is not followed.
     """
     body, variables = _prepared(text)
-    maxtext = MAXTEXT.search(body)
+    maxtext = PATTERNS.maxtext.search(body)
     table: dict[str, Any] = {}
     count, waiting = 0, ""
-    for word in map(_bare, WORD.findall(body)[:MOST_TOKENS]):
-        match = DOTTED.fullmatch(word) or (PLAIN if maxtext else SECTION).fullmatch(word)
+    for word in map(_bare, PATTERNS.word.findall(body)[:MOST_TOKENS]):
+        match = PATTERNS.dotted.fullmatch(word) or (PATTERNS.plain if maxtext else PATTERNS.section).fullmatch(word)
         if match is None:
             if waiting and not word.startswith("-"):
                 _put(table, waiting, _filled(word, variables))
@@ -96,18 +75,18 @@ def read_overrides(text: str, where: str) -> dict[str, Any] | None:
         waiting = match[1] if match[2] is None and word.startswith("--") else ""
     if count < FEWEST:
         return None
-    base = match[1] if (match := BASE_FILE.search(body)) else None
-    if maxtext and (match := MAXTEXT_FILE.search(body[maxtext.start() :])) and match[1] != "base":
+    base = match[1] if (match := PATTERNS.base_file.search(body)) else None
+    if maxtext and (match := PATTERNS.maxtext_file.search(body[maxtext.start() :])) and match[1] != "base":
         base = f"{match[1]}.yml"
     if base is not None:
         raise InputError(
             f'"{where}" takes most settings from "{base[-100:]}", which is not followed. Give that file instead, with '
             "the settings of the command written into it."
         )
-    if recipe := RECIPE.search(body):
+    if recipe := PATTERNS.recipe.search(body):
         table["recipe"] = recipe[1]
     table |= _launched(text)
-    for name, value in PROCESSES.findall(body[:100_000]):
+    for name, value in PATTERNS.processes.findall(body[:100_000]):
         if re.fullmatch(r"[1-9]\d{0,5}", number := _bare(_filled(value, variables))):
             table["#nodes" if name == "nnodes" else "#per_node"] = int(number)
     if "#per_node" in table:
@@ -133,14 +112,14 @@ def _prepared(text: str) -> tuple[str, dict[str, str]]:
     """A script without comments and with its lines joined, and the variables that it sets."""
     body = re.sub(r"(^|[ \t])#[^\n]*", r"\1", text, flags=re.M).replace("\\\r\n", " ").replace("\\\n", " ")
     variables: dict[str, str] = {}
-    for name, value in ASSIGNED.findall(body):
+    for name, value in PATTERNS.assigned.findall(body):
         variables[name] = _filled(_bare(value), variables)
     return body, variables
 
 
 def _collect(body: str, variables: dict[str, str], arguments: dict[str, Any], where: str, depth: int) -> None:
     """Add the arguments of a text, and of the texts in quotes in it."""
-    tokens = TOKEN.findall(body)
+    tokens = PATTERNS.token.findall(body)
     if len(tokens) > MOST_TOKENS:
         raise InputError(f'"{where}" holds more than {MOST_TOKENS} words; is it the right file?')
     name: str | None = None
@@ -149,9 +128,9 @@ def _collect(body: str, variables: dict[str, str], arguments: dict[str, Any], wh
         bare = token[1:-1] if quoted and len(token) > 1 else token
         if token == "\n":
             name = None
-        elif quoted and depth < 3 and name is None and OPTIONS.search(bare):
+        elif quoted and depth < 3 and name is None and PATTERNS.options.search(bare):
             _collect(bare, variables, arguments, where, depth + 1)
-        elif not quoted and (match := NAME.match(token)):
+        elif not quoted and (match := PATTERNS.name.match(token)):
             key = match[1].replace("-", "_")
             arguments[key] = True if match[2] is None else _filled(match[2].rstrip(")"), variables)
             name = key if match[2] is None else None
@@ -162,7 +141,7 @@ def _collect(body: str, variables: dict[str, str], arguments: dict[str, Any], wh
             value = _filled(word, variables)
             if not value.strip() and bare.startswith("$"):
                 continue  # a variable that is empty
-            if value != bare and OPTIONS.search(value):
+            if value != bare and PATTERNS.options.search(value):
                 name = None  # a variable that holds arguments; they count where it is set
                 continue
             old = arguments[name]
@@ -183,7 +162,8 @@ def _filled(text: str, variables: dict[str, str]) -> str:
     for _ in range(9):
         if "$" not in text or len(text) > LONGEST_TEXT:
             break
-        fuller = SUM.sub(lambda match: _worked_out(match[1], variables) or match[0], VARIABLE.sub(put, text))
+        filled = PATTERNS.variable.sub(put, text)
+        fuller = PATTERNS.sum.sub(lambda match: _worked_out(match[1], variables) or match[0], filled)
         # Variables of variables: each round may be many times as long as the last.
         if fuller == text or len(fuller) > LONGEST_TEXT:
             break
@@ -214,7 +194,7 @@ def _trimmed(text: str) -> str:
 def _launched(text: str) -> dict[str, int]:
     """Nodes and accelerators of a node as the lines for Slurm say."""
     launcher: dict[str, int] = {}
-    for long, short, value in BATCH.findall(text):
+    for long, short, value in PATTERNS.batch.findall(text):
         digits = re.search(r"(?<!\d)(\d{1,6})$", value)
         if digits and (long == "nodes" or short):
             launcher["#nodes"] = int(digits[1])

@@ -127,7 +127,12 @@ class Run:
         self.words: dict[str, Any] = dict(settled)
         self.functions = {
             **{name: getattr(keys, name) for name in ("has", "on", "flag", "raw")},
-            **{function.__name__: function for function in (min, max, int, float, str, len, sum, preset_of)},
+            **{function.__name__: function for function in (min, max, int, float, str, len, sum, any, preset_of)},
+            "isinstance": isinstance,
+            "dict": dict,
+            "list": list,
+            "bool": bool,
+            "is_stated": keys.values.__contains__,
             **{function.__name__: partial(function, self) for function in hook.functions},
             "text": lambda names: value if isinstance(value := keys.raw(names), str) else "",
             "texts": lambda: [value for value in keys.values.values() if isinstance(value, str)],
