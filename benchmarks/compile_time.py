@@ -1,4 +1,4 @@
-"""Which programs does a search compile, how large are they, and what does each cost?
+"""The programs that a search compiles, their sizes and their costs.
 
 Prints for each program of `optimize` on the README scenario its equations, its lines of HLO, CPU seconds to trace and
 lower it, and CPU seconds to compile and milliseconds to run it: with the project's options, with and without optimized
@@ -48,11 +48,11 @@ def equations(jaxpr: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
             for frame in frames
             if PACKAGE in frame.file_name
         )
-        inner = [one.jaxpr for one in equation.params.values() if hasattr(one, "jaxpr")]
+        inner = [value.jaxpr for value in equation.params.values() if hasattr(value, "jaxpr")]
         if equation.primitive.name not in CALLS:
             yield stack
-        for one in inner:
-            yield from equations(one, stack)
+        for part in inner:
+            yield from equations(part, stack)
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
@@ -72,7 +72,7 @@ def measure(program: Compiled, *arguments: Any) -> Cost:
     traced, trace = timed(tracing)
     lowered, lower = timed(traced.lower)
     count = sum(1 for _ in equations(traced.jaxpr.jaxpr))
-    found = {}
+    result = {}
     for name, options in (
         ("as it is", compiler_options(once=True)),
         ("optimized", compiler_options()),
@@ -81,8 +81,8 @@ def measure(program: Compiled, *arguments: Any) -> Cost:
         compiled, compiling = timed(partial(lowered.compile, options))
         jax.block_until_ready(compiled(*leaves))
         _, run = timed(lambda compiled=compiled: [jax.block_until_ready(compiled(*leaves)) for _ in range(REPEATS)])
-        found[name] = (compiling, run / REPEATS)
-    return Cost(count, lowered.as_text().count("\n"), trace, lower, found)
+        result[name] = (compiling, run / REPEATS)
+    return Cost(count, lowered.as_text().count("\n"), trace, lower, result)
 
 
 def gradient_by_all_numbers(jit: Callable[..., Any], scenario: em.Scenario) -> Any:
@@ -101,8 +101,8 @@ def main() -> None:
         baseline = jax.tree.map(np.asarray, evaluate_once(system, plan))
         problem = formulate(scenario, baseline)
         point = np.log([problem.start(path) for path in problem.formulation.paths])
-        one = jax.tree.map(lambda leaf: np.full(1, float(leaf)), plan.layout)
-        model, run = pack((one, jax.tree.map(lambda leaf: leaf[None], problem.criteria)), 1), pack(problem.run)
+        layout = jax.tree.map(lambda leaf: np.full(1, float(leaf)), plan.layout)
+        model, run = pack((layout, jax.tree.map(lambda leaf: leaf[None], problem.criteria)), 1), pack(problem.run)
 
         def lanes(count: int) -> tuple[Any, ...]:
             own = np.zeros(count, int)
@@ -122,9 +122,9 @@ def main() -> None:
             print(f"    {options}: compile {compiling:.2f}, run {1e3 * run:.1f}")
     plain, own = slopes[jax.jit], slopes[em.jit]
     print(f"first gradient by all numbers: jax.jit {plain:.1f}, em.jit {own:.1f}, ratio {plain / own:.1f}")
-    found = Counter(function for stack in equations(jaxpr) for function in dict.fromkeys(stack))
+    counts = Counter(function for stack in equations(jaxpr) for function in dict.fromkeys(stack))
     print("equations of evaluate by function:")
-    for function, count in found.most_common(SHOWN):
+    for function, count in counts.most_common(SHOWN):
         print(f"{count:6d}  {function}")
 
 

@@ -1,4 +1,4 @@
-"""How long does the page of `energymodel explore` take from an input to its picture, and what takes it?
+"""Latency of the page of `energymodel explore`, from an input to its picture, by part.
 
 Sliders are moved by the keyboard in the system's Chromium. The end is the second animation frame after the new figures
 are in the page, when the first one that shows them has been painted. "Server" is from sending the state to its answer;
@@ -36,13 +36,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("scenario", nargs="?", default="llama-3.1-405b-h100")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
-    given = parser.parse_args()
-    explorer = Explorer(load_scenario(given.scenario))
+    arguments = parser.parse_args()
+    explorer = Explorer(load_scenario(arguments.scenario))
     gc.freeze()  # as the command does
-    print(f"{given.scenario}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"{arguments.scenario}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(f"compiled evaluation of the plan and those near it: {evaluation(explorer):.2f} ms")
     with ExplorerServer(explorer, warm=False) as server, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=given.chromium, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=arguments.chromium, args=FLAGS)
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         page.goto(server.address)
         page.locator("#energy svg").wait_for()
@@ -74,8 +74,8 @@ def moved(page: Page, path: str) -> np.ndarray:
     """Times of the pictures while a slider goes back and forth [ms]."""
     page.evaluate("performance.clearMeasures('energymodel-picture')")
     page.locator(f".knob[data-path='{path}'] input[type=range]").focus()
-    for place in range(INPUTS):
-        page.keyboard.press("ArrowLeft" if (place // 10) % 2 == 0 else "ArrowRight")
+    for index in range(INPUTS):
+        page.keyboard.press("ArrowLeft" if (index // 10) % 2 == 0 else "ArrowRight")
         page.wait_for_timeout(PAUSE)
     page.wait_for_timeout(1500.0)
     return np.array(page.evaluate(READ), np.float64)

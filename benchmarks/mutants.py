@@ -1,4 +1,4 @@
-"""Do the tests notice a wrong formula? Change one operator or number at random, and see whether a test fails.
+"""Wrong formulas that the tests notice: one operator or number is changed at random.
 
 Each mutant is one small change of `energymodel/{system,performance,learning,solver}`, drawn from a seed, in a copy of
 the tree. Tests that import the changed file run first, then those of its package and of whole runs, then the rest of
@@ -95,10 +95,11 @@ def computing_nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.FunctionDef
         yield node, function
         if isinstance(node, ast.FunctionDef):
             if any(
-                "abstractmethod" in ast.unparse(one) or "overload" in ast.unparse(one) for one in node.decorator_list
+                "abstractmethod" in ast.unparse(decorator) or "overload" in ast.unparse(decorator)
+                for decorator in node.decorator_list
             ):
                 return
-            for part in (*node.args.defaults, *(one for one in node.args.kw_defaults if one), *node.body):
+            for part in (*node.args.defaults, *(default for default in node.args.kw_defaults if default), *node.body):
                 yield from walk(part, node)
             return
         if isinstance(node, ast.ClassDef):
@@ -135,18 +136,22 @@ def changes(node: ast.AST, function: ast.FunctionDef | None) -> Iterator[ast.AST
             yield ast.Constant(not value)
         case ast.Constant(value=int(value) | float(value)):
             yield ast.Constant(value + 1 if abs(value) < LARGE else 2 * value)
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="jnp" | "np"), attr="where"), args=[condition, one, other]):
-            yield _with(node, args=[condition, other, one])
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="jnp" | "np"), attr="where"), args=[condition, first, other]
+        ):
+            yield _with(node, args=[condition, other, first])
         case ast.Call(func=ast.Attribute(attr="clip"), args=[value, lower, upper]):  # value and lower commute
             yield _with(node, args=[value, upper, lower])
-        case ast.Call(args=[ast.AST() as one, ast.AST() as other, *rest]) if not _of_types(node):
-            words = any(isinstance(getattr(part, "value", None), str) for part in (one, other))
-            if ast.dump(one) != ast.dump(other) and not words and not _commutes(node):
-                yield _with(node, args=[other, one, *rest])
+        case ast.Call(args=[ast.AST() as first, ast.AST() as other, *rest]) if not _of_types(node):
+            words = any(isinstance(getattr(part, "value", None), str) for part in (first, other))
+            if ast.dump(first) != ast.dump(other) and not words and not _commutes(node):
+                yield _with(node, args=[other, first, *rest])
         case ast.Attribute(attr=attr) if attr in NAMES:
             yield _with(node, attr=NAMES[attr])
         case ast.Name(id=name, ctx=ast.Load()) if function is not None:
-            arguments = [one.arg for one in (*function.args.args, *function.args.kwonlyargs) if one.arg != "self"]
+            arguments = [
+                argument.arg for argument in (*function.args.args, *function.args.kwonlyargs) if argument.arg != "self"
+            ]
             if name in arguments and len(arguments) > 1:
                 yield ast.Name(arguments[arguments.index(name) - 1], ast.Load())
             elif name in NAMES:
@@ -187,26 +192,26 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     raw = text.encode()
     for node, function in computing_nodes(ast.parse(text)):
         for changed in changes(node, function):
-            place = node.test if isinstance(node, ast.If | ast.While) else node
-            assert isinstance(place, ast.expr)
-            begin = starts[place.lineno - 1] + place.col_offset
-            end = starts[(place.end_lineno or place.lineno) - 1] + (place.end_col_offset or 0)
+            target = node.test if isinstance(node, ast.If | ast.While) else node
+            assert isinstance(target, ast.expr)
+            begin = starts[target.lineno - 1] + target.col_offset
+            end = starts[(target.end_lineno or target.lineno) - 1] + (target.end_col_offset or 0)
             before, after = raw[begin:end].decode(), ast.unparse(changed)
             source = (raw[:begin] + f"({after})".encode() + raw[end:]).decode()
             if isinstance(node, ast.Constant | ast.Name | ast.Attribute):
                 source = (raw[:begin] + after.encode() + raw[end:]).decode()
-            yield Mutant(path.relative_to(ROOT), place.lineno, " ".join(before.split()), after, source)
+            yield Mutant(path.relative_to(ROOT), target.lineno, " ".join(before.split()), after, source)
 
 
 def draw(number: int, seed: int) -> list[Mutant]:
     """A random sample of all mutants, every mutant as likely as every other."""
-    found = [
+    result = [
         mutant
         for package in PACKAGES
         for path in sorted((ROOT / "energymodel" / package).glob("*.py"))
         for mutant in mutants_of(path)
     ]
-    return random.Random(seed).sample(found, min(number, len(found)))
+    return random.Random(seed).sample(result, min(number, len(result)))
 
 
 def stages(mutant: Mutant, tree: Path, near: bool) -> list[list[str]]:
@@ -231,13 +236,13 @@ def stages(mutant: Mutant, tree: Path, near: bool) -> list[list[str]]:
 
 def imported(file: Path) -> set[str]:
     """Modules that a file names in its imports."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{one.name}" for one in node.names}
+            result |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
         elif isinstance(node, ast.Import):
-            found |= {one.name for one in node.names}
-    return found
+            result |= {name.name for name in node.names}
+    return result
 
 
 def run_tests(tree: Path, cache: Path, arguments: list[str], limit: float) -> tuple[bool, str]:
@@ -292,13 +297,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="regular expression of FILE:LINE: BEFORE -> AFTER")
     parser.add_argument("--near", action="store_true", help="only the tests of the package and of whole runs")
     arguments = parser.parse_args()
-    mutants = [one for one in draw(arguments.number, arguments.seed) if re.search(arguments.only, describe(one))]
+    mutants = [
+        mutant for mutant in draw(arguments.number, arguments.seed) if re.search(arguments.only, describe(mutant))
+    ]
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
         trees: Queue[Path] = Queue()
         for job in range(arguments.jobs):
             trees.put(copy_tree(Path(folder) / f"tree{job}"))
-        unchanged = dict.fromkeys(name for one in mutants for stage in stages(one, ROOT, near=True) for name in stage)
+        unchanged = dict.fromkeys(
+            name for mutant in mutants for stage in stages(mutant, ROOT, near=True) for name in stage
+        )
         passed, by = run_tests(trees.queue[0], cache, list(unchanged), STOP_AFTER * len(PACKAGES))
         if not passed:
             raise SystemExit(f"{by} fails without a mutant: fix it first")

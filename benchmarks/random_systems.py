@@ -1,4 +1,4 @@
-"""Does every system that validation accepts have an outcome? Draw numbers over their whole ranges, and count.
+"""Share of accepted systems that have an outcome, drawn over the whole ranges of numbers.
 
 Each draw moves some numbers of a scenario, from one to all of them, to any place in their ranges, ends and zeros among
 them. What `Scenario.check` refuses is drawn anew. The others are evaluated; `check_outcome` says which outcomes cannot
@@ -33,14 +33,14 @@ COUNTS = ("plan.chips", "plan.layout.tensor", "plan.layout.pipeline", "plan.layo
 def numbers(component: Any) -> Iterator[tuple[str, Range]]:
     """Unit and range of each number of a component and its parts, in the order of its leaves."""
     for field in dataclasses.fields(component):
-        given = getattr(component, field.name)
+        value = getattr(component, field.name)
         if "range" in field.metadata:
             yield field.metadata["unit"], field.metadata["range"]
-        elif dataclasses.is_dataclass(given):
-            yield from numbers(given)
+        elif dataclasses.is_dataclass(value):
+            yield from numbers(value)
 
 
-def place(draw: np.random.Generator, unit: str, allowed: Range) -> float:
+def drawn_value(draw: np.random.Generator, unit: str, allowed: Range) -> float:
     """Any place in a range: an end, a number of any magnitude, or zero."""
     kind, smallest = draw.random(), max(allowed.low, EXTENTS[unit][0])
     if kind < 0.1:
@@ -64,7 +64,7 @@ def systems(scenario: Scenario, number: int, draw: np.random.Generator) -> tuple
         some = min(len(movable), int(2.0 ** draw.uniform(0.0, np.log2(len(movable) + 1))))
         moved = list(leaves)
         for index in draw.choice(movable, some, replace=False):
-            moved[index] = np.full(np.shape(leaves[index]), place(draw, *declared[index]))
+            moved[index] = np.full(np.shape(leaves[index]), drawn_value(draw, *declared[index]))
         system, plan = jax.tree.unflatten(structure, moved)
         try:
             dataclasses.replace(scenario, system=system, plan=plan).check()
@@ -95,9 +95,9 @@ def main() -> None:
             refused, left = refused + more, left - BATCH
             stacked = jax.tree.map(lambda *each: np.stack(each), *drawn)
             with jax.enable_x64(arguments.precision == 64):
-                found = jax.device_get(many(*stacked))
+                result = jax.device_get(many(*stacked))
             for index, (system, plan) in enumerate(drawn):
-                outcome = jax.tree.map(lambda leaf, index=index: leaf[index], found)
+                outcome = jax.tree.map(lambda leaf, index=index: leaf[index], result)
                 try:
                     check_outcome(system, plan, outcome)
                     kinds["accepted"] += 1

@@ -1,4 +1,4 @@
-"""How do costs grow with points, layouts, lanes and variables, what would 1e12 points take, and what does Dask lose?
+"""Growth of costs with points, layouts, lanes and variables, up to 1e12 points, and the price of Dask.
 
 `python benchmarks/scale.py [--only points layouts lanes variables dask] [--seconds 60]`: for each, CPU seconds of ever
 larger problems that differ in one number only, and the exponent p of `cost = a + b n^p` with a 95 % interval. Sizes
@@ -67,7 +67,7 @@ def lowest(runs: Mapping[int, Run]) -> dict[int, float]:
     for run in runs.values():
         run()
     rounds = [{size: cpu_of(run) for size, run in runs.items()} for _ in range(ROUNDS)]
-    return {size: min(one[size] for one in rounds) for size in runs}
+    return {size: min(costs[size] for costs in rounds) for size in runs}
 
 
 def table(name: str, costs: Mapping[int, float]) -> None:
@@ -88,9 +88,9 @@ def fitted(sizes: np.ndarray, costs: np.ndarray) -> tuple[float, float, float]:
         return np.logaddexp(fixed, growing + power * np.log(size / sizes[-1]))
 
     start = (np.log(costs[0]) - 1.0, np.log(costs[-1]), 1.0)
-    found, covariance = curve_fit(logarithm, sizes, np.log(costs), start, maxfev=10_000)
+    solution, covariance = curve_fit(logarithm, sizes, np.log(costs), start, maxfev=10_000)
     half = t.ppf(0.975, len(sizes) - 3) * np.sqrt(covariance[2, 2])
-    return float(np.exp(found[0])), float(found[2]), float(half)
+    return float(np.exp(solution[0])), float(solution[2]), float(half)
 
 
 def model(batch: Any, clock: Any, nodes: Any, voltage: Any) -> dict[str, Any]:
@@ -226,11 +226,11 @@ def dask_table(count: int, workers: int, tile: int | None, settings: Mapping[str
         assert results["process"].best == results[engine].best
         spent: dict[str, list[tuple[float, float]]] = {"process": [], engine: []}
         for _ in range(ROUNDS):
-            for name, found in spent.items():
+            for name, costs in spent.items():
                 cpu, wall = busy(), time.perf_counter()
                 sweep.run(engine=name)
                 wall = time.perf_counter() - wall
-                found.append((busy() - cpu, wall))
+                costs.append((busy() - cpu, wall))
         cpu, wall = busy(), time.perf_counter()
         time.sleep(5.0)
         idle = (busy() - cpu) / (time.perf_counter() - wall)
@@ -240,9 +240,9 @@ def dask_table(count: int, workers: int, tile: int | None, settings: Mapping[str
         f"{' with quiet settings' if settings else ''}, lowest of {ROUNDS} in turns; idle Dask processes take "
         f"{100.0 * idle:.1f} % of a core"
     )
-    for place, title in enumerate(("CPU s", "wall s")):
-        one, other = (min(each[place] for each in spent[name]) for name in ("process", engine))
-        print(f"{title:>7}: threads {one:.2f}, Dask {other:.2f}, {100.0 * (other / one - 1.0):+.1f} %")
+    for column, title in enumerate(("CPU s", "wall s")):
+        own, other = (min(each[column] for each in spent[name]) for name in ("process", engine))
+        print(f"{title:>7}: threads {own:.2f}, Dask {other:.2f}, {100.0 * (other / own - 1.0):+.1f} %")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Which of the layouts that fit into memory trains fastest, chips, batch and clock given?
+"""The fastest layout that fits into memory, with chips, batch and clock fixed.
 
 For runs of which the layout is not disclosed: it was presumably tuned. Used by the experiments beside this file.
 """
@@ -24,14 +24,14 @@ CHUNK = 512
 def _step(system: TrainingSystem, plan: TrainingPlan, lattice: Any) -> tuple[Any, Any]:
     """Step time [s] and slack of memory of layouts."""
 
-    def one(layout: Any) -> tuple[Any, Any]:
+    def step_of(layout: Any) -> tuple[Any, Any]:
         outcome = evaluate(system, eqx.tree_at(lambda plan: plan.layout, plan, layout))
         return outcome.step_time.total, outcome.slack.memory
 
-    return jax.vmap(one)(lattice)
+    return jax.vmap(step_of)(lattice)
 
 
-def whole(system: TrainingSystem, plan: TrainingPlan, lattice: Any) -> np.ndarray:
+def is_whole(system: TrainingSystem, plan: TrainingPlan, lattice: Any) -> np.ndarray:
     """Which layouts divide chips into whole replicas, and the batch into whole micro-batches."""
     group = np.asarray(lattice.tensor) * np.asarray(lattice.pipeline) * np.asarray(lattice.context)
     data = float(plan.chips) / group
@@ -54,7 +54,7 @@ def fastest_layout(
     **Raises:** `ValueError` if no layout fits.
     """
     lattice = candidates(TrainingRun(system, plan), float(plan.chips), choices)
-    lattice = take(lattice, np.flatnonzero(whole(system, plan, lattice)))
+    lattice = take(lattice, np.flatnonzero(is_whole(system, plan, lattice)))
     count = len(np.asarray(lattice.tensor))
     times, slacks = [], []
     for first in range(0, count, CHUNK):

@@ -1,4 +1,4 @@
-"""How does an experiment print its tables and keep its figures and `result.json`?"""
+"""Printed tables, figures and `result.json` of an experiment."""
 
 import json
 from collections.abc import Sequence
@@ -43,11 +43,11 @@ def accuracy(
     }
 
 
-def write_population(found: PowerPopulation, name: str, title: str, folder: Path) -> None:
+def write_population(population: PowerPopulation, name: str, title: str, folder: Path) -> None:
     """What some cards say of another, as a preset."""
-    write_normal(POPULATIONS / f"{name}.csv", Coordinates(found.mean, found.covariance))
-    words = {"title": title, "source": f"experiments/{folder.name}", "cards": list(found.cards)}
-    text = toml_text.dumps({**words, "errors": dict(found.errors)})
+    write_normal(POPULATIONS / f"{name}.csv", Coordinates(population.mean, population.covariance))
+    words = {"title": title, "source": f"experiments/{folder.name}", "cards": list(population.cards)}
+    text = toml_text.dumps({**words, "errors": dict(population.errors)})
     (POPULATIONS / f"{name}.toml").write_text(text, encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""How far can the predictions be trusted? Writes `docs/trust.md` from the `result.json` of every experiment.
+"""The page `docs/trust.md`, written from the `result.json` of every experiment.
 
 An experiment that predicts measurements states its errors in the table `accuracy` of its `result.json`, with rows from
 `outputs.accuracy`. Run this after an experiment: `python experiments/trust_page.py`.
@@ -43,11 +43,11 @@ def question(name: str) -> str:
 
 def row_of(accuracy: dict[str, Any]) -> str:
     """One row of the table of an experiment."""
-    one = accuracy["count"] == 1
+    is_single = accuracy["count"] == 1
     cells = (
         accuracy["prediction"],
         percent(accuracy["mean_error"]),
-        "" if one else percent(accuracy["largest_error"]),
+        "" if is_single else percent(accuracy["largest_error"]),
         str(accuracy["count"]),
         accuracy["held_out"],
         accuracy["range"],
@@ -62,17 +62,17 @@ def percent(share: float) -> str:
     return f"{size:.2f} %" if size < 1.0 else f"{size:.1f} %" if size < 10.0 else f"{size:.0f} %"
 
 
-def page(found: dict[str, dict[str, Any]]) -> str:
+def page(accuracies: dict[str, dict[str, Any]]) -> str:
     """The text of the page."""
     parts = [HEAD]
-    for name, result in found.items():
+    for name, result in accuracies.items():
         rows = result.get("accuracy", [])
         if rows:
             table = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|", *map(row_of, rows)]
             title = name[3:].replace("_", " ").capitalize()
             parts.append(f"## {title}\n\n{question(name)} (`experiments/{name}`)\n\n" + "\n".join(table) + "\n")
     designs = [
-        f"- `experiments/{name}`: {question(name)}" for name, result in found.items() if "accuracy" not in result
+        f"- `experiments/{name}`: {question(name)}" for name, result in accuracies.items() if "accuracy" not in result
     ]
     if designs:
         parts.append(TAIL + "\n" + "\n".join(designs) + "\n")

@@ -21,7 +21,7 @@ class Experiment:
         self._modules: dict[str, ModuleType] = {}
 
     @cached_property
-    def stated(self) -> Any:
+    def stored(self) -> Any:
         """What its `run.py` wrote the last time."""
         return json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
 

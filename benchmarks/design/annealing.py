@@ -1,4 +1,4 @@
-"""Does annealing find the best layout of the README scenario with fewer evaluations than comparing all?
+"""Annealing for the best layout of the README scenario, against comparing all.
 
 Simulated annealing, and path-integral annealing, which lets a ring of replicas tunnel [docs/physics.md A0.14 b]. The
 cost of a layout is its best merit on the fine grid of `optimize`'s screening. Prints, for both methods at growing
@@ -30,7 +30,7 @@ FIELD = 1.0  # of the spread of costs: the first transverse field
 class Annealed(NamedTuple):
     """Where the walkers ended: best place and cost of each, and how many different places it evaluated."""
 
-    place: Int[np.ndarray, " walkers"]
+    position: Int[np.ndarray, " walkers"]
     cost: Float[np.ndarray, " walkers"]
     asked: Int[np.ndarray, " walkers"]
 
@@ -83,9 +83,9 @@ def anneal(
     random = np.random.default_rng(seed)
     replicas = REPLICAS if method == "path-integral" else 1
     spread = float(np.ptp(costs)) or 1.0
-    place = random.integers(len(costs), size=(walkers, replicas))
+    position = random.integers(len(costs), size=(walkers, replicas))
     seen = np.zeros((walkers, len(costs)), bool)
-    best, who = place.copy(), np.arange(walkers)
+    best, who = position.copy(), np.arange(walkers)
     sweeps = max(1, steps // replicas)
     for sweep in range(sweeps):
         left = 1.0 - sweep / sweeps
@@ -93,23 +93,23 @@ def anneal(
         field = max(FIELD * spread * left, 1e-12)
         coupling = -0.5 * temperature * np.log(np.tanh(field / (replicas * temperature)))
         for replica in range(replicas):
-            now = place[:, replica]
+            now = position[:, replica]
             asked = moves[now, random.integers(moves.shape[1], size=walkers)]
             rise = (costs[asked] - costs[now]) / replicas
             if replicas > 1:
-                ring = place[:, [replica - 1, (replica + 1) % replicas]]
+                ring = position[:, [replica - 1, (replica + 1) % replicas]]
                 rise += coupling * (_agree(ring, now) - _agree(ring, asked))
             accepted = random.random(walkers) < np.exp(-np.maximum(rise, 0.0) / temperature)
             seen[who, asked] = True
-            place[:, replica] = np.where(accepted, asked, now)
-            better = costs[place[:, replica]] < costs[best[:, replica]]
-            best[:, replica] = np.where(better, place[:, replica], best[:, replica])
+            position[:, replica] = np.where(accepted, asked, now)
+            better = costs[position[:, replica]] < costs[best[:, replica]]
+            best[:, replica] = np.where(better, position[:, replica], best[:, replica])
     winner = best[who, np.argmin(costs[best], axis=1)]
     return Annealed(winner, costs[winner], seen.sum(axis=1))
 
 
-def _agree(ring: Int[np.ndarray, "walkers two"], place: Int[np.ndarray, " walkers"]) -> Int[np.ndarray, " walkers"]:
-    same: Bool[np.ndarray, "walkers two"] = ring == place[:, None]
+def _agree(ring: Int[np.ndarray, "walkers two"], position: Int[np.ndarray, " walkers"]) -> Int[np.ndarray, " walkers"]:
+    same: Bool[np.ndarray, "walkers two"] = ring == position[:, None]
     return same.sum(axis=1)
 
 
@@ -126,15 +126,15 @@ def run(problem: DesignProblem) -> None:
     costs, lattice, starts = screened.merit[finite], take(lattice, finite), screened.start[finite]
     moves = neighbors(np.stack([np.log2(np.maximum(leaf, 0.5)) for leaf in jax.tree.leaves(lattice)], axis=1))
     print(f"{len(costs)} layouts; enumeration asks for all of them once and is exact")
-    place = 0
+    position = 0
     for method in ("simulated", "path-integral"):
         for steps in BUDGETS:
             start = time.perf_counter()
-            found = anneal(costs, moves, steps=steps, method=method)
+            result = anneal(costs, moves, steps=steps, method=method)
             seconds = time.perf_counter() - start
-            place = int(found.place[np.argmin(found.cost)])
-            excess = np.expm1(found.cost - costs.min())
-            best, asked = np.mean(excess < 1e-12), np.mean(found.asked) / len(costs)
+            position = int(result.position[np.argmin(result.cost)])
+            excess = np.expm1(result.cost - costs.min())
+            best, asked = np.mean(excess < 1e-12), np.mean(result.asked) / len(costs)
             print(
                 f"{method:>13}, {steps:>6} moves: best found by {best:4.0%} of 64 runs, median excess "
                 f"{100 * np.median(excess):6.2f} %, {asked:5.1%} of the layouts asked for, {seconds:.2f} s"
@@ -143,7 +143,7 @@ def run(problem: DesignProblem) -> None:
     searched = search_layouts(problem, lattice)
     seconds = time.perf_counter() - start
     least = searched.solution.value[searched.best]
-    within = solve_relaxed(problem, take(lattice, np.array([place])), starts[[place]]).value[0]
+    within = solve_relaxed(problem, take(lattice, np.array([position])), starts[[position]]).value[0]
     print(
         f"interior point: {seconds:.0f} s with compilation, {np.exp(least):.5g} J; in the layout that annealing found, "
         f"{100.0 * np.expm1(within - least):.2f} % more"

@@ -33,7 +33,7 @@ class BlackBox(NamedTuple):
         lattice, _ = fitting_layouts(problem)
         table = np.stack([np.asarray(leaf) for leaf in jax.tree.leaves(lattice)], axis=1)
         values = tuple(np.unique(column) for column in table.T)
-        places = {tuple(row): place for place, row in enumerate(table.tolist())}
+        places = {tuple(row): index for index, row in enumerate(table.tolist())}
         function = jax.jit(
             jax.vmap(problem.formulation, in_axes=(0, 0, None, None)), compiler_options=compiler_options()
         )
@@ -52,8 +52,8 @@ class BlackBox(NamedTuple):
     def evaluate(self, genes: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Logarithm of each row's output, and the sum of the excesses of limits, for each line of genes."""
         places = self.layouts(genes[:, self.continuous :])
-        known = np.maximum(places, 0)
-        layouts = take(self.lattice, known)
+        inside = np.maximum(places, 0)
+        layouts = take(self.lattice, inside)
         least, most = layout_bounds(self.problem, layouts)
         points = least + genes[:, : self.continuous] * (most - least)
         values = self.function(points, layouts, self.problem.criteria, self.problem.run)  # pyright: ignore[reportCallIssue]

@@ -1,4 +1,4 @@
-"""What does the gradient search find on the README scenario beside random search and Bayesian optimization?
+"""The gradient search on the README scenario beside random search and Bayesian optimization.
 
 Energy under the limits of the scenario. First within the layout of the best plan, where runs of the gradient search, of
 random search and of Optuna's TPE with constraints [Bergstra et al. 2011] may evaluate the model equally often; then
@@ -59,10 +59,10 @@ def tpe(evaluate: Callable, upper: np.ndarray, continuous: int, count: int, seed
     return min((value for value in within if value is not None), default=np.inf)
 
 
-def line(name: str, evaluations: int, seconds: float, found: list[float], least: float) -> str:
-    excess = float(np.median(found)) - least
-    shown = f"{100.0 * np.expm1(excess):.3g} %" if np.isfinite(excess) else "none"
-    return f"{name:<34}{evaluations:>13,}{seconds:>9.2f}{shown:>18}"
+def line(name: str, evaluations: int, seconds: float, optima: list[float], least: float) -> str:
+    excess = float(np.median(optima)) - least
+    excess_text = f"{100.0 * np.expm1(excess):.3g} %" if np.isfinite(excess) else "none"
+    return f"{name:<34}{evaluations:>13,}{seconds:>9.2f}{excess_text:>18}"
 
 
 def main() -> None:
@@ -83,18 +83,18 @@ def run(box: BlackBox, trials: int) -> None:
     seconds = time.perf_counter() - start
     best = searched.best
     least = float(searched.solution.value[best])
-    place = int(box.layouts(box.genes_of(take(searched.lattice, np.array([best]))))[0])
+    index = int(box.layouts(box.genes_of(take(searched.lattice, np.array([best]))))[0])
 
     print(f"{'search':<34}{'evaluations':>13}{'s':>9}{'above the least':>18}")
-    layout = take(box.lattice, np.array([place]))
+    layout = take(box.lattice, np.array([index]))
     low, high = layout_bounds(problem, layout)
     starts = np.random.default_rng(0).random((RUNS, variables))
     start = time.perf_counter()
     alone = [solve_relaxed(problem, layout, low + share * (high - low)) for share in starts]
     took = (time.perf_counter() - start) / RUNS
-    count = evaluations_of(int(np.median([one.iterations[0] for one in alone])), variables)
+    count = evaluations_of(int(np.median([search.iterations[0] for search in alone])), variables)
     print("within the layout of the best plan, medians of", RUNS, "runs")
-    print(line("  gradient search", count, took, [float(one.value[0]) for one in alone], least))
+    print(line("  gradient search", count, took, [float(search.value[0]) for search in alone], least))
     genes = box.genes_of(layout)
 
     def within(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,8 +124,8 @@ def compare(
         ("  Optuna TPE", lambda seed: tpe(evaluate, upper, continuous, trials, seed), trials),
     ):
         start = time.perf_counter()
-        found = [search(seed) for seed in range(runs)]
-        print(line(name, allowed, (time.perf_counter() - start) / runs, found, least))
+        result = [search(seed) for seed in range(runs)]
+        print(line(name, allowed, (time.perf_counter() - start) / runs, result, least))
 
 
 def count_of(steps: dict[str, np.ndarray]) -> int:

@@ -1,4 +1,4 @@
-"""How fast and how sure is the batched search beside loops of SLSQP, CasADi with Ipopt and (if installed) cyipopt?
+"""The batched search beside loops of SLSQP, CasADi with Ipopt and (if installed) cyipopt.
 
 All solve the same random scenarios of a design problem with 12 variables and 20 inequalities, from the same start, in
 this process, in turns, and the best of `--repeats` counts. CPU time is that of all cores (user and system), which the
@@ -95,9 +95,9 @@ def casadi_ipopt() -> Callable[[np.ndarray], End]:
     def solve(s: np.ndarray) -> End:
         bounds = {"lbx": reference.LOWER, "ubx": reference.UPPER, "lbg": -np.inf, "ubg": 0.0}
         answer = solver(x0=reference.START, p=s, **bounds)
-        found, y, dual = (np.asarray(answer[name])[:, 0] for name in ("x", "lam_g", "lam_x"))
+        x, y, dual = (np.asarray(answer[name])[:, 0] for name in ("x", "lam_g", "lam_x"))
         stats = solver.stats()
-        return End(found, y, np.maximum(-dual, 0), np.maximum(dual, 0), stats["iter_count"], stats["success"])
+        return End(x, y, np.maximum(-dual, 0), np.maximum(dual, 0), stats["iter_count"], stats["success"])
 
     return solve
 
@@ -155,9 +155,9 @@ class Timed(NamedTuple):
 def timed(solve: Callable[[], Any], count: int) -> tuple[Any, Timed]:
     """What a solver returns for so many problems, and its times."""
     wall, cpu = time.perf_counter(), time.process_time()
-    found = solve()
+    result = solve()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return found, Timed(1e3 * cpu / count, 1e3 * wall / count)
+    return result, Timed(1e3 * cpu / count, 1e3 * wall / count)
 
 
 def line(name: str, times: list[Timed], ends: list[End], scenarios: np.ndarray, ours: list[Timed]) -> str:
@@ -191,13 +191,13 @@ def run(lanes: int, loop: int, tight: int, repeats: int) -> None:
         del peers["loop of cyipopt"]
     for solve in peers.values():
         solve(scenarios[0])  # compiles
-    solution, ours, found = batched(scenarios), [], {}
+    solution, ours, result = batched(scenarios), [], {}
     times: dict[str, list[Timed]] = {name: [] for name in peers}
     for _ in range(repeats):
         solution, spent = timed(lambda: batched(scenarios), lanes)
         ours.append(spent)
         for name, solve in peers.items():
-            found[name], spent = timed(lambda solve=solve: [solve(s) for s in scenarios[:loop]], loop)
+            result[name], spent = timed(lambda solve=solve: [solve(s) for s in scenarios[:loop]], loop)
             times[name].append(spent)
     m = solution.multipliers
     parts = (solution.x, m.inequalities, m.lower, m.upper, solution.iterations, solution.result == RESULTS.successful)
@@ -206,9 +206,9 @@ def run(lanes: int, loop: int, tight: int, repeats: int) -> None:
     print(f"{'median residual':>17}{'iterations':>12}{'most':>6}")
     print(line("energymodel", ours, ends, scenarios, ours))
     for name in peers:
-        print(line(name, times[name], found[name], scenarios[:loop], ours))
+        print(line(name, times[name], result[name], scenarios[:loop], ours))
     print("" if CYIPOPT else f"{'loop of cyipopt':<24} not installed")
-    compiled = first.cpu - lanes * min(one.cpu for one in ours)
+    compiled = first.cpu - lanes * min(timing.cpu for timing in ours)
     print(f"The first call took {first.cpu / 1e3:.1f} CPU-seconds, of which {compiled / 1e3:.1f} to compile.\n")
 
     scenarios = reference.tight_scenarios(tight)

@@ -1,4 +1,4 @@
-"""How good and how quick is `pareto` beside NSGA-II on the README scenario, energy against time?
+"""`pareto` beside NSGA-II on the README scenario, energy against time.
 
 NSGA-II [Deb et al. 2002; pymoo] searches the same plans (batch, clock, coolant temperature, chips and every field of
 the layout) with the model compiled for its whole population, and may keep fractions of replicas and micro-batches,
@@ -48,7 +48,7 @@ def main() -> None:
     start = time.perf_counter()
     front = em.pareto(scenario, OBJECTIVES, points=asked.points)
     second = time.perf_counter() - start
-    found, times = {"energymodel pareto": np.log(front.table())}, [second]
+    result, times = {"energymodel pareto": np.log(front.table())}, [second]
     with jax.enable_x64(True):
         plans = Plans(BlackBox.of(scenario, free=OBJECTIVES))
         plans.evaluate(np.random.default_rng(0).random((POPULATION, plans.n_var)))  # compiles
@@ -56,11 +56,11 @@ def main() -> None:
             start = time.perf_counter()
             best = minimize(plans, NSGA2(pop_size=POPULATION), ("n_eval", evaluations), seed=1).F
             times.append(time.perf_counter() - start)
-            found[f"NSGA-II, {evaluations:,} evaluations"] = np.empty((0, 2)) if best is None else np.atleast_2d(best)
-    reference = np.max(np.concatenate(list(found.values())), axis=0)
-    volumes = [hypervolume(values, reference) for values in found.values()]
+            result[f"NSGA-II, {evaluations:,} evaluations"] = np.empty((0, 2)) if best is None else np.atleast_2d(best)
+    reference = np.max(np.concatenate(list(result.values())), axis=0)
+    volumes = [hypervolume(values, reference) for values in result.values()]
     print(f"{'search':<32}{'s':>9}{'plans':>8}{'hypervolume':>13}{'of ours':>9}")
-    for (name, values), took, volume in zip(found.items(), times, volumes, strict=True):
+    for (name, values), took, volume in zip(result.items(), times, volumes, strict=True):
         print(f"{name:<32}{took:>9.1f}{len(values):>8}{volume:>13.5f}{volume / volumes[0]:>9.1%}")
     print(f"The first call of pareto took {first:.1f} s.")
 

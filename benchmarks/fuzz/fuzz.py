@@ -1,4 +1,4 @@
-"""Does malformed input ever give a traceback, a hang or a huge allocation?
+"""Search for malformed input that gives a traceback, a hang or a huge allocation.
 
 Draws scenario files, run files, command lines and folders of sweeps that are wrong in every way that the generator
 knows, from a seed. Each must be accepted or refused with one `InputError` of one line, within seconds. A command that
@@ -56,10 +56,10 @@ def read(inputs: Inputs, text: str, suffix: str, changes: list[str]) -> None:
     """Read a file as every command does, and use what it says as far as nothing is compiled."""
     path = inputs.folder / f"scenario{suffix}"
     path.write_text(text, encoding="utf-8", errors="replace")
-    found = read_scenario(str(path), changes)
-    found.with_question().check()
+    result = read_scenario(str(path), changes)
+    result.with_question().check()
     again = inputs.folder / "again.toml"
-    again.write_text(dumps(found.named_tables), encoding="utf-8")
+    again.write_text(dumps(result.named_tables), encoding="utf-8")
     load_scenario(again)
 
 
@@ -82,23 +82,23 @@ def python(inputs: Inputs) -> None:
     )
 
     def anything() -> Any:
-        return inputs.one((inputs.plain, lambda: inputs.one(objects), lambda: {inputs.one(TEXTS): inputs.plain()}))()
+        return inputs.pick((inputs.plain, lambda: inputs.pick(objects), lambda: {inputs.pick(TEXTS): inputs.plain()}))()
 
     kind = inputs.random.randrange(3)
     if kind == 0:
-        load_scenario(inputs.one(SCENARIOS), {".".join(inputs.path()): anything() for _ in range(2)})
+        load_scenario(inputs.pick(SCENARIOS), {".".join(inputs.path()): anything() for _ in range(2)})
     elif kind == 1:
         load_scenario(anything())
     else:
         words = ("minimize", "limits", "vary", "fix", "tolerance")
-        load_scenario(inputs.one(SCENARIOS)).with_question(**{inputs.one(words): anything()})
+        load_scenario(inputs.pick(SCENARIOS)).with_question(**{inputs.pick(words): anything()})
 
 
 def axis(inputs: Inputs) -> None:
     """Parse an axis of a sweep."""
-    path = ".".join(inputs.path()) if inputs.random.random() < 0.8 else inputs.one(TEXTS)
+    path = ".".join(inputs.path()) if inputs.random.random() < 0.8 else inputs.pick(TEXTS)
     with stopped():
-        scenario_axis(load_scenario(inputs.one(SCENARIOS)), path, inputs.one((*TEXTS, inputs.plain())))
+        scenario_axis(load_scenario(inputs.pick(SCENARIOS)), path, inputs.pick((*TEXTS, inputs.plain())))
 
 
 def command_line(inputs: Inputs, arguments: list[str]) -> None:
@@ -130,7 +130,7 @@ def ledger(inputs: Inputs) -> None:
             if kind == 0:
                 path.mkdir()
             elif kind == 1:
-                path.symlink_to(inputs.one(("none", str(folder), "/dev/null", name)))
+                path.symlink_to(inputs.pick(("none", str(folder), "/dev/null", name)))
             elif kind == 2:
                 os.mkfifo(path)
             elif kind == 3:
@@ -204,9 +204,9 @@ def attempt(what: str, trial: Callable[[], None]) -> Fault | None:
         if isinstance(error, KeyboardInterrupt):
             raise
         frames = traceback.extract_tb(error.__traceback__)
-        own = [one for one in frames if "energymodel" in one.filename and "benchmarks" not in one.filename]
-        place = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "?"
-        answer = f"{type(error).__name__} at {place}: {str(error)[:200]}"
+        own = [frame for frame in frames if "energymodel" in frame.filename and "benchmarks" not in frame.filename]
+        location = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "?"
+        answer = f"{type(error).__name__} at {location}: {str(error)[:200]}"
     if (took := time.process_time() - start) > SLOWEST:
         answer = f"{took:.1f} s; {answer}"
     return Fault(what, answer) if answer else None
@@ -217,12 +217,12 @@ def faults(count: int, seed: int, kinds: tuple[str, ...] = ("",)) -> list[Fault]
     with tempfile.TemporaryDirectory() as folder:
         inputs = Inputs(seed, Path(folder))
         inputs.complete("test-1b-h100")
-        found = []
+        result = []
         for _ in range(count):
             what, trial = draw(inputs)
             if what.startswith(kinds) and (fault := attempt(what, trial)) is not None:
-                found.append(fault)
-        return found
+                result.append(fault)
+        return result
 
 
 def main() -> None:
@@ -231,15 +231,15 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default="", help="beginning of the kind: toml, json, python, axis, ledger, command")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     start = time.perf_counter()
-    found = faults(given.count, given.seed, (given.kinds,))
-    places = Counter(one.answer[:110] for one in found)
-    examples = {one.answer[:110]: one.what for one in found}
+    result = faults(arguments.count, arguments.seed, (arguments.kinds,))
+    places = Counter(fault.answer[:110] for fault in result)
+    examples = {fault.answer[:110]: fault.what for fault in result}
     for answer, times in places.most_common():
         print(f"{times:6d}  {answer}\n        {examples[answer][-300:]!r}")
-    print(f"{len(found)} of {given.count:,} inputs (seed {given.seed}) in {time.perf_counter() - start:.0f} s")
-    sys.exit(bool(found))
+    print(f"{len(result)} of {arguments.count:,} inputs (seed {arguments.seed}) in {time.perf_counter() - start:.0f} s")
+    sys.exit(bool(result))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How is malformed input drawn from a seed: files, values, command lines?"""
+"""Malformed input drawn from a seed: files, values, command lines."""
 
 import json
 import random
@@ -26,39 +26,39 @@ class Inputs:
             self.tables[name] = load_scenario(name).named_tables
         return self.tables[name]
 
-    def one(self, choices: Any) -> Any:
+    def pick(self, choices: Any) -> Any:
         """One of them."""
         return self.random.choice(choices)
 
     def path(self) -> tuple[str, ...]:
         """Keys from the top of a scenario to any depth, known or not."""
-        node, keys = self.complete(self.one(self.scenarios)), []
+        node, keys = self.complete(self.pick(self.scenarios)), []
         while isinstance(node, dict) and node and (not keys or self.random.random() > 0.12):
-            keys.append(self.one(list(node)))
+            keys.append(self.pick(list(node)))
             node = node[keys[-1]]
         change = self.random.random()
         if change < 0.2:
-            keys[self.random.randrange(len(keys))] = self.one(WORDS)
+            keys[self.random.randrange(len(keys))] = self.pick(WORDS)
         elif change < 0.4:
-            keys.append(self.one(WORDS))
+            keys.append(self.pick(WORDS))
         elif change < 0.5:
-            keys = [self.one(SECTIONS), *(self.one(WORDS) for _ in range(self.random.randrange(3)))]
+            keys = [self.pick(SECTIONS), *(self.pick(WORDS) for _ in range(self.random.randrange(3)))]
         elif change < 0.65:
-            keys = [*self.one(RECORDS).split(".")]
+            keys = [*self.pick(RECORDS).split(".")]
         return tuple(keys)
 
     def literal(self) -> str:
         """A value as TOML writes it."""
         if self.random.random() < 0.4:
-            return json.dumps(self.one(TEXTS))
-        text = self.one(LITERALS)
+            return json.dumps(self.pick(TEXTS))
+        text = self.pick(LITERALS)
         if self.random.random() < 0.15:
             text = f"[{', '.join(self.literal() for _ in range(self.random.randrange(4)))}]"
         if self.random.random() < 0.1:
-            keys = [json.dumps(self.one(WORDS)) for _ in range(self.random.randrange(1, 4))]
+            keys = [json.dumps(self.pick(WORDS)) for _ in range(self.random.randrange(1, 4))]
             text = "{" + ", ".join(f"{key} = {self.literal()}" for key in keys) + "}"
         if self.random.random() < 0.01:
-            depth = self.one((50, 500, 10_000))
+            depth = self.pick((50, 500, 10_000))
             text = "[" * depth + "]" * depth
         return text
 
@@ -66,25 +66,25 @@ class Inputs:
         """A scenario file."""
         kind = self.random.random()
         if kind < 0.25:  # a complete file, one piece of it damaged
-            text = dumps(self.complete(self.one(self.scenarios)))
+            text = dumps(self.complete(self.pick(self.scenarios)))
             for _ in range(self.random.randrange(1, 4)):
-                place = self.random.randrange(len(text))
+                index = self.random.randrange(len(text))
                 text = (
-                    text[:place]
-                    + self.one(("", "[", "'", '"', "=", "\n", "\x00", "\x1b", "9", "x", "#", ".", "{"))
-                    + (text[place + self.random.randrange(3) :])
+                    text[:index]
+                    + self.pick(("", "[", "'", '"', "=", "\n", "\x00", "\x1b", "9", "x", "#", ".", "{"))
+                    + (text[index + self.random.randrange(3) :])
                 )
             return text
         if kind < 0.45:  # a complete file, one value of it replaced
-            lines = dumps(self.complete(self.one(self.scenarios))).splitlines()
+            lines = dumps(self.complete(self.pick(self.scenarios))).splitlines()
             for _ in range(self.random.randrange(1, 3)):
-                place = self.random.randrange(len(lines))
-                key, equals, _ = lines[place].partition(" = ")
-                lines[place] = (
-                    f"{key} = {self.literal()}" if equals else self.one(("", f"[{self.dotted()}]", "[[plan]]"))
+                index = self.random.randrange(len(lines))
+                key, equals, _ = lines[index].partition(" = ")
+                lines[index] = (
+                    f"{key} = {self.literal()}" if equals else self.pick(("", f"[{self.dotted()}]", "[[plan]]"))
                 )
             return "\n".join(lines)
-        base = self.one((*self.scenarios, *self.scenarios, *TEXTS))
+        base = self.pick((*self.scenarios, *self.scenarios, *TEXTS))
         lines = [f"base = {json.dumps(base)}"] if self.random.random() < 0.95 else []
         lines += [f"{self.dotted()} = {self.literal()}" for _ in range(self.random.randrange(1, 4))]
         return "\n".join(lines)
@@ -95,7 +95,7 @@ class Inputs:
 
     def json_text(self) -> str:
         """A run file."""
-        tables = json.loads(json.dumps(self.complete(self.one(self.scenarios))))
+        tables = json.loads(json.dumps(self.complete(self.pick(self.scenarios))))
         for _ in range(self.random.randrange(1, 4)):
             node, keys = tables, self.path()
             for key in keys[:-1]:
@@ -103,7 +103,7 @@ class Inputs:
                     node[key] = {}
                 node = node[key]
             node[keys[-1]] = self.plain()
-        run = self.one(
+        run = self.pick(
             ({"scenario": tables}, tables, {"scenario": self.plain()}, {"scenario": {"name": self.plain(), **tables}})
         )
         text = json.dumps(run)
@@ -113,25 +113,25 @@ class Inputs:
         """A value as JSON holds it."""
         kind = self.random.random()
         if kind < 0.35 or depth > 3:
-            return self.one((*TEXTS, "DEEP", "LONG"))
+            return self.pick((*TEXTS, "DEEP", "LONG"))
         if kind < 0.7:
-            return self.one(
+            return self.pick(
                 (None, True, False, 0, -1, 1, 0.5, 1e308, 2**70, float("nan"), float("inf"), 10**400 // 7, 1e-320)
             )
         if kind < 0.85:
             return [self.plain(depth + 1) for _ in range(self.random.randrange(4))]
-        return {self.one(WORDS): self.plain(depth + 1) for _ in range(self.random.randrange(4))}
+        return {self.pick(WORDS): self.plain(depth + 1) for _ in range(self.random.randrange(4))}
 
     def change(self) -> str:
         """What `--set` may be given."""
-        path = ".".join(self.path()) if self.random.random() < 0.8 else self.one(TEXTS)
-        value = self.one(TEXTS) if self.random.random() < 0.6 else self.one(LITERALS)
+        path = ".".join(self.path()) if self.random.random() < 0.8 else self.pick(TEXTS)
+        value = self.pick(TEXTS) if self.random.random() < 0.6 else self.pick(LITERALS)
         return f"{path}={value}" if self.random.random() < 0.95 else path
 
     def file(self) -> str:
         """The path of something that may be no file, or one of another kind."""
         kind = self.random.randrange(12)
-        path = self.folder / f"given-{kind}{self.one(('.toml', '.json', '.yaml', '', '.csv', '.html'))}"
+        path = self.folder / f"given-{kind}{self.pick(('.toml', '.json', '.yaml', '', '.csv', '.html'))}"
         if kind == 0:
             return str(self.folder)
         if kind == 1:
@@ -156,20 +156,20 @@ class Inputs:
 
     def arguments(self) -> list[str]:
         """A command line."""
-        command = self.one(list(COMMANDS))
+        command = self.pick(list(COMMANDS))
         if command == "presets":
-            return [command, self.one(("show", "list", "")), self.text_or_file()]
-        known = self.random.random() < 0.7
-        given = [command, self.one(SCENARIOS) if known else self.text_or_file()]
+            return [command, self.pick(("show", "list", "")), self.text_or_file()]
+        is_preset = self.random.random() < 0.7
+        arguments = [command, self.pick(SCENARIOS) if is_preset else self.text_or_file()]
         if self.random.random() < 0.05:
-            given.pop()
+            arguments.pop()
         options = (*COMMANDS[command], *COMMANDS[command], *self.random.sample(COMMON, 2))
         for _ in range(self.random.randrange(1, 4)):
-            option = self.one(options)
+            option = self.pick(options)
             if option == "--set":
-                given += [option, self.change()]
+                arguments += [option, self.change()]
             elif option in FLAGS:
-                given.append(option)
+                arguments.append(option)
             elif option in (
                 "-o",
                 "--plot",
@@ -181,18 +181,18 @@ class Inputs:
                 "--rest",
                 "--cluster",
             ):
-                given += [option, self.text_or_file()]
+                arguments += [option, self.text_or_file()]
             elif option in ("--axis", "--vary", "--limit") and self.random.random() < 0.8:
                 name = (
                     ".".join(self.path())
                     if self.random.random() < 0.6
-                    else self.one(("energy", "time", "chips", *TEXTS))
+                    else self.pick(("energy", "time", "chips", *TEXTS))
                 )
-                given += [option, f"{name}={self.one(TEXTS)}"]
+                arguments += [option, f"{name}={self.pick(TEXTS)}"]
             else:
-                given += [option, self.one(TEXTS)]
-        return given
+                arguments += [option, self.pick(TEXTS)]
+        return arguments
 
     def text_or_file(self) -> str:
         """A text that names something, or a file."""
-        return self.file() if self.random.random() < 0.6 else self.one(TEXTS)
+        return self.file() if self.random.random() < 0.6 else self.pick(TEXTS)

@@ -1,4 +1,4 @@
-"""Of what is malformed input made: texts, values of TOML, keys, command lines?"""
+"""Parts of malformed input: texts, values of TOML, keys, command lines."""
 
 
 def _parts(lines: str, *more: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What does a compiler make of the Triton kernels for an H200, without one?
+"""Machine code of the Triton kernels for an H200, compiled without one.
 
 Lowers each kernel as for a GPU, compiles the result with the `triton` package for compute capability 9.0, and counts
 machine instructions: registers and spills of each kernel; for the sweep also instructions and special functions per
@@ -38,21 +38,21 @@ def kernel_text(lowered: Any) -> tuple[str, int]:
     from jax._src.interpreters import mlir
     from jaxlib.triton import dialect
 
-    found: list[tuple[bytes, int]] = []
+    result: list[tuple[bytes, int]] = []
 
     def walk(operation: Any) -> None:
         for block in (block for region in operation.regions for block in region.blocks):
-            for one in block.operations:
-                if one.operation.name == "stablehlo.custom_call" and "triton" in str(
-                    one.attributes["call_target_name"]
+            for child in block.operations:
+                if child.operation.name == "stablehlo.custom_call" and "triton" in str(
+                    child.attributes["call_target_name"]
                 ):
-                    settings = ir.DictAttr(one.attributes["mhlo.backend_config"])
+                    settings = ir.DictAttr(child.attributes["mhlo.backend_config"])
                     warps = int(ir.IntegerAttr(settings["num_warps"]).value)
-                    found.append((ir.StringAttr(settings["ir"]).value_bytes, warps))
-                walk(one.operation)
+                    result.append((ir.StringAttr(settings["ir"]).value_bytes, warps))
+                walk(child.operation)
 
     walk(lowered.compiler_ir("stablehlo").operation)
-    code, warps = found[0]
+    code, warps = result[0]
     context = mlir.JaxIrContext()
     dialect.register_dialect(context)
     context.load_all_available_dialects()
@@ -86,8 +86,8 @@ def _longest_loop(listing: str) -> list[str]:
     for line in listing.splitlines():
         if label := re.match(r"\s*(\.L_\w+):", line):
             labels[label[1]] = len(instructions)
-        elif found := re.search(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)(.*)", line):
-            instructions.append((found[1], found[2]))
+        elif result := re.search(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)(.*)", line):
+            instructions.append((result[1], result[2]))
     loops = [(0, 0)]
     for position, (name, rest) in enumerate(instructions):
         target = re.search(r"\.L_\w+", rest) if name == "BRA" else None

@@ -21,9 +21,9 @@ def least(xp: Any, number: Any, limits: Any, infinity: Any) -> Any:
     number = number.astype("float32") if hasattr(number, "astype") else number.float()
     positions = []
     for _ in range(4):
-        whole = xp.floor(number / COUNT)
-        positions.append((number - whole * COUNT) / (COUNT - 1))
-        number = whole
+        row = xp.floor(number / COUNT)
+        positions.append((number - row * COUNT) / (COUNT - 1))
+        number = row
     voltage, nodes, clock, batch = positions
     energy, duration, temperature, power = sweep_model(
         0.05 * xp.exp(batch * 7.154615), 0.5 + 1.7 * clock, 4.0 * xp.exp(nodes * 5.545177), 0.6 + 0.55 * voltage, xp=xp

@@ -1,4 +1,4 @@
-"""How many layouts per second does the model time, in float32 on one core, with memory?
+"""Layouts per second that the model times, in float32 on one core, with memory.
 
 `taskset -c 0 python benchmarks/step_time/layouts.py [COUNT]` prints the rate and its ratio to one call for each row.
 """
@@ -32,12 +32,12 @@ def main() -> None:
     }
     varied = {name: jnp.asarray(each.reshape(-1, CHUNK), jnp.float32) for name, each in {**columns, **varied}.items()}
 
-    def one(row):
+    def step_time_of(row):
         answer = predict_row(system, row)
         return answer.step_time.total, answer.memory
 
-    chunks = jax.jit(lambda table: jax.lax.map(jax.vmap(one), table))
-    single = jax.jit(one)
+    chunks = jax.jit(lambda table: jax.lax.map(jax.vmap(step_time_of), table))
+    single = jax.jit(step_time_of)
     jax.block_until_ready(chunks(varied))
     first = {name: values[0, 0] for name, values in varied.items()}
     jax.block_until_ready(single(first))

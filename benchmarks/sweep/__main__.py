@@ -1,4 +1,4 @@
-"""How fast is a sweep against NumPy, Numba, numexpr, naive JAX and C++? One table, in one run.
+"""A sweep beside NumPy, Numba, numexpr, naive JAX and C++: one table, in one run.
 
 `python benchmarks/sweep [--points 100] [--only model|evaluate|samples]`: `sweep_model` with so many values an axis,
 float32, minimum energy within three limits; then other reductions, memory, scaling; `evaluate` of the README scenario;
@@ -147,8 +147,8 @@ def cpp_peer(count: int, flags: str) -> Callable[[], float] | None:
     sweep.restype = ctypes.c_float
     axes = values(count)
     arguments = [part for axis in axes for part in (axis.ctypes.data_as(ctypes.c_void_p), ctypes.c_int(len(axis)))]
-    place = ctypes.c_int64()
-    return lambda: float(sweep(*arguments, ctypes.byref(place), ctypes.c_int(CORES)))
+    best_index = ctypes.c_int64()
+    return lambda: float(sweep(*arguments, ctypes.byref(best_index), ctypes.c_int(CORES)))
 
 
 def naive_peer(count: int) -> Callable[[], float]:
@@ -171,8 +171,8 @@ def naive_peer(count: int) -> Callable[[], float]:
     def run():
         def step(number, best):
             index = number * chunk + jnp.arange(chunk)
-            found = jnp.where(index < total, jax.vmap(point)(jnp.minimum(index, total - 1)), jnp.inf)
-            return jnp.minimum(best, jnp.min(found))
+            result = jnp.where(index < total, jax.vmap(point)(jnp.minimum(index, total - 1)), jnp.inf)
+            return jnp.minimum(best, jnp.min(result))
 
         return jax.lax.fori_loop(0, -(-total // chunk), step, jnp.float32(jnp.inf))
 
@@ -285,13 +285,13 @@ def model_table(count: int) -> None:
     }
     again = row("this library, minimum (again)", points, minimum)
     own = max(own, again)
-    kept = {}
+    results = {}
     for word in ("best", "top:32", "count", "along:batch,voltage", "bins:energy,time", "pareto:energy,time"):
-        kept[word] = row(f"this library, {word}", points, ours(count, word), 2)
+        results[word] = row(f"this library, {word}", points, ours(count, word), 2)
     print()
     for name, rate in rates.items():
         print(f"ratio to {name:<34} {own / rate:>9.2f}")
-    for word, rate in kept.items():
+    for word, rate in results.items():
         print(f"ratio of {word:<26} to minimum {rate / own:>9.2f}")
     print(f"memory growth at {points:.3g} points {growth:>9.1f} MB (peak {peak():.0f} MB)")
     rate = flops()

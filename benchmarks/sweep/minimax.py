@@ -1,4 +1,4 @@
-"""Which polynomials come nearest to `exp` and `log`? The coefficients of `energymodel/sweeps/float32_functions.py`.
+"""The polynomials nearest to `exp` and `log`: coefficients of `energymodel/sweeps/float32_functions.py`.
 
 The exchange algorithm of Remez in 40 digits [Muller 2016, ch. 3], then rounding to float32. Needs `pip install mpmath`.
 """
@@ -18,7 +18,7 @@ def minimax(function: Callable, weight: Callable, low: Any, high: Any, count: in
     """Coefficients of a polynomial that minimizes `max |weight (function - polynomial)|`, and that maximum."""
     nodes = np.cos(np.pi * (np.arange(count + 1)[::-1] + 0.5) / (count + 1))
     points = [(low + high) / 2 + (high - low) / 2 * mp.mpf(float(node)) for node in nodes]
-    grid = [low + (high - low) * place / GRID for place in range(GRID + 1)]
+    grid = [low + (high - low) * index / GRID for index in range(GRID + 1)]
     coefficients, errors = [], [mp.inf]
     for _ in range(ROUNDS):
         system, values = mp.matrix(count + 1, count + 1), mp.matrix(count + 1, 1)
@@ -30,19 +30,19 @@ def minimax(function: Callable, weight: Callable, low: Any, high: Any, count: in
         coefficients = [solved[power] for power in range(count)]
         errors = [float(weight(x) * (function(x) - mp.polyval(coefficients[::-1], x))) for x in grid]
         extremes: list[int] = []
-        for place, error in enumerate(errors):
+        for index, error in enumerate(errors):
             if extremes and np.sign(error) == np.sign(errors[extremes[-1]]):
                 if abs(error) > abs(errors[extremes[-1]]):
-                    extremes[-1] = place
+                    extremes[-1] = index
             else:
-                extremes.append(place)
+                extremes.append(index)
         while len(extremes) > count + 1:
             extremes.pop(0 if abs(errors[extremes[0]]) < abs(errors[extremes[-1]]) else -1)
-        sizes = [abs(errors[place]) for place in extremes]
-        points = [grid[place] for place in extremes]
+        sizes = [abs(errors[index]) for index in extremes]
+        points = [grid[index] for index in extremes]
         if max(sizes) < LEVEL * min(sizes) or len(extremes) <= count:
             break
-    return [float(one) for one in coefficients], max(map(abs, errors))
+    return [float(coefficient) for coefficient in coefficients], max(map(abs, errors))
 
 
 def main() -> None:
@@ -63,7 +63,8 @@ def main() -> None:
     for name, function, weight, low, high, count in cases:
         end = mp.mpf(1) / 3 if high is None else high
         coefficients, error = minimax(function, weight, low, end, count)
-        print(f"{name}: {', '.join(str(np.float32(one)) for one in coefficients)}; relative error {error:.1e}")
+        texts = ", ".join(str(np.float32(coefficient)) for coefficient in coefficients)
+        print(f"{name}: {texts}; relative error {error:.1e}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How do the columns of each published data set become those of the energymodel table?"""
+"""Columns of each published data set as those of the energymodel table."""
 
 import csv
 from pathlib import Path
@@ -43,11 +43,11 @@ def _megatron_gpt(row: Row) -> Row:
 
 def korthikanti(rows: list[Row]) -> list[Row]:
     """Eight steps of Megatron-LM; one sequence per micro-batch, four for 22B [Korthikanti et al. 2022, table 3]."""
-    found = []
+    result = []
     for row in rows:
         if not row["source"].startswith("Korthikanti"):
             continue
-        found.append(
+        result.append(
             {
                 "set": "korthikanti",
                 "group": row["model"],
@@ -59,15 +59,15 @@ def korthikanti(rows: list[Row]) -> list[Row]:
                 "recomputation": row["recompute"],
             }
         )
-    return found
+    return result
 
 
 def vtrain(rows: list[Row]) -> list[Row]:
     """Megatron-DeepSpeed with full recomputation and unfused attention; one node, or 64 to 512 GPUs."""
-    found = []
+    result = []
     for row in rows:
         single = "single" in row["set"]
-        found.append(
+        result.append(
             {
                 "set": "vtrain-single" if single else "vtrain-multi",
                 "group": f"{row['hidden_size']}x{row['num_layers']}" if single else f"{row['hidden_size']}-{row['pp']}",
@@ -78,7 +78,7 @@ def vtrain(rows: list[Row]) -> list[Row]:
                 "recomputation": "full",
             }
         )
-    return found
+    return result
 
 
 def nanotron(rows: list[Row]) -> list[Row]:
@@ -87,7 +87,7 @@ def nanotron(rows: list[Row]) -> list[Row]:
     Two environments, distinguished by what NCCL measured; in the later one, memory differs before and after the
     pipelines were fixed.
     """
-    found = []
+    result = []
     for row in rows:
         if row["status"] not in ("Success", "OOM"):
             continue
@@ -104,7 +104,7 @@ def nanotron(rows: list[Row]) -> list[Row]:
         # Runs that failed state their batch in tokens, so that it is counted from the layout for all.
         sequences = number(row, "dp") * number(row, "microbatch_sequences") * number(row, "grad_accumulation")
         inner = row["ffn_hidden_size"] or {"8192": 28672, "16384": 53248, "4096": 14336}.get(hidden, 8192)
-        found.append(
+        result.append(
             {
                 "set": "nanotron",
                 "group": f"{hidden}-{row['n_gpu']}",
@@ -134,7 +134,7 @@ def nanotron(rows: list[Row]) -> list[Row]:
                 "mfu_measured": number(row, "model_tflops_per_gpu", 0.0) / 989.4,
             }
         )
-    return found
+    return result
 
 
 MPT_SHAPES = {
@@ -152,7 +152,7 @@ MPT_SHAPES = {
 
 def mpt(rows: list[Row]) -> list[Row]:
     """llm-foundry's FSDP throughput; layers are recomputed where hardware and model utilization differ."""
-    found = []
+    result = []
     for row in rows:
         if row["dataset"] != "llm-foundry MPT":
             continue
@@ -160,7 +160,7 @@ def mpt(rows: list[Row]) -> list[Row]:
         chips, batch = number(row, "n_accelerators"), number(row, "global_batch_sequences")
         rate = number(row, "tokens_per_s_per_accelerator") * chips
         recomputed = number(row, "hfu_frac", 1.0) > 1.1 * number(row, "mfu_frac", 1.0)
-        found.append(
+        result.append(
             {
                 "set": "mpt",
                 "group": row["model"],
@@ -181,4 +181,4 @@ def mpt(rows: list[Row]) -> list[Row]:
                 "step_time_s": batch * number(row, "seq_len_tokens") / rate,
             }
         )
-    return found
+    return result

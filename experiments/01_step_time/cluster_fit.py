@@ -1,4 +1,4 @@
-"""Which constants of a cluster agree best with measured steps, how sure are they, and what do they predict elsewhere?
+"""Constants of a cluster fitted to its measured steps, with intervals and held-out errors.
 
 Cauchy's loss of logarithmic errors forgives runs that something else slowed.
 """
@@ -60,11 +60,13 @@ class ClusterFit(NamedTuple):
     @property
     def by_path(self) -> dict[str, float]:
         """Values by the path of their constant."""
-        return {one.path: float(value) for one, value in zip(self.constants, self.values, strict=True)}
+        return {constant.path: float(value) for constant, value in zip(self.constants, self.values, strict=True)}
 
     def __str__(self) -> str:
         lines = zip(self.constants, self.values, self.low, self.high, strict=True)
-        return "\n".join(f"  {one.path} = {value:.4g} [{low:.4g}, {high:.4g}]" for one, value, low, high in lines)
+        return "\n".join(
+            f"  {constant.path} = {value:.4g} [{low:.4g}, {high:.4g}]" for constant, value, low, high in lines
+        )
 
 
 def fit_cluster(
@@ -85,30 +87,37 @@ def fit_cluster(
     rows = {column.name: table.columns[column.name] for column in INPUTS}
     problem = FitProblem(
         ERRORS[quantity],
-        {one.path: ConstantPrior(one.value, one.spread, one.low, one.high, clipped=True) for one in constants},
+        {
+            constant.path: ConstantPrior(constant.value, constant.spread, constant.low, constant.high, clipped=True)
+            for constant in constants
+        },
         MeasuredSteps(system, rows, table.columns[quantity]),
         noise=WIDTH,
         options=FitOptions(loss="cauchy", threshold=1.0, estimate_noise=False, starts=4, steps=100),
     )
-    found = fit(problem)
-    spread = _spread(found)
-    best, low, high = found.coordinates, np.log([one.low for one in constants]), np.log([one.high for one in constants])
+    fitted = fit(problem)
+    spread = _spread(fitted)
+    best, low, high = (
+        fitted.coordinates,
+        np.log([constant.low for constant in constants]),
+        np.log([constant.high for constant in constants]),
+    )
     return ClusterFit(
         constants,
         np.exp(best),
         np.exp(np.maximum(best - INTERVAL * spread, low)),
         np.exp(np.minimum(best + INTERVAL * spread, high)),
         spread,
-        found.errors[:, 0],
-        held_out_errors(found, groups)[:, 0],
+        fitted.errors[:, 0],
+        held_out_errors(fitted, groups)[:, 0],
     )
 
 
-def _spread(found: FitResult) -> np.ndarray:
+def _spread(result: FitResult) -> np.ndarray:
     """Standard deviations of the coordinates: from the weighed squares, with the scatter of the errors that count."""
-    errors, slopes = found.errors[:, 0], found.slopes[:, 0]
+    errors, slopes = result.errors[:, 0], result.slopes[:, 0]
     weight = 1.0 / (1.0 + (errors / WIDTH) ** 2)
-    matrix = slopes.T @ (weight[:, None] * slopes) / WIDTH**2 + found.prior.information
+    matrix = slopes.T @ (weight[:, None] * slopes) / WIDTH**2 + result.prior.information
     freedom = max(1.0, len(errors) - len(matrix))
     scatter = np.sum(weight * errors**2) / WIDTH**2 / freedom
     return np.sqrt(np.diag(np.linalg.inv(matrix)) * scatter)

@@ -1,4 +1,4 @@
-"""Which clusters were measured, and which of their numbers are those of no preset?"""
+"""The measured clusters, and their numbers that no preset has."""
 
 from typing import Any, NamedTuple
 

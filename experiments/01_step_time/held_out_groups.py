@@ -1,4 +1,4 @@
-"""How accurately is each group of runs predicted by all other runs, of its cluster and of all others?
+"""Errors of each group of runs, predicted by all other runs of its cluster and of all others.
 
 Constants of all clusters are those of experiments/21_unseen_clusters. A group of runs is held out of its cluster: what
 the other clusters know of it, from a fit without the cluster, is updated by its other groups.
@@ -25,7 +25,7 @@ def held_out_errors(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any]
     fitted = measured_runs.cluster_runs(rows, MOST_ROWS)
     full = pooled_fit(fitted, hints=measured_runs.HINTS, progress=lambda text: print(text, flush=True))
     for own, everything in zip(fitted, measured_runs.cluster_runs(rows), strict=True):
-        others = [one for one in fitted if one.name != own.name]
+        others = [cluster for cluster in fitted if cluster.name != own.name]
         errors = _errors(full, others, own, everything)
         print(f"{own.name}: {len(errors)} rows, {100 * np.median(np.abs(np.expm1(errors))):.1f} %", flush=True)
         yield from zip((row for row in timed if row["cluster"] == own.name), errors.tolist(), strict=True)
@@ -34,11 +34,11 @@ def held_out_errors(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any]
 def _errors(full: PooledFit, others: Sequence[ClusterRuns], fitted: ClusterRuns, everything: ClusterRuns) -> np.ndarray:
     """Errors of all rows of a cluster, of which some are fitted."""
     population = pooled_fit(others, start=full).population
-    known = KnownCluster(population.of(fitted.labels), population.scatter)
+    unseen = KnownCluster(population.of(fitted.labels), population.scatter)
     start = full.population.of(fitted.labels).mean
     errors = np.zeros(len(everything.measured))
     for group in np.unique(everything.groups):
         rest, inside = fitted.select(fitted.groups != group), everything.groups == group
-        found = updated(known, rest, start) if len(rest.measured) else known
-        errors[inside] = everything.select(inside).errors(found.coordinates)[0]
+        result = updated(unseen, rest, start) if len(rest.measured) else unseen
+        errors[inside] = everything.select(inside).errors(result.coordinates)[0]
     return errors

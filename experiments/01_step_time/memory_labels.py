@@ -1,4 +1,4 @@
-"""Does the predicted memory say which runs of nanotron fail, each group predicted without itself?"""
+"""Predicted memory against runs of nanotron that failed, each group predicted without itself."""
 
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -58,21 +58,21 @@ class MemoryCheck(NamedTuple):
 def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, float]]]:
     """Held-out predictions of each run's memory and risk, and the constants of each cluster from all of its runs."""
     table = layouts(rows)
-    known, failed = np.isfinite(table.columns["memory_b"]), table.columns["out_of_memory"] > 0.5
+    metered, failed = np.isfinite(table.columns["memory_b"]), table.columns["out_of_memory"] > 0.5
     groups = np.asarray([row["group"] for row in rows])
     errors, risk = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     constants: dict[str, dict[str, float]] = {}
     for name in map(str, np.unique(table.cluster)):
         own = table.cluster == name
-        if np.sum(known & own) < len(MEMORY) + 2:
+        if np.sum(metered & own) < len(MEMORY) + 2:
             continue
         system = system_of(CLUSTERS[name])
-        found = fit_cluster(system, table.select(known & own), MEMORY, groups[known & own].tolist(), "memory_b")
-        print(f"\nmemory of {name}, {own.sum()} runs\n{found}")
-        errors[known & own] = np.expm1(found.held_out)
+        fitted = fit_cluster(system, table.select(metered & own), MEMORY, groups[metered & own].tolist(), "memory_b")
+        print(f"\nmemory of {name}, {own.sum()} runs\n{fitted}")
+        errors[metered & own] = np.expm1(fitted.held_out)
         needed = np.full(len(rows), np.nan)
-        needed[own] = predict(table.select(own), {name: with_constants(system, found.by_path)}).prediction.memory
-        needed[known & own] = table.columns["memory_b"][known & own] * np.exp(found.held_out)
+        needed[own] = predict(table.select(own), {name: with_constants(system, fitted.by_path)}).prediction.memory
+        needed[metered & own] = table.columns["memory_b"][metered & own] * np.exp(fitted.held_out)
         share = needed / float(system.accelerator.memory_capacity)
         for group in np.unique(groups[own]):
             rest, inside = own & (groups != group), own & (groups == group)
@@ -80,10 +80,10 @@ def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, 
             with jax.enable_x64(True):
                 risk[inside] = out_of_memory_probability(share[inside], usable, spread)
         usable, spread = risk_law(share[own], failed[own])
-        constants[name] = {**found.by_path, "software.usable_memory": usable, "software.memory_spread": spread}
+        constants[name] = {**fitted.by_path, "software.usable_memory": usable, "software.memory_spread": spread}
         print(f"  usable {usable:.3f}, spread {spread:.3f}")
     predicted = np.isfinite(risk)
-    return MemoryCheck(errors[known & predicted], risk[predicted], failed[predicted]), constants
+    return MemoryCheck(errors[metered & predicted], risk[predicted], failed[predicted]), constants
 
 
 def risk_law(share: np.ndarray, failed: np.ndarray) -> tuple[float, float]:
@@ -100,5 +100,5 @@ def risk_law(share: np.ndarray, failed: np.ndarray) -> tuple[float, float]:
 
     start = np.array([np.log(0.9), np.log(SPREAD)])
     ends = [(np.log(LEAST_USABLE), 0.0), (np.log(SPREAD) - 3.0, np.log(SPREAD) + 3.0)]
-    found = minimize(surprise, start, bounds=ends, method="Nelder-Mead")
-    return float(np.exp(found.x[0])), float(np.exp(found.x[1]))
+    solution = minimize(surprise, start, bounds=ends, method="Nelder-Mead")
+    return float(np.exp(solution.x[0])), float(np.exp(solution.x[1]))

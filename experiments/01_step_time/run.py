@@ -57,19 +57,19 @@ def main() -> None:
     parser.add_argument("--write-presets", action="store_true", help="write memory constants to the cluster presets")
     chosen = parser.parse_args()
     rows = held_out_groups.measured_runs.read_all(chosen.data)
-    errors = [Error(*found) for found in held_out_groups.held_out_errors(rows)]
-    sets, known = by_set(errors), by_set(with_presets(rows))
+    errors = [Error(*parts) for parts in held_out_groups.held_out_errors(rows)]
+    sets, preset_sets = by_set(errors), by_set(with_presets(rows))
     for name, own in sets.items():
         print_set(name, own)
     tables: outputs.Tables = {
         "accuracy": [
-            outputs.accuracy(f"time of a training step, {name}", np.expm1([one.log for one in own]), *SETS[name])
+            outputs.accuracy(f"time of a training step, {name}", np.expm1([error.log for error in own]), *SETS[name])
             for name, own in sets.items()
         ],
         "sets": [{"set": name, **summary(own)} for name, own in sets.items()],
-        "sets_with_presets": [{"set": name, **summary(known[name])} for name in sets],
+        "sets_with_presets": [{"set": name, **summary(preset_sets[name])} for name in sets],
         "best_layout": [regret(sets)],
-        "best_layout_with_presets": [regret(known)],
+        "best_layout_with_presets": [regret(preset_sets)],
     }
     print("\nwith the presets, which know all rows\n" + outputs.table(tables["sets_with_presets"]))
     remembered, memory_constants = [row for row in rows if row["set"] == "nanotron"], {}
@@ -91,8 +91,8 @@ def main() -> None:
 def with_presets(rows: list[dict[str, Any]]) -> list[Error]:
     """Errors of the cluster presets, which are fitted to all timed rows."""
     timed = [row for row in rows if row["step_time_s"] != "" and not row.get("degraded")]
-    given = [{key: value for key, value in row.items() if key not in ONLY_HERE} for row in timed]
-    predicted = np.log(predict(given).table()["step_time_s"])
+    inputs = [{key: value for key, value in row.items() if key not in ONLY_HERE} for row in timed]
+    predicted = np.log(predict(inputs).table()["step_time_s"])
     measured = np.log([float(row["step_time_s"]) for row in timed])
     return [Error(row, log) for row, log in zip(timed, (predicted - measured).tolist(), strict=True)]
 
@@ -111,16 +111,16 @@ def write_memory(constants: dict[str, dict[str, float]]) -> None:
 
 def by_set(errors: list[Error]) -> dict[str, list[Error]]:
     """Errors by set; those of nanotron also where the measured utilization is above a quarter."""
-    found: dict[str, list[Error]] = defaultdict(list)
-    for one in errors:
-        found[one.row["set"]].append(one)
-        if one.row["set"] == "nanotron" and one.row["mfu_measured"] > 0.25:
-            found[BUSY].append(one)
-    return dict(found)
+    result: dict[str, list[Error]] = defaultdict(list)
+    for error in errors:
+        result[error.row["set"]].append(error)
+        if error.row["set"] == "nanotron" and error.row["mfu_measured"] > 0.25:
+            result[BUSY].append(error)
+    return dict(result)
 
 
 def summary(errors: list[Error]) -> dict[str, float]:
-    log = np.asarray([one.log for one in errors])
+    log = np.asarray([error.log for error in errors])
     absolute = np.abs(np.expm1(log))
     return {
         "rows": len(log),
@@ -134,11 +134,11 @@ def summary(errors: list[Error]) -> dict[str, float]:
 def print_set(name: str, errors: list[Error]) -> None:
     """Errors by group, and the five largest."""
     groups: dict[str, list[Error]] = defaultdict(list)
-    for one in errors:
-        groups[one.row["group"]].append(one)
+    for error in errors:
+        groups[error.row["group"]].append(error)
     print(f"\n{name}\n" + outputs.table([{"group": group, **summary(own)} for group, own in sorted(groups.items())]))
     keys = ("chips", "tensor", "pipeline", "microbatch", "batch_sequences", "hidden")
-    for row, log in sorted(errors, key=lambda one: -abs(one.log))[:5]:
+    for row, log in sorted(errors, key=lambda pair: -abs(pair.log))[:5]:
         where = ", ".join(f"{key} {row.get(key, 1)}" for key in keys)
         word = "slower than any resource explains" if log < 0 else "faster than predicted"
         print(f"  worst: {np.expm1(log):+.0%} at {where}: measured {float(row['step_time_s']):.3g} s, {word}")
@@ -170,10 +170,10 @@ def draw(sets: dict[str, list[Error]]) -> None:
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     sets = {name: errors for name, errors in sets.items() if name != BUSY}
-    for place, (name, errors) in enumerate(sets.items()):
-        color = plt.colormaps["tab20"](place)
-        measured = np.asarray([float(one.row["step_time_s"]) for one in errors])
-        ratio = np.exp([one.log for one in errors])
+    for index, (name, errors) in enumerate(sets.items()):
+        color = plt.colormaps["tab20"](index)
+        measured = np.asarray([float(error.row["step_time_s"]) for error in errors])
+        ratio = np.exp([error.log for error in errors])
         axes[0].loglog(measured, measured * ratio, ".", ms=3, color=color, label=name)
         axes[1].semilogx(measured, 100 * (ratio - 1.0), ".", ms=3, color=color)
     axes[0].plot([0.05, 1000.0], [0.05, 1000.0], color="k", lw=0.5)

@@ -1,4 +1,4 @@
-"""How do published runs whose layout is known become rows, predicted with constants that were fitted elsewhere?"""
+"""Published runs whose layout is known as rows, predicted with constants fitted elsewhere."""
 
 from adapters import Row, number
 
@@ -9,7 +9,7 @@ def parallelism_points(rows: list[Row]) -> list[Row]:
     Their FLOP/s count recomputation and no mask: `8 N + 16 L h s` a token, with `N = 12 L h^2 + V h`
     [Narayanan et al. 2021, eq. 3].
     """
-    found = []
+    result = []
     for row in rows:
         if row["accelerator"] != "A100-SXM4-80GB":
             continue
@@ -19,7 +19,7 @@ def parallelism_points(rows: list[Row]) -> list[Row]:
         time = number(row, "iteration_time_s")
         if time != time:
             time = batch * sequence * flops / (number(row, "tflops_per_gpu") * 1e12 * chips)
-        found.append(
+        result.append(
             {
                 "set": "mt-nlg" if row["source"].startswith("MT") else "narayanan",
                 "group": row["num_layers"],
@@ -43,16 +43,16 @@ def parallelism_points(rows: list[Row]) -> list[Row]:
                 "step_time_s": time,
             }
         )
-    return found
+    return result
 
 
 def mlperf(rows: list[Row]) -> list[Row]:
     """MLPerf's GPT-3 175B on H100 in 8 bits, from tokens per second outside evaluation."""
-    found = []
+    result = []
     for row in rows:
         rate = number(row, "train_tokens_per_s_excl_eval")
         batch, sequence = number(row, "global_batch_size"), number(row, "seq_len_benchmark_tokens")
-        found.append(
+        result.append(
             {
                 "set": "mlperf gpt3",
                 "group": row["n_accelerators"],
@@ -71,4 +71,4 @@ def mlperf(rows: list[Row]) -> list[Row]:
                 "step_time_s": batch * sequence / rate,
             }
         )
-    return found
+    return result

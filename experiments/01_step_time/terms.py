@@ -1,4 +1,4 @@
-"""Which terms make up a step of the 405B run?
+"""The terms of a step of the 405B run.
 
 `python experiments/01_step_time/terms.py` prints them and draws `terms.png` beside this file.
 """
@@ -33,10 +33,10 @@ def draw(terms: list[tuple[str, float]], total: float) -> None:
     figure = new_figure(6.8, 3.6)
     axes = add_axes(figure, 1, 1, 1)
     begin = 0.0
-    for place, (_, seconds) in enumerate(terms):
-        color = BLUE if place < 2 else ORANGE
-        axes.barh(place, seconds, left=begin, color=color)
-        axes.text(begin + seconds + 0.01 * total, place, f"{seconds:.3g} s", va="center", fontsize=8)
+    for index, (_, seconds) in enumerate(terms):
+        color = BLUE if index < 2 else ORANGE
+        axes.barh(index, seconds, left=begin, color=color)
+        axes.text(begin + seconds + 0.01 * total, index, f"{seconds:.3g} s", va="center", fontsize=8)
         begin += seconds
     axes.axvline(total, color=GRAY, lw=0.8)
     axes.set_yticks(range(len(terms)), [name for name, _ in terms])

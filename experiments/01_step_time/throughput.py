@@ -1,4 +1,4 @@
-"""How do published throughput tables become rows of the energymodel table?
+"""Published throughput tables as rows of the energymodel table.
 
 Each row of `throughput_tables.csv` is one configuration. What a table leaves out (recomputation, the shape of a named
 model) is filled in here, with the reason.
@@ -249,7 +249,7 @@ def megatron_bridge(rows: list[Row]) -> list[Row]:
 
     Left out: models with layers that are no transformer's, and LoRA, whose backward pass is another.
     """
-    found = []
+    result = []
     for row in rows:
         if row["dataset"] != "Megatron-Bridge perf summary" or "LoRA" in row["section"]:
             continue
@@ -259,8 +259,8 @@ def megatron_bridge(rows: list[Row]) -> list[Row]:
         common = {**row, **_common(row)}
         release = row["framework"].removeprefix("Megatron-Bridge ").split(" ")[0]
         late = tuple(map(int, release.split(".")[:2])) >= (26, 6) and row["accelerator"].startswith("GB")
-        whole = common["tensor"] * common["pipeline"] * common["expert"] == 1
-        found.append(
+        unsplit = common["tensor"] * common["pipeline"] * common["expert"] == 1
+        result.append(
             {
                 **_common(row),
                 **MODELS[name],
@@ -268,13 +268,13 @@ def megatron_bridge(rows: list[Row]) -> list[Row]:
                 "group": name.split(" (")[0],
                 "cluster": f"megatron-bridge-{row['accelerator'].lower()}" + ("-26.06" if late else ""),
                 # Without other sharding a model of this size fits only if its parameters are sharded.
-                "zero": 3 if number(row, "fsdp", 0.0) > 1 or whole else 1,
+                "zero": 3 if number(row, "fsdp", 0.0) > 1 or unsplit else 1,
                 "step_time_s": _timed(common),
                 "release": release,
                 "precision": row["precision"],
             }
         )
-    return found
+    return result
 
 
 def torchtitan(rows: list[Row]) -> list[Row]:
@@ -283,7 +283,7 @@ def torchtitan(rows: list[Row]) -> list[Row]:
     Selective checkpointing keeps every other product of a layer. Sequences per replica: as its tables say, one for
     the 8B model with context parallelism, eight for the 405B model with it.
     """
-    found = []
+    result = []
     for row in rows:
         if not row["dataset"].startswith("torchtitan") or not row["accelerator"].startswith("H100"):
             continue
@@ -294,7 +294,7 @@ def torchtitan(rows: list[Row]) -> list[Row]:
         if common["pipeline"] > 1:
             common["microbatch"] = common["batch_sequences"] / data / common["pipeline"]
             common["virtual_stages"] = 2.0 if "nterleaved" in row["note"] else 1.0
-        found.append(
+        result.append(
             {
                 **common,
                 **MODELS[row["model"]],
@@ -310,7 +310,7 @@ def torchtitan(rows: list[Row]) -> list[Row]:
                 "note": row["note"],
             }
         )
-    return found
+    return result
 
 
 # A compiler leaves out what gradients do not need: of a recomputed layer the last product, a quarter of its work; with
@@ -345,21 +345,21 @@ RECIPES = {
 
 def scaled_shape(scale: int) -> dict[str, Any]:
     """MaxText's model of `scale` billion parameters: heads and inner width, hidden size, layers doubled in turn."""
-    whole, rest = divmod(scale.bit_length() - 1, 3)
+    thirds, rest = divmod(scale.bit_length() - 1, 3)
     return {
         "gated": 1,
         "vocabulary": 32000,
         "head_size": 128,
-        "heads": 16 * 2 ** (whole + (rest > 0)),
-        "feed_forward": 7168 * 2 ** (whole + (rest > 0)),
-        "hidden": 2048 * 2 ** (whole + (rest > 1)),
-        "layers": 16 * 2**whole,
+        "heads": 16 * 2 ** (thirds + (rest > 0)),
+        "feed_forward": 7168 * 2 ** (thirds + (rest > 0)),
+        "hidden": 2048 * 2 ** (thirds + (rest > 1)),
+        "layers": 16 * 2**thirds,
     }
 
 
 def maxtext(rows: list[Row]) -> list[Row]:
     """MaxText on TPU v5e, v5p and v6e: sharded parameters in a slice, utilization without a causal mask."""
-    found = []
+    result = []
     for row in rows:
         if not row["dataset"].startswith("MaxText"):
             continue
@@ -387,7 +387,7 @@ def maxtext(rows: list[Row]) -> list[Row]:
         }
         if pods > 1:
             common["microbatch"] = 1.0
-        found.append(
+        result.append(
             {
                 **common,
                 **shape,
@@ -401,7 +401,7 @@ def maxtext(rows: list[Row]) -> list[Row]:
                 "step_time_s": _timed({**row, **common, **_rate(row)}, unmasked_flops({**common, **shape})),
             }
         )
-    return found
+    return result
 
 
 PEAK_TFLOPS = {"TPU v5e": 197.0, "TPU v5p": 459.0, "TPU v6e": 918.0}
@@ -421,15 +421,15 @@ def unmasked_flops(row: Row) -> float:
 
     shape = {key: value for key, value in row.items() if key not in ("set", "group")}
     table = layouts([{**shape, "cluster": "any"}])
-    one = Transformer(**{column.name: table.columns[column.name][0] for column in SHAPE})
-    embedding = float(one.vocabulary) * float(one.hidden)
-    parameters = float(one.active_layer_parameters) + embedding
-    return 6.0 * parameters + 12.0 * float(one.layers * one.attention_width * one.sequence)
+    model = Transformer(**{column.name: table.columns[column.name][0] for column in SHAPE})
+    embedding = float(model.vocabulary) * float(model.hidden)
+    parameters = float(model.active_layer_parameters) + embedding
+    return 6.0 * parameters + 12.0 * float(model.layers * model.attention_width * model.sequence)
 
 
 def nemo(rows: list[Row]) -> list[Row]:
     """NeMo's summary of July 2024, its long sequences with context parallelism, and dgxc-benchmarking of June 2025."""
-    found = []
+    result = []
     for row in rows:
         table = row["dataset"].split(" ")[0]
         if table not in ("NeMo", "dgxc-benchmarking") or row["task"] == "LoRA" or row["note"].startswith("without CP"):
@@ -442,7 +442,7 @@ def nemo(rows: list[Row]) -> list[Row]:
         common, shape = _common(row), MODELS[name]
         if table == "NeMo" and not row["microbatch_sequences"]:
             common["microbatch"] = 1.0
-        found.append(
+        result.append(
             {
                 **common,
                 **shape,
@@ -453,4 +453,4 @@ def nemo(rows: list[Row]) -> list[Row]:
                 "step_time_s": _timed({**row, **common}, unmasked_flops({**common, **shape})),
             }
         )
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""How well do profiles at the highest limit carry over to lower limits, other workloads and other batches?"""
+"""Predictions from profiles at the highest limit for lower limits, other workloads and batches."""
 
 import csv
 from collections import defaultdict
@@ -64,12 +64,12 @@ def transfer(data: Traces) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Each workload from its profiles and the other workloads' lower limits; also the errors of all rows, and which of
     them are of workloads that keep the GPU busy.
     """
-    found = fitted(data, np.ones(len(data.batch), bool), device_power.power_constants())
-    blind = held_out_errors(found, data.dataset)
+    fit_result = fitted(data, np.ones(len(data.batch), bool), device_power.power_constants())
+    blind = held_out_errors(fit_result, data.dataset)
     lower = ~data.is_profile
     busy = lower & np.isin(data.dataset, BUSY)
     by = {name: percent(blind[lower & (data.dataset == name)]) for name in dict.fromkeys(data.dataset.tolist())}
-    values = {name: float(value) for name, value in found.values.items()}
+    values = {name: float(value) for name, value in fit_result.values.items()}
     answer = {"busy": percent(blind[busy]), "all": percent(blind[lower]), "by_workload": by, "constants": values}
     return answer, blind, busy
 
@@ -89,10 +89,10 @@ def interpolation(data: Traces) -> tuple[dict[str, Any], np.ndarray]:
         ("one for all", device_power.power_constants()),
         ("by workload", device_power.power_constants(workloads=names)),
     ):
-        found = fitted(data, ~held, constants)
-        count = sum(one.size for one in constants.values())
-        answer[word] = {"constants": count, **percent(found.errors[busy])}
-        errors = errors if len(errors) else found.errors[busy]
+        fit_result = fitted(data, ~held, constants)
+        count = sum(constant.size for constant in constants.values())
+        answer[word] = {"constants": count, **percent(fit_result.errors[busy])}
+        errors = errors if len(errors) else fit_result.errors[busy]
     return answer, errors
 
 
@@ -105,21 +105,21 @@ def other_batches(data: Traces) -> dict[str, Any]:
         rows = data.workload == name
         batches = np.unique(data.batch[rows])
         out = batches[1:-1:2]
-        kept = np.setdiff1d(batches, out)
-        first = [int(np.flatnonzero(rows & data.is_profile & (data.batch == one))[0]) for one in kept]
+        profiled = np.setdiff1d(batches, out)
+        first = [int(np.flatnonzero(rows & data.is_profile & (data.batch == batch))[0]) for batch in profiled]
         new = rows & np.isin(data.batch, out)
         held |= new
         at = np.log(data.batch[new])
-        time[new] = np.exp(np.interp(at, np.log(kept), np.log(runs.reference_time[first])))
-        watt[new] = np.exp(np.interp(at, np.log(kept), np.log(runs.reference_power[first])))
+        time[new] = np.exp(np.interp(at, np.log(profiled), np.log(runs.reference_time[first])))
+        watt[new] = np.exp(np.interp(at, np.log(profiled), np.log(runs.reference_power[first])))
         fastest = runs.reference_time[first].min()
-        best = kept[int(np.argmin(runs.reference_time[first]))]
+        best = profiled[int(np.argmin(runs.reference_time[first]))]
         overhead[rows] = np.where(data.batch[rows] < best, 1.0 - fastest / np.maximum(time[rows], fastest), 0.0)
         used |= rows & ~new
     table = runs._replace(reference_time=time, reference_power=watt, overhead=overhead)
-    found = fitted(data._replace(runs=table), used, device_power.power_constants())
+    fit_result = fitted(data._replace(runs=table), used, device_power.power_constants())
     busy = held & np.isin(data.dataset, BUSY)
-    return percent(found.errors[busy])
+    return percent(fit_result.errors[busy])
 
 
 def best_limit_regret(data: Traces, blind: np.ndarray, epochs: dict[tuple[str, float], float]) -> dict[str, float]:

@@ -53,17 +53,17 @@ def compute(*, write: bool) -> dict[str, Any]:
     result["other_cards"] = cards.table(every, left_out)
     errors["other_cards"] = list(left_out.values())
     if write:
-        found = cards.population(every, cards.usual_errors(list(left_out.values())))
-        outputs.write_population(found, LIMITS, "Constants of power at power limits of all measured cards", FOLDER)
+        fit_result = cards.population(every, cards.usual_errors(list(left_out.values())))
+        outputs.write_population(fit_result, LIMITS, "Constants of power at power limits of all measured cards", FOLDER)
     result["accuracy"] = [
         outputs.accuracy(
-            f"{name} at a power limit, {known}",
+            f"{name} at a power limit, {knowledge}",
             np.expm1(np.concatenate(errors[way]) @ weights),
             held,
             within,
             five(name) if way == "transfer" else "",
         )
-        for way, (known, held, within) in HELD_OUT.items()
+        for way, (knowledge, held, within) in HELD_OUT.items()
         for name, weights in (("time", [1.0, 0.0]), ("power", [0.0, 1.0]), ("energy", [1.0, 1.0]))
     ]
     return result
@@ -103,15 +103,15 @@ def report(result: dict[str, Any]) -> str:
 def draw(result: dict[str, Any]) -> Any:
     figure = new_figure(8.0, 3.4)
     axes = add_axes(figure, 1, 2, 1)
-    for place, gpu in enumerate(power_limits.GPUS):
+    for index, gpu in enumerate(power_limits.GPUS):
         for shift, errors, color in (
             (-0.2, power_limits.REFERENCE[gpu], "0.7"),
             (0.2, result["transfer"][gpu]["busy"], BLUE),
         ):
             names = ("time", "power", "energy")
-            axes.bar([4 * place + one + shift for one in range(3)], [errors[name] for name in names], 0.4, color=color)
+            axes.bar([4 * index + bar + shift for bar in range(3)], [errors[name] for name in names], 0.4, color=color)
     axes.set_xticks(
-        [4 * place + one for place in range(3) for one in range(3)],
+        [4 * group + index for group in range(3) for index in range(3)],
         [f"{word}\n{gpu}" if word == "P" else word for gpu in power_limits.GPUS for word in ("t", "P", "E")],
     )
     axes.set(ylabel="mean absolute error [%]", title="from the highest limit (gray: five constants)")

@@ -1,4 +1,4 @@
-"""How close to the grid's lowest energy to a target does a search of at most eight runs come?
+"""Searches of at most eight runs for the lowest energy to a target, against the whole grid.
 
 A run trains to the target at one batch, reads all power limits in its first epoch, and goes on at the best of them.
 `best_setting.next_batch` chooses the next batch; nothing is fitted.
@@ -32,7 +32,7 @@ def search_job(
 
 def grid(data: Traces, dataset: str, epochs: dict[tuple[str, float], float]) -> dict[float, tuple[float, float, float]]:
     """By batch of a job: lowest energy to the target [J], the limit that has it [W], and the time there [s]."""
-    found: dict[float, tuple[float, float, float]] = {}
+    result: dict[float, tuple[float, float, float]] = {}
     for row in np.flatnonzero(data.dataset == dataset):
         # One optimizer of each, as in the published epochs.
         if data.workload[row].endswith("/adam") and dataset != "movielens-1m":
@@ -40,8 +40,8 @@ def grid(data: Traces, dataset: str, epochs: dict[tuple[str, float], float]) -> 
         batch = float(data.batch[row])
         time = epochs.get((dataset, batch), np.inf) * float(data.runs.time[row])
         energy = time * float(data.runs.power[row])
-        found[batch] = min(found.get(batch, (np.inf, 0.0, np.inf)), (energy, float(data.limit[row]), time))
-    return found
+        result[batch] = min(result.get(batch, (np.inf, 0.0, np.inf)), (energy, float(data.limit[row]), time))
+    return result
 
 
 def at_highest(data: Traces, dataset: str, epochs: dict[tuple[str, float], float], batch: float) -> tuple[float, float]:
@@ -60,7 +60,7 @@ def play(gpu: str, data: Traces, epochs: dict[tuple[str, float], float]) -> list
         if not np.isfinite(job[best][0]):
             continue
         tried = search_job(lambda batch, job=job: job[batch][0], list(job), FIRST_BATCH[dataset], RUNS)
-        batch = min(tried, key=lambda one: tried[one])
+        batch = min(tried, key=lambda batch_size: tried[batch_size])
         first_energy, first_time = at_highest(data, dataset, epochs, next(iter(tried)))
         rows.append(
             {
@@ -86,7 +86,7 @@ def from_every_batch(data: Traces, epochs: dict[tuple[str, float], float]) -> li
     """Energy above the grid's least after eight runs, in percent, from each batch of each job as the first."""
     excess = []
     for dataset in dict.fromkeys(data.dataset.tolist()):
-        energy = {batch: one[0] for batch, one in grid(data, dataset, epochs).items()}
+        energy = {batch: best[0] for batch, best in grid(data, dataset, epochs).items()}
         least = min(energy.values())
         if np.isfinite(least):
             ends = [min(search_job(energy.__getitem__, list(energy), first, RUNS).values()) for first in energy]

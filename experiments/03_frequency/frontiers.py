@@ -1,4 +1,4 @@
-"""How well is the front of time and energy of a pipelined step predicted from its fastest plan?"""
+"""The front of time and energy of a pipelined step, predicted from its fastest plan."""
 
 import csv
 from collections import defaultdict
@@ -77,25 +77,25 @@ def fronts() -> list[Front]:
     for rows in groups.values():
         for row in rows:
             lowest[row["gpu"]] = min(lowest[row["gpu"]], float(row["min_clock_hz"]))
-    found = []
+    result = []
     for key, rows in groups.items():
-        one = dict(zip(KEY, key, strict=True))
+        labels = dict(zip(KEY, key, strict=True))
         rows.sort(key=lambda row: float(row["iteration_time_s"]))
-        found.append(
+        result.append(
             Front(
-                method=one["method"],
-                model=one["model"],
-                layout=f"cp{one['cp']} tp{one['tp']}, {one['microbatch']} x {one['seq_len_tokens']} tokens",
-                gpu=one["gpu"],
-                stages=int(one["pp"]),
-                microbatches=int(one["num_microbatches"]),
+                method=labels["method"],
+                model=labels["model"],
+                layout=f"cp{labels['cp']} tp{labels['tp']}, {labels['microbatch']} x {labels['seq_len_tokens']} tokens",
+                gpu=labels["gpu"],
+                stages=int(labels["pp"]),
+                microbatches=int(labels["num_microbatches"]),
                 time=np.array([float(row["iteration_time_s"]) for row in rows]),
                 energy=np.array([float(row["sum_over_stages_energy_j"]) for row in rows]),
                 clocks=np.array([[[float(row[name]) for name in names] for names in CLOCKS] for row in rows]),
-                lowest=lowest[one["gpu"]],
+                lowest=lowest[labels["gpu"]],
             )
         )
-    return found
+    return result
 
 
 @cache
@@ -147,17 +147,17 @@ def table_of(all_of_them: list[Front]) -> tuple[Deadlines, np.ndarray]:
     return Deadlines(*np.array(rows).T), np.array(owner)
 
 
-def fitted(all_of_them: list[Front], known: list[bool]) -> FitResult:
+def fitted(all_of_them: list[Front], chosen: list[bool]) -> FitResult:
     """Constants of the fronts that are known; each counts the same, however many plans it has."""
     table, owner = table_of(all_of_them)
-    counts = np.bincount(owner, minlength=len(known))
-    weights = np.array([known[number] * np.sqrt((DEADLINES - 1) / counts[number]) for number in owner])
+    counts = np.bincount(owner, minlength=len(chosen))
+    weights = np.array([chosen[number] * np.sqrt((DEADLINES - 1) / counts[number]) for number in owner])
     return fit(FitProblem(front_errors, CONSTANTS, table, weights, NOISE, OPTIONS))
 
 
 def prior_values() -> Values:
     """Medians of the priors: what was known before any front was measured."""
-    return {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
+    return {name: np.asarray(constant.median) for name, constant in CONSTANTS.items()}
 
 
 def pipeline_of(front: Front, values: Values, switching: float) -> PipelineLoad:
@@ -171,7 +171,7 @@ def pipeline_of(front: Front, values: Values, switching: float) -> PipelineLoad:
     pass_time = jnp.repeat(jnp.array([[equal], [2.0 * equal]]), front.stages, axis=1)
     memory_time = float(values["memory_time"])
     above = eqx.tree_at(
-        lambda one: (one.voltage, one.leakage.power, one.fixed_power, one.minimum_clock),
+        lambda chip: (chip.voltage, chip.leakage.power, chip.fixed_power, chip.minimum_clock),
         device,
         (
             VoltageCurve(float(values["voltage_floor"]), float(values["voltage_knee"]), WIDTH),
@@ -205,13 +205,13 @@ def exact_plans(front: Front, values: Values) -> Plans:
     with jax.enable_x64(True):
         # The best clocks do not depend on how large the switching energy is; the fastest plan then says how large.
         unit = pipeline_of(front, values, 1.0)
-        found = stage_clocks(unit, schedule, np.maximum(front.stretch, 1.0 + ROOM), per="operation")
+        front_plans = stage_clocks(unit, schedule, np.maximum(front.stretch, 1.0 + ROOM), per="operation")
         memory = float(np.sum(np.asarray(unit.load.memory_energy)) * front.microbatches)
-        squares = found.energy - memory
+        squares = front_plans.energy - memory
         switching = _above_waiting(front) - memory
         energy = WAITING * front.stages * front.stretch + memory + switching * squares / squares[0]
-        solved = bool(np.all(found.result == em.solver.RESULTS.successful))
-    return Plans(energy / energy[0], found.clock, solved)
+        solved = bool(np.all(front_plans.result == em.solver.RESULTS.successful))
+    return Plans(energy / energy[0], front_plans.clock, solved)
 
 
 def _above_waiting(front: Front) -> float:
@@ -226,8 +226,8 @@ def from_mean_clocks(front: Front, values: Values) -> tuple[np.ndarray, np.ndarr
     clocks = front.clocks[..., None] / float(chip(front.gpu).reference_clock)
     with jax.enable_x64(True):
         unit = pipeline_of(front, values, 1.0)
-        time = np.array([float(unit.makespan(one, schedule, kinds)) for one in clocks])
-        above = np.array([float(unit.energy(one, kinds, 0.0)) for one in clocks])
+        time = np.array([float(unit.makespan(clock, schedule, kinds)) for clock in clocks])
+        above = np.array([float(unit.energy(clock, kinds, 0.0)) for clock in clocks])
         memory = float(np.sum(np.asarray(unit.load.memory_energy)) * front.microbatches)
     squares = above - memory
     time = time / time[0]

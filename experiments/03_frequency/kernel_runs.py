@@ -1,4 +1,4 @@
-"""How well do time, power and energy of GPU kernels carry over from the highest clock to lower ones?"""
+"""Time, power and energy of GPU kernels at lower clocks, predicted from the highest."""
 
 import csv
 from collections.abc import Callable, Iterator
@@ -121,9 +121,9 @@ def share_from_stretch(stretch: Numeric, clock: Numeric, path: Numeric, overlap:
     """
     core = jnp.asarray(clock) ** -jnp.asarray(overlap)
     between = core - jnp.asarray(path) ** overlap
-    known = between > LOWEST_SHARE
-    share = (core - jnp.asarray(stretch) ** overlap) / jnp.where(known, between, 1.0)
-    return jnp.where(known, jnp.clip(share, 0.0, 1.0), 0.0)
+    resolved = between > LOWEST_SHARE
+    share = (core - jnp.asarray(stretch) ** overlap) / jnp.where(resolved, between, 1.0)
+    return jnp.where(resolved, jnp.clip(share, 0.0, 1.0), 0.0)
 
 
 def twice_errors(values: Values, table: Any) -> Float[Array, "rows 2"]:
@@ -161,10 +161,10 @@ def counted_errors(values: Values, table: Any) -> Float[Array, "rows 1"]:
 COUNTED: ConstantPriors = {**CONSTANTS, **{name: ConstantPrior(0.15, 0.7, unit="device power") for name in ACTIVITIES}}
 
 
-def split(data: Measured, found: FitResult) -> dict[str, np.ndarray]:
+def split(data: Measured, result: FitResult) -> dict[str, np.ndarray]:
     """Shares of the power of each kernel at the highest clock."""
     with jax.enable_x64(True):
-        parts = split_power(found.values, data.runs)
+        parts = split_power(result.values, data.runs)
     top = np.asarray(data.runs.clock) == 1.0
     return {name: np.asarray(getattr(parts, name) / parts.power)[top] for name in ("static", "memory", "core")}
 
@@ -192,11 +192,11 @@ def protocols(gpu: str) -> Iterator[Protocol]:
     def without(
         errors: ErrorFunction, constants: ConstantPriors, table: Any, rows: np.ndarray
     ) -> tuple[FitResult, np.ndarray]:
-        found = fitted(errors, constants, table, rows)
-        return found, held_out_errors(found, data.benchmark)
+        fit_result = fitted(errors, constants, table, rows)
+        return fit_result, held_out_errors(fit_result, data.benchmark)
 
-    found, blind = without(kernel_errors, CONSTANTS, data.runs, tested)
-    yield Protocol("one clock", word, blind, tested, found)
+    result, blind = without(kernel_errors, CONSTANTS, data.runs, tested)
+    yield Protocol("one clock", word, blind, tested, result)
     twice = measured_twice(data)
     later = tested & (np.asarray(data.runs.clock) != twice.clock)
     second, blind = without(twice_errors, CONSTANTS, twice, later)
@@ -218,9 +218,9 @@ def protocols(gpu: str) -> Iterator[Protocol]:
     yield Protocol("counters only", word, blind, anywhere, counted)
 
 
-def _new(table: Profiles, known: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray, FitResult]:
-    found = fitted(kernel_errors, CONSTANTS, table, known)
-    return found.errors, judged, found
+def _new(table: Profiles, chosen: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray, FitResult]:
+    fit_result = fitted(kernel_errors, CONSTANTS, table, chosen)
+    return fit_result.errors, judged, fit_result
 
 
 def percent_of(errors: np.ndarray) -> dict[str, float]:
@@ -257,9 +257,9 @@ def choices(data: Measured, errors: np.ndarray | None, single: Callable[[np.ndar
         own = np.flatnonzero((data.kernel == name) & (clock >= LOWEST))
         own = own[np.argsort(clock[own])]
         lowest = own[np.argmin(energy[own])]
-        one = own[np.argmin(predicted[own])] if single is None else own[single(clock[own])]
+        choice = own[np.argmin(predicted[own])] if single is None else own[single(clock[own])]
         best.append(data.clock_hz[lowest])
-        chosen.append(data.clock_hz[one])
-        regret.append(energy[one] / energy[lowest] - 1.0)
+        chosen.append(data.clock_hz[choice])
+        regret.append(energy[choice] / energy[lowest] - 1.0)
         saving.append(1.0 - energy[lowest] / energy[own[-1]])
     return Choice(names, *(np.array(part) for part in (best, chosen, regret, saving)))

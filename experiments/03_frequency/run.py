@@ -31,28 +31,28 @@ def kernel_tables(gpu: str) -> tuple[outputs.Tables, kernel_runs.Measured, kerne
     data = kernel_runs.measured(gpu)
     tables: outputs.Tables = {"kernel_errors": [], "kernel_choices": []}
     first: kernel_runs.Protocol | None = None
-    for one in kernel_runs.protocols(gpu):
-        first = first or one
+    for protocol in kernel_runs.protocols(gpu):
+        first = first or protocol
         tables["kernel_errors"].append(
             {
                 "gpu": gpu,
-                "known": one.name,
-                "held_out": one.held_out,
-                "constants": len(one.fit.values),
-                "count": int(np.sum(one.judged)),
-                **kernel_runs.percent_of(one.errors[one.judged]),
+                "known": protocol.name,
+                "held_out": protocol.held_out,
+                "constants": len(protocol.fit.values),
+                "count": int(np.sum(protocol.judged)),
+                **kernel_runs.percent_of(protocol.errors[protocol.judged]),
             }
         )
-        if one.held_out == "benchmark" and one.errors.shape[1] == 2:
+        if protocol.held_out == "benchmark" and protocol.errors.shape[1] == 2:
             tables["kernel_choices"].append(
-                _choice(gpu, f"least predicted, {one.name}", kernel_runs.choices(data, one.errors))
+                _choice(gpu, f"least predicted, {protocol.name}", kernel_runs.choices(data, protocol.errors))
             )
-        print(f"{gpu}: {one.name}, {one.held_out} held out", flush=True)
+        print(f"{gpu}: {protocol.name}, {protocol.held_out} held out", flush=True)
     assert first is not None
     clocks = np.unique(data.clock_hz[np.asarray(data.runs.clock) >= kernel_runs.LOWEST])
-    for place in (int(np.searchsorted(clocks, 0.68 * clocks[-1])), len(clocks) - 1):
-        choice = kernel_runs.choices(data, None, lambda _, place=place: place)
-        tables["kernel_choices"].append(_choice(gpu, f"{clocks[place] / 1e6:.0f} MHz for all", choice))
+    for index in (int(np.searchsorted(clocks, 0.68 * clocks[-1])), len(clocks) - 1):
+        choice = kernel_runs.choices(data, None, lambda _, index=index: index)
+        tables["kernel_choices"].append(_choice(gpu, f"{clocks[index] / 1e6:.0f} MHz for all", choice))
     tables["kernel_constants"] = [
         {"gpu": gpu, "constant": name, "value": float(value), "unit": kernel_runs.CONSTANTS[name].unit}
         for name, value in first.fit.values.items()
@@ -82,9 +82,9 @@ def _choice(gpu: str, rule: str, choice: kernel_runs.Choice) -> dict[str, Any]:
     }
 
 
-def _splits(gpu: str, data: kernel_runs.Measured, found: kernel_runs.Protocol) -> list[dict[str, Any]]:
+def _splits(gpu: str, data: kernel_runs.Measured, protocol: kernel_runs.Protocol) -> list[dict[str, Any]]:
     """By benchmark: shares of power at the highest clock, best and chosen clocks, mean over its kernels."""
-    shares, choice = kernel_runs.split(data, found.fit), kernel_runs.choices(data, found.errors)
+    shares, choice = kernel_runs.split(data, protocol.fit), kernel_runs.choices(data, protocol.errors)
     top = np.asarray(data.runs.clock) == 1.0
     order = [data.kernel[top].tolist().index(name) for name in choice.kernels]
     benchmark = data.benchmark[top][order]
@@ -123,14 +123,14 @@ def kernel_accuracy(gpu: str, data: kernel_runs.Measured, errors: np.ndarray) ->
 
 def frontier_tables() -> tuple[outputs.Tables, list[frontiers.Front]]:
     """Fronts predicted from their fastest plans, with constants from other fronts."""
-    found = frontiers.fronts()
-    groups = {word: [getattr(front, word) for front in found] for word in ("layout", "method", "model")}
-    protocols: dict[str, list[Any]] = {"nothing": [frontiers.fitted(found, [True] * len(found)).values] * len(found)}
-    protocols["everything"] = [frontiers.prior_values()] * len(found)
+    result = frontiers.fronts()
+    groups = {word: [getattr(front, word) for front in result] for word in ("layout", "method", "model")}
+    protocols: dict[str, list[Any]] = {"nothing": [frontiers.fitted(result, [True] * len(result)).values] * len(result)}
+    protocols["everything"] = [frontiers.prior_values()] * len(result)
     for word, labels in groups.items():
         if len(set(labels)) > 1:
             by = {
-                label: frontiers.fitted(found, [other != label for other in labels]).values
+                label: frontiers.fitted(result, [other != label for other in labels]).values
                 for label in dict.fromkeys(labels)
             }
             protocols[word] = [by[label] for label in labels]
@@ -141,7 +141,7 @@ def frontier_tables() -> tuple[outputs.Tables, list[frontiers.Front]]:
         ],
         "frontier_summary": [],
         "frontiers": [
-            {"method": f.method, "model": f.model, "layout": f.layout, "outlier": f.is_outlier} for f in found
+            {"method": f.method, "model": f.model, "layout": f.layout, "outlier": f.is_outlier} for f in result
         ],
         "frontier_points": [],
     }
@@ -149,14 +149,14 @@ def frontier_tables() -> tuple[outputs.Tables, list[frontiers.Front]]:
         protocols.setdefault(word, protocols["nothing"])  # a file of one kind has nothing to hold out
     plans: dict[str, list[np.ndarray]] = {}
     for word, values in protocols.items():
-        exact = [frontiers.exact_plans(front, one) for front, one in zip(found, values, strict=True)]
-        plans[word] = [one.ratio for one in exact]
-        errors = [frontiers.at_deadlines(front, one.ratio) for front, one in zip(found, exact, strict=True)]
-        tables["frontier_summary"].append(_summary(word, found, errors, all(one.solved for one in exact)))
+        exact = [frontiers.exact_plans(front, stretches) for front, stretches in zip(result, values, strict=True)]
+        plans[word] = [plan.ratio for plan in exact]
+        errors = [frontiers.at_deadlines(front, plan.ratio) for front, plan in zip(result, exact, strict=True)]
+        tables["frontier_summary"].append(_summary(word, result, errors, all(plan.solved for plan in exact)))
         for row, error in zip(tables["frontiers"], errors, strict=True):
             row[f"error_{word}_held_out"] = float(np.mean(np.abs(error)))
         print(f"fronts: {word} held out", flush=True)
-    for row, front, values in zip(tables["frontiers"], found, protocols["layout"], strict=True):
+    for row, front, values in zip(tables["frontiers"], result, protocols["layout"], strict=True):
         time, energy = frontiers.from_mean_clocks(front, values)
         row["time_error_from_mean_clocks"] = float(np.mean(np.abs(time[1:] / front.stretch[1:] - 1.0)))
         row["energy_error_from_mean_clocks"] = float(np.mean(np.abs(energy[1:] / front.ratio[1:] - 1.0)))
@@ -172,23 +172,23 @@ def frontier_tables() -> tuple[outputs.Tables, list[frontiers.Front]]:
             "time_ratio": float(front.stretch[number]),
             "energy_ratio": float(front.ratio[number]),
             **{
-                f"{word}_held_out": float(of_fronts[place][number])
+                f"{word}_held_out": float(of_fronts[index][number])
                 for word, of_fronts in plans.items()
                 if word in groups
             },
         }
-        for place, front in enumerate(found)
+        for index, front in enumerate(result)
         for number in range(len(front.time))
     ]
-    return tables, found
+    return tables, result
 
 
-def _summary(word: str, found: list[frontiers.Front], errors: list[np.ndarray], solved: bool) -> dict[str, Any]:
+def _summary(word: str, fronts: list[frontiers.Front], errors: list[np.ndarray], solved: bool) -> dict[str, Any]:
     sizes = np.abs(np.array(errors))
-    usual = sizes[[not front.is_outlier for front in found]]
+    usual = sizes[[not front.is_outlier for front in fronts]]
     return {
         "held_out": word,
-        "fronts": len(found),
+        "fronts": len(fronts),
         "mean_error": float(np.mean(sizes)),
         "largest_error": float(np.max(sizes)),
         "fronts_within_3_percent": int(np.sum(np.mean(sizes, axis=1) <= 0.03)),
@@ -198,11 +198,11 @@ def _summary(word: str, found: list[frontiers.Front], errors: list[np.ndarray], 
     }
 
 
-def frontier_accuracy(tables: outputs.Tables, found: list[frontiers.Front]) -> list[dict[str, Any]]:
+def frontier_accuracy(tables: outputs.Tables, fronts: list[frontiers.Front]) -> list[dict[str, Any]]:
     """Rows for the page on trust: energy at ten deadlines of each front."""
     rows = []
     within = (
-        f"{len(found)} fronts on 16 A100, 2 stages; time up to {max(f.stretch[-1] for f in found):.2f} x the shortest"
+        f"{len(fronts)} fronts on 16 A100, 2 stages; time up to {max(f.stretch[-1] for f in fronts):.2f} x the shortest"
     )
     for word in ("layout", "method", "model"):
         if f"{word}_held_out" not in tables["frontier_points"][0]:
@@ -218,7 +218,7 @@ def frontier_accuracy(tables: outputs.Tables, found: list[frontiers.Front]) -> l
                     ]
                 ),
             )
-            for front in found
+            for front in fronts
         ]
         rows.append(
             outputs.accuracy(
@@ -272,8 +272,8 @@ def frontier_figure(tables: outputs.Tables) -> Any:
     colors = dict(zip(layouts, COLORS, strict=False))
     models = list(dict.fromkeys(row["model"] for row in points))
     drawn = new_figure(7.4, 3.1)
-    for place, method in enumerate(methods):
-        axes = add_axes(drawn, 1, len(methods), place + 1)
+    for index, method in enumerate(methods):
+        axes = add_axes(drawn, 1, len(methods), index + 1)
         for layout, model in itertools.product(layouts, models):
             rows = [row for row in points if (row["method"], row["layout"], row["model"]) == (method, layout, model)]
             if not rows:
@@ -286,7 +286,7 @@ def frontier_figure(tables: outputs.Tables) -> Any:
             axes.plot(times, other, color=color, linewidth=0.9, linestyle=(0, (4, 2)))
         axes.set(xlabel="time / shortest", xlim=(0.98, 1.55), ylim=(0.72, 1.02))
         axes.set_title(method.replace("_", " "), fontsize=9, loc="left")
-        if place == 0:
+        if index == 0:
             axes.set_ylabel("energy / that of the fastest plan")
             for layout, color in colors.items():
                 axes.plot([], [], "o", color=color, markersize=3.5, label=layout)
@@ -298,15 +298,17 @@ def write_population(fits: dict[str, FitResult], errors: list[dict[str, Any]]) -
     """Constants of kernels of all cards, the prior of `calibrate power` for another card."""
     cards = tuple(fits)
     parts = list(fits.values())
-    order = [place + card * len(CONSTANTS) for place in range(len(CONSTANTS)) for card in range(len(cards))]
-    mean = np.concatenate([one.coordinates for one in parts])[order]
-    covariance = np.asarray(block_diag(*(one.covariance for one in parts)))[np.ix_(order, order)]
+    order = [index + card * len(CONSTANTS) for index in range(len(CONSTANTS)) for card in range(len(cards))]
+    mean = np.concatenate([part.coordinates for part in parts])[order]
+    covariance = np.asarray(block_diag(*(part.covariance for part in parts)))[np.ix_(order, order)]
     usual = {
         name: float(np.log1p(np.mean([row[f"{name}_error"] for row in errors if row["held_out"] == "benchmark"])))
         for name in ("time", "power", "energy")
     }
-    found = PowerPopulation(CONSTANTS, cards, mean, covariance, {name: round(one, 4) for name, one in usual.items()})
-    outputs.write_population(found, KERNELS, "Constants of power of kernels at clocks of all measured cards", FOLDER)
+    result = PowerPopulation(
+        CONSTANTS, cards, mean, covariance, {name: round(error, 4) for name, error in usual.items()}
+    )
+    outputs.write_population(result, KERNELS, "Constants of power of kernels at clocks of all measured cards", FOLDER)
 
 
 def main() -> None:
@@ -315,18 +317,18 @@ def main() -> None:
     chosen = parser.parse_args()
     tables: outputs.Tables = {"accuracy": []}
     fits: dict[str, FitResult] = {}
-    for place, gpu in enumerate(kernel_runs.gpus()):
+    for index, gpu in enumerate(kernel_runs.gpus()):
         part, data, blind = kernel_tables(gpu)
         tables["accuracy"] += kernel_accuracy(gpu, data, blind.errors)
         fits[gpu] = blind.fit
         for name, rows in part.items():
             tables.setdefault(name, []).extend(rows)
-        name = "kernel_clocks" if place == 0 else f"kernel_clocks_{gpu.lower()}"
+        name = "kernel_clocks" if index == 0 else f"kernel_clocks_{gpu.lower()}"
         outputs.draw(kernel_figure(data, blind.errors), FOLDER, name)
     if chosen.write_population:
         write_population(fits, [row for row in tables["kernel_errors"] if row["known"] == "one clock"])
-    part, found = frontier_tables()
-    tables["accuracy"] += frontier_accuracy(part, found)
+    part, result = frontier_tables()
+    tables["accuracy"] += frontier_accuracy(part, result)
     tables |= part
     outputs.draw(frontier_figure(tables), FOLDER, "frontiers")
     outputs.keep(tables, FOLDER)

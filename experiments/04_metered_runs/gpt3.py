@@ -1,4 +1,4 @@
-"""How well are time, node power and energy of a metered GPT-3 175B run on 512 H100 predicted, knowing how much?"""
+"""Time, node power and energy of a metered GPT-3 175B run on 512 H100, by what is known beforehand."""
 
 import statistics
 import sys
@@ -77,19 +77,19 @@ def compute(measured: dict[str, Any], constants: dict[str, float]) -> list[dict[
         rows = []
         searched = fastest_layout(system, plan)
         measured_step = measured["time_s"] * (1.0 - share) * batch / tokens
-        for known, chosen, step in (
+        for knowledge, chosen, step in (
             ("system, model, batch", searched, None),
             ("and layout", plan, None),
             ("and measured time", plan, measured_step),
         ):
-            found = _step(system, chosen)
-            terms, parts = found.time, found.power
+            result = _step(system, chosen)
+            terms, parts = result.time, result.power
             busy, predicted = float(terms.compute + terms.memory + terms.optimizer), float(terms.total)
             step = step or predicted
             time = step * tokens / batch / (1.0 - share)
             chips_power = float(parts.dynamic + parts.static + parts.memory + parts.idle_wait)
             # What a measured step takes more or less than the predicted one, its chips wait.
-            mean = (chips_power * predicted + float(found.waiting_power) * (step - predicted)) / step / rated
+            mean = (chips_power * predicted + float(result.waiting_power) * (step - predicted)) / step / rated
             power = float(
                 node_power(
                     constants["idle_node_w"],
@@ -101,10 +101,10 @@ def compute(measured: dict[str, Any], constants: dict[str, float]) -> list[dict[
                 )
             )
             layout = chosen.layout
-            degrees = [round(float(one)) for one in (layout.tensor, layout.pipeline, layout.microbatch)]
-            preset = nodes_power(found, system, constants["supply_efficiency"])
+            degrees = [round(float(degree)) for degree in (layout.tensor, layout.pipeline, layout.microbatch)]
+            preset = nodes_power(result, system, constants["supply_efficiency"])
             row: dict[str, Any] = {
-                "known": known,
+                "known": knowledge,
                 "layout": "tensor {}, pipeline {}, micro-batch {}".format(*degrees),
                 "busy_share": busy / step,
                 "time_s": time,

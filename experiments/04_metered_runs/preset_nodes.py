@@ -1,4 +1,4 @@
-"""What do nodes of presets draw, idle and in a run, and does that agree with what meters say?"""
+"""Power of the nodes of presets, idle and in a run, against meters."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

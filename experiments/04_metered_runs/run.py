@@ -1,4 +1,4 @@
-"""What do meters say of whole training runs, and how well is the energy of a GPT-3 run on 512 H100 predicted?
+"""Meters of whole training runs, and predictions of a GPT-3 run on 512 H100.
 
 Prints eight tables, draws `metered_runs` and writes `result.json` beside this file.
 """
@@ -43,14 +43,14 @@ def accuracy(tables: outputs.Tables) -> list[dict[str, Any]]:
     rows = [
         outputs.accuracy(
             prediction,
-            [row[f"{known.replace(' ', '_')}_error"] for row in tables["nodes"]],
+            [row[f"{knowledge.replace(' ', '_')}_error"] for row in tables["nodes"]],
             held_out,
             "8 to 512 H100 of one immersed cluster, five benchmarks and one fine-tuning",
             f"rated power of the chips: {100.0 * rated:.0f} %; Newkirk et al. 2025: 11.4 %",
         )
-        for known, (prediction, held_out) in cases.items()
+        for knowledge, (prediction, held_out) in cases.items()
     ]
-    known = {row["known"]: row for row in tables["gpt3"]}
+    by_knowledge = {row["known"]: row for row in tables["gpt3"]}
     for key, text in {
         "system, model, batch": "system, model and batch known",
         "and layout": "layout known, too",
@@ -59,7 +59,7 @@ def accuracy(tables: outputs.Tables) -> list[dict[str, Any]]:
         rows.append(
             outputs.accuracy(
                 f"energy of a run at the nodes, {text}",
-                [known[key]["energy_error"]],
+                [by_knowledge[key]["energy_error"]],
                 "the run; constants of node power from other benchmarks",
                 "GPT-3 175B on 512 H100",
             )
@@ -74,14 +74,14 @@ def figure(tables: outputs.Tables) -> Any:
     limits = np.array([4.8, 7.5])
     axes.plot(limits, limits, color=GRAY, linewidth=0.9)
     axes.fill_between(limits, 0.94 * limits, 1.06 * limits, color=GRAY, alpha=0.15, linewidth=0, label="within 6 %")
-    for one, (color, marker) in {"1": (BLUE, "o"), "more": (ORANGE, "s")}.items():
-        rows = [row for row in tables["nodes"] if (row["relative_rate"] == 1.0) == (one == "1")]
+    for nodes, (color, marker) in {"1": (BLUE, "o"), "more": (ORANGE, "s")}.items():
+        rows = [row for row in tables["nodes"] if (row["relative_rate"] == 1.0) == (nodes == "1")]
         axes.plot(
             [row["node_power_w"] / 1e3 for row in rows],
             [row["held_out_w"] / 1e3 for row in rows],
             marker,
             color=color,
-            label="one node" if one == "1" else "8 to 64 nodes",
+            label="one node" if nodes == "1" else "8 to 64 nodes",
         )
     row = next(row for row in tables["gpt3"] if row["known"] == "and layout")
     meter = next(row for row in tables["gpt3"] if row["known"] == "metered")
@@ -92,12 +92,12 @@ def figure(tables: outputs.Tables) -> Any:
     axes.legend(fontsize=8)
 
     axes = add_axes(drawn, 1, 2, 2)
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    result: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for trace in metered_runs.rows_of("mlperf_power_traces.csv"):
         if trace["system"] == gpt3.SYSTEM and trace["benchmark"] == gpt3.BENCHMARK:
             point = float(trace["t_since_run_start_s"]) / 60.0, float(trace["mean_node_power_w"]) / 1e3
-            found[trace["submitter"]].append(point)
-    time, power = zip(*sorted(found[metered_runs.METERS["AC"]]), strict=True)
+            result[trace["submitter"]].append(point)
+    time, power = zip(*sorted(result[metered_runs.METERS["AC"]]), strict=True)
     axes.plot(time, power, color=BLUE, linewidth=0.9, label="meter before the supplies")
     axes.axhline(row["node_power_w"] / 1e3, color=GREEN, linestyle=(0, (5, 2)), linewidth=1.6, label="predicted mean")
     axes.set_ylim(4.0, 7.6)

@@ -1,4 +1,4 @@
-"""Do the points of Hoffmann et al. 2022 give the constants of Besiroglu et al. 2024, and how sure are they?"""
+"""Constants of the loss law refitted to the points of Hoffmann et al. 2022, with their uncertainty."""
 
 import csv
 import sys
@@ -55,22 +55,22 @@ def constants_table(fitted: FitResult, draws: np.ndarray | None = None) -> list[
     """Constants beside the published ones, with bootstrap errors and intervals where there are draws."""
     reference = published()
     rows = []
-    for place, (name, value) in enumerate(zip(fitted.names, flat_values(CONSTANTS, fitted.coordinates), strict=True)):
-        known = reference[NAMES[name]]
+    for index, (name, value) in enumerate(zip(fitted.names, flat_values(CONSTANTS, fitted.coordinates), strict=True)):
+        printed = reference[NAMES[name]]
         row: dict[str, Any] = {
             "constant": NAMES[name],
             "value": float(value),
-            "published": known["value"],
-            "off_standard_errors": float(abs(value - known["value"]) / known["standard_error"]),
-            "published_error": known["standard_error"],
+            "published": printed["value"],
+            "off_standard_errors": float(abs(value - printed["value"]) / printed["standard_error"]),
+            "published_error": printed["standard_error"],
         }
         if draws is not None:
-            row["error"] = float(np.std(draws[:, place]))
+            row["error"] = float(np.std(draws[:, index]))
             for level in LEVELS:
                 ends = quantiles(draws, level)
-                row[f"low_{100 * level:.0f}"] = float(ends.lower[place])
-                row[f"high_{100 * level:.0f}"] = float(ends.upper[place])
-            row["published_low_95"], row["published_high_95"] = known["ci95_low"], known["ci95_high"]
+                row[f"low_{100 * level:.0f}"] = float(ends.lower[index])
+                row[f"high_{100 * level:.0f}"] = float(ends.upper[index])
+            row["published_low_95"], row["published_high_95"] = printed["ci95_low"], printed["ci95_high"]
         rows.append(row)
     return sorted(rows, key=lambda row: list(NAMES.values()).index(row["constant"]))
 
@@ -78,7 +78,7 @@ def constants_table(fitted: FitResult, draws: np.ndarray | None = None) -> list[
 def held_out(table: TrainedModels, fitted: FitResult) -> tuple[list[dict[str, Any]], np.ndarray]:
     """Error of the loss of sizes that were left out, by size and by point."""
     bins = np.floor(np.log(table.parameters) / np.log(SIZE_GROUP)).astype(int)
-    found = np.expm1(held_out_errors(fitted, bins)[:, 0])
+    result = np.expm1(held_out_errors(fitted, bins)[:, 0])
     rows = []
     for number in np.unique(bins):
         chosen = bins == number
@@ -87,11 +87,11 @@ def held_out(table: TrainedModels, fitted: FitResult) -> tuple[list[dict[str, An
                 "least_parameters": float(table.parameters[chosen].min()),
                 "most_parameters": float(table.parameters[chosen].max()),
                 "points": int(chosen.sum()),
-                "mean_error": float(np.mean(np.abs(found[chosen]))),
-                "bias": float(np.mean(found[chosen])),
+                "mean_error": float(np.mean(np.abs(result[chosen]))),
+                "bias": float(np.mean(result[chosen])),
             }
         )
-    return rows, found
+    return rows, result
 
 
 def compute() -> tuple[dict[str, list[dict[str, Any]]], TrainedModels, FitResult]:

@@ -1,4 +1,4 @@
-"""Do the points of Hoffmann et al. 2022 give the constants of Besiroglu et al. 2024, and how sure are they?
+"""The refit to the points of Hoffmann et al. 2022 against the constants of Besiroglu et al. 2024.
 
 Prints four tables, draws `loss_law` and writes `result.json` beside this file.
 """
@@ -36,7 +36,7 @@ def figure(tables: outputs.Tables, table: TrainedModels, fitted: FitResult) -> A
     rows = tables["constants"]
     places = np.arange(len(rows))[::-1]
     axes.axvline(0.0, color=GRAY, linewidth=0.9)
-    for row, place in zip(rows, places, strict=True):
+    for row, index in zip(rows, places, strict=True):
         unit, center = row["published_error"], row["published"]
         for key, shift, color, label in (
             ("", 0.12, BLUE, "here"),
@@ -44,9 +44,9 @@ def figure(tables: outputs.Tables, table: TrainedModels, fitted: FitResult) -> A
         ):
             low, high = ((row[f"{key}{end}_95"] - center) / unit for end in ("low", "high"))
             value = (row["published" if key else "value"] - center) / unit
-            height = place + shift
+            height = index + shift
             axes.plot([low, high], [height, height], color=color, linewidth=1.6)
-            axes.plot(value, height, "o", color=color, label=label if place == places[0] else None)
+            axes.plot(value, height, "o", color=color, label=label if index == places[0] else None)
     axes.set_yticks(places, [row["constant"] for row in rows])
     axes.set_ylim(-0.6, len(rows) + 0.5)
     axes.set_xlabel("standard errors from the published value")

@@ -1,4 +1,4 @@
-"""How well are steps to a loss and samples to converge predicted at batches and sizes that were held out?"""
+"""Steps to a loss and samples to converge, predicted at held-out batches and sizes."""
 
 import csv
 import sys
@@ -77,7 +77,7 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
     without = held_out_errors(together, sizes)[:, 0]
     rows = []
     for size in dict.fromkeys(sizes):
-        chosen = np.array([one == size for one in sizes])
+        chosen = np.array([other == size for other in sizes])
         rows.append(
             {
                 "size": size,
@@ -135,10 +135,10 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
 
 def convergence_tables() -> dict[str, list[dict[str, Any]]]:
     """Samples to converge against batch: benchmarks held out, of which one point is known, and batches held out."""
-    found = reference_batches.benchmarks()
-    by = reference_batches.deviations(found)
-    known = reference_batches.population(found, by)
-    points, batches = reference_batches.held_out_benchmarks(found), reference_batches.held_out_batches(found)
+    benchmarks = reference_batches.benchmarks()
+    by = reference_batches.deviations(benchmarks)
+    population = reference_batches.population(benchmarks, by)
+    points, batches = reference_batches.held_out_benchmarks(benchmarks), reference_batches.held_out_batches(benchmarks)
     for row in points:
         row["within_tenfold"] = row["batch_over_smallest"] <= TENFOLD
 
@@ -152,15 +152,15 @@ def convergence_tables() -> dict[str, list[dict[str, Any]]]:
     guesses = ("predicted", "same_samples")
     amount = "amount_over_smallest"
     rows = []
-    for one in found:
-        own = [row for row in of(points, one.name) if row["within_tenfold"]]
-        known_others = of(batches, one.name)
+    for benchmark in benchmarks:
+        own = [row for row in of(points, benchmark.name) if row["within_tenfold"]]
+        known_others = of(batches, benchmark.name)
         rows.append(
             {
-                "benchmark": one.name,
-                "points": len(one.batch),
-                "largest_over_smallest": float(one.batch[-1] / one.batch[0]),
-                "multiple": reference_batches.own_multiple(one, by),
+                "benchmark": benchmark.name,
+                "points": len(benchmark.batch),
+                "largest_over_smallest": float(benchmark.batch[-1] / benchmark.batch[0]),
+                "multiple": reference_batches.own_multiple(benchmark, by),
                 **{f"one_known_{name}": _mean(errors(own, name, amount)) for name in guesses},
                 **{f"others_known_{name}": _mean(errors(known_others, name)) for name in curves},
             }
@@ -182,28 +182,29 @@ def convergence_tables() -> dict[str, list[dict[str, Any]]]:
         "share": float(np.mean([row["in_interval"] for row in points])),
     }
     same, line = (
-        mean_error(np.log1p(one)) for one in (errors(near, "same_samples", amount), errors(batches, "straight_line"))
+        mean_error(np.log1p(error))
+        for error in (errors(near, "same_samples", amount), errors(batches, "straight_line"))
     )
     return {
-        "reference_population": [{"benchmarks": len(found), **known._asdict()}],
+        "reference_population": [{"benchmarks": len(benchmarks), **population._asdict()}],
         "convergence_benchmarks": rows,
         "convergence_from_smallest": points,
         "convergence_batches": batches,
         "convergence_summary": [*summary, covered],
-        "convergence_by_law": reference_batches.by_law(found),
+        "convergence_by_law": reference_batches.by_law(benchmarks),
         "accuracy": [
             outputs.accuracy(
                 "samples to converge against batch, smallest reference batch known",
                 errors(near, "predicted", amount),
                 "benchmark",
-                f"{len(found)} MLPerf benchmarks, up to ten times the smallest batch",
+                f"{len(benchmarks)} MLPerf benchmarks, up to ten times the smallest batch",
                 f"the same samples at every batch: {100 * same:.0f} %",
             ),
             outputs.accuracy(
                 "samples to converge against batch, other batches of the benchmark known",
                 errors(batches, "predicted"),
                 "batch",
-                f"{len(found)} MLPerf benchmarks, batches that differ by 2 to 64 times",
+                f"{len(benchmarks)} MLPerf benchmarks, batches that differ by 2 to 64 times",
                 f"a straight line: {100 * line:.1f} %",
             ),
         ],

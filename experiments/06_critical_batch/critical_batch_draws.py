@@ -1,4 +1,4 @@
-"""How sure are the constants of the critical batch together? The fit to Zhang et al. 2024 becomes presets.
+"""Joint draws of the constants of the critical batch: the fit to Zhang et al. 2024 as presets.
 
 `python experiments/06_critical_batch/critical_batch_draws.py` prints the constants of `laws/zhang-2024-runs` and
 writes the draws of `joint/critical-batch`, with where they come from.
@@ -33,11 +33,11 @@ def fitted() -> FitResult:
     return fit(FitProblem(family_errors, constants, table, noise=batch_fits.NOISE))
 
 
-def draws(found: FitResult, count: int = DRAWS) -> np.ndarray:
+def draws(result: FitResult, count: int = DRAWS) -> np.ndarray:
     """Deviations of `COLUMNS` from the fit: Laplace's covariance in the fit's coordinates, and the studies' spread."""
     random = np.random.default_rng(SEED)
-    z = random.multivariate_normal(np.zeros(3), found.covariance[:3, :3], count)
-    exponent = found.values["exponent"]
+    z = random.multivariate_normal(np.zeros(3), result.covariance[:3, :3], count)
+    exponent = result.values["exponent"]
     logit = np.log(exponent / (1.0 - exponent))
     deviations = [z[:, 0], 1.0 / (1.0 + np.exp(-logit - z[:, 1])) - exponent, z[:, 2]]
     deviations[0] = deviations[0] + BETWEEN_STUDIES * random.standard_normal(count)
@@ -45,19 +45,21 @@ def draws(found: FitResult, count: int = DRAWS) -> np.ndarray:
     return np.stack(deviations, axis=1)
 
 
-def tested_tokens(found: FitResult) -> float:
+def tested_tokens(result: FitResult) -> float:
     """Effective tokens of the largest run [token]."""
     _, table = batch_fits.zhang()
-    return float(np.max(np.asarray(found.values["effective_share"])[table.group] * table.usual_tokens))
+    return float(np.max(np.asarray(result.values["effective_share"])[table.group] * table.usual_tokens))
 
 
 def main() -> None:
     with jax.enable_x64(True):
-        found = fitted()
-    table = draws(found)
-    print(f"pivot {PIVOT:g} token, tested up to {tested_tokens(found):.4g} effective tokens")
+        fit_result = fitted()
+    table = draws(fit_result)
+    print(f"pivot {PIVOT:g} token, tested up to {tested_tokens(fit_result):.4g} effective tokens")
     for name, column in zip(COLUMNS, table.T, strict=True):
-        value = float(found.values[{"log at_pivot": "critical_batch_at_pivot"}.get(name, name.removeprefix("log "))])
+        value = float(
+            fit_result.values[{"log at_pivot": "critical_batch_at_pivot"}.get(name, name.removeprefix("log "))]
+        )
         print(f"{name:<16} {value:12.6g}  standard deviation {column.std():.4f}")
     print("correlations", np.round(np.corrcoef(table.T)[np.triu_indices(3, 1)], 2))
     rows = [",".join(COLUMNS), *(",".join(f"{number:.5g}" for number in row) for row in table)]

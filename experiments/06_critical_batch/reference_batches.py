@@ -1,4 +1,4 @@
-"""How many times its smallest reference batch is the critical batch of a benchmark, and what does that predict?
+"""The critical batch of a benchmark as a multiple of its smallest reference batch.
 
 Held out are whole benchmarks, of which the smallest reference batch is known, and batches of a benchmark.
 """
@@ -65,14 +65,18 @@ def benchmarks() -> list[Benchmark]:
     rounds: dict[str, dict[str, list[dict[str, str]]]] = {}
     for row in rows:
         rounds.setdefault(row["benchmark"], {}).setdefault(row["round"], []).append(row)
-    found: dict[frozenset[str], Benchmark] = {}
+    result: dict[frozenset[str], Benchmark] = {}
     for name, by_round in sorted(rounds.items()):
-        several = [one for one, points in by_round.items() if len({row["global_batch_size"] for row in points}) > 1]
+        several = [
+            round_name
+            for round_name, points in by_round.items()
+            if len({row["global_batch_size"] for row in points}) > 1
+        ]
         points = {float(row["global_batch_size"]): row for row in by_round[max(several)]}
         batch = np.array(sorted(points))
-        amount = np.array([float(points[one]["converge_mean"]) for one in batch])
-        found.setdefault(frozenset(row["converge_list"] for row in points.values()), Benchmark(name, batch, amount))
-    return list(found.values())
+        amount = np.array([float(points[size]["converge_mean"]) for size in batch])
+        result.setdefault(frozenset(row["converge_list"] for row in points.values()), Benchmark(name, batch, amount))
+    return list(result.values())
 
 
 class Deviations(NamedTuple):
@@ -83,17 +87,17 @@ class Deviations(NamedTuple):
     noise: float
 
 
-def log_likelihood(one: Benchmark, by: Deviations) -> np.ndarray:
+def log_likelihood(benchmark: Benchmark, by: Deviations) -> np.ndarray:
     """Of `MULTIPLES` given the points of a benchmark, whose level is integrated out.
 
     Its deviations are larger or smaller than usual by a factor, also integrated out: Student's distribution.
     """
-    places = np.log(one.batch)
+    places = np.log(benchmark.batch)
     apart = np.abs(places[:, None] - places[None])
     covariance = by.deviation**2 * np.exp(-apart / by.reach) + by.noise**2 * np.eye(len(places))
     inverse = np.linalg.inv(covariance)
     level = inverse.sum()
-    error = np.log(one.amount)[:, None] - np.log1p(one.batch[:, None] / one.batch[0] / MULTIPLES)
+    error = np.log(benchmark.amount)[:, None] - np.log1p(benchmark.batch[:, None] / benchmark.batch[0] / MULTIPLES)
     error -= inverse.sum(axis=0) @ error / level
     squares = np.sum(error * (inverse @ error), axis=0)
     size = float(np.linalg.slogdet(covariance)[1]) + np.log(level)
@@ -102,33 +106,33 @@ def log_likelihood(one: Benchmark, by: Deviations) -> np.ndarray:
     return constant - 0.5 * (freedom + count) * np.log1p(squares / freedom) - 0.5 * size
 
 
-def deviations(known: Sequence[Benchmark]) -> Deviations:
+def deviations(benchmarks: Sequence[Benchmark]) -> Deviations:
     """Deviations of the highest marginal likelihood, for multiples as a wide prior has them."""
     prior = -0.5 * ((np.log(MULTIPLES) - np.log(WIDE[0])) / WIDE[1]) ** 2
     prior -= np.logaddexp.reduce(prior)
 
     def lost(logarithms: np.ndarray) -> float:
         by = Deviations(*np.exp(logarithms))
-        return -sum(float(np.logaddexp.reduce(prior + log_likelihood(one, by))) for one in known)
+        return -sum(float(np.logaddexp.reduce(prior + log_likelihood(benchmark, by))) for benchmark in benchmarks)
 
-    found = optimize.minimize(lost, np.log(GUESS), bounds=np.log(BOUNDS), method="Nelder-Mead", options=SEARCH)
-    return Deviations(*map(float, np.exp(found.x)))
+    solution = optimize.minimize(lost, np.log(GUESS), bounds=np.log(BOUNDS), method="Nelder-Mead", options=SEARCH)
+    return Deviations(*map(float, np.exp(solution.x)))
 
 
-def population(known: Sequence[Benchmark], by: Deviations | None = None) -> ReferencePopulation:
+def population(benchmarks: Sequence[Benchmark], by: Deviations | None = None) -> ReferencePopulation:
     """Median and spread of the multiple between benchmarks, of the highest marginal likelihood, and their deviations.
 
     The median is that of Student's distribution, the spread that of a normal one, which counts the far ones in full.
     """
-    by = by or deviations(known)
-    likelihoods = [log_likelihood(one, by) for one in known]
+    by = by or deviations(benchmarks)
+    likelihoods = [log_likelihood(benchmark, by) for benchmark in benchmarks]
     places = np.log(MULTIPLES)
     centers, spreads = np.linspace(np.log(4.0), np.log(20.0), 81), np.geomspace(0.3, 2.0, 40)
 
     def best(shape: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float]:
         prior = shape((places - centers[:, None, None]) / spreads[:, None])
         prior -= np.logaddexp.reduce(prior, axis=-1, keepdims=True)
-        total = np.sum([np.logaddexp.reduce(prior + one, axis=-1) for one in likelihoods], axis=0)
+        total = np.sum([np.logaddexp.reduce(prior + likelihood, axis=-1) for likelihood in likelihoods], axis=0)
         center, spread = np.unravel_index(np.argmax(total), total.shape)
         return float(centers[center]), float(spreads[spread])
 
@@ -137,34 +141,34 @@ def population(known: Sequence[Benchmark], by: Deviations | None = None) -> Refe
     return ReferencePopulation(float(np.exp(center)), spread, *by)
 
 
-def own_multiple(one: Benchmark, by: Deviations) -> float:
+def own_multiple(benchmark: Benchmark, by: Deviations) -> float:
     """The multiple that fits all points of a benchmark best."""
-    return float(MULTIPLES[np.argmax(log_likelihood(one, by))])
+    return float(MULTIPLES[np.argmax(log_likelihood(benchmark, by))])
 
 
-def from_smallest(one: Benchmark, known: ReferencePopulation, deviations: float = 0.0) -> np.ndarray:
+def from_smallest(benchmark: Benchmark, reference: ReferencePopulation, deviations: float = 0.0) -> np.ndarray:
     """Amounts at the larger batches of a benchmark from that at the smallest."""
-    critical = known.multiple * np.exp(deviations * known.spread) * one.batch[0]
-    penalty = np.asarray(batch_penalty(one.batch, critical))
-    return one.amount[0] * penalty[1:] / penalty[0]
+    critical = reference.multiple * np.exp(deviations * reference.spread) * benchmark.batch[0]
+    penalty = np.asarray(batch_penalty(benchmark.batch, critical))
+    return benchmark.amount[0] * penalty[1:] / penalty[0]
 
 
-def held_out_benchmarks(found: Sequence[Benchmark]) -> list[dict[str, Any]]:
+def held_out_benchmarks(benchmarks: Sequence[Benchmark]) -> list[dict[str, Any]]:
     """Every larger batch of every benchmark, from its smallest and from all other benchmarks."""
     rows = []
-    for one in found:
-        known = population([other for other in found if other.name != one.name])
-        low, high = (from_smallest(one, known, sign * NORMAL_90) for sign in (1.0, -1.0))
-        noise = np.exp(NORMAL_90 * np.sqrt(2.0 * (known.noise**2 + known.deviation**2)))  # of both points
+    for benchmark in benchmarks:
+        others = population([other for other in benchmarks if other.name != benchmark.name])
+        low, high = (from_smallest(benchmark, others, sign * NORMAL_90) for sign in (1.0, -1.0))
+        noise = np.exp(NORMAL_90 * np.sqrt(2.0 * (others.noise**2 + others.deviation**2)))  # of both points
         for batch, amount, predicted, least, most in zip(
-            one.batch[1:], one.amount[1:], from_smallest(one, known), low, high, strict=True
+            benchmark.batch[1:], benchmark.amount[1:], from_smallest(benchmark, others), low, high, strict=True
         ):
             rows.append(
                 {
-                    "benchmark": one.name,
-                    "batch_over_smallest": float(batch / one.batch[0]),
-                    "amount_over_smallest": float(amount / one.amount[0]),
-                    "predicted": float(predicted / one.amount[0]),
+                    "benchmark": benchmark.name,
+                    "batch_over_smallest": float(batch / benchmark.batch[0]),
+                    "amount_over_smallest": float(amount / benchmark.amount[0]),
+                    "predicted": float(predicted / benchmark.amount[0]),
                     "same_samples": 1.0,
                     "in_interval": bool(least / noise <= amount <= most * noise),
                 }
@@ -178,67 +182,74 @@ def straight_line(batch: np.ndarray, amount: np.ndarray) -> Curve:
     return lambda other: slope * other + offset
 
 
-def calibrated(batch: np.ndarray, amount: np.ndarray, known: ReferencePopulation, sharp: bool | None = None) -> Curve:
+def calibrated(
+    batch: np.ndarray, amount: np.ndarray, prior_population: ReferencePopulation, sharp: bool | None = None
+) -> Curve:
     """The curve of `calibrate batch`; the sharpness is fitted if the points exclude 1, or always, or never."""
     names = [NAME] * len(batch)
     runs = batch_runs(names, batch, amount)
 
     def problem(free: bool) -> FitProblem:
-        return group_problem(runs, names, "sequence", [NAME] if free else (), known)
+        return group_problem(runs, names, "sequence", [NAME] if free else (), prior_population)
 
     fitted = fit(problem(bool(excluded_hyperbolas(problem(True))) if sharp is None else sharp))
 
     def amounts(other: np.ndarray) -> np.ndarray:
         table = batch_runs([NAME] * len(other), other, np.ones(len(other)))
-        table = table._replace(nodes=deviation_weights(runs, table.group, other, known)[0])
+        table = table._replace(nodes=deviation_weights(runs, table.group, other, prior_population)[0])
         return np.exp(np.asarray(group_errors(fitted.values, table))[:, 0])
 
     return amounts
 
 
-def held_out_batches(found: Sequence[Benchmark]) -> list[dict[str, Any]]:
+def held_out_batches(benchmarks: Sequence[Benchmark]) -> list[dict[str, Any]]:
     """Every batch of every benchmark from its other batches, at least two, and from all other benchmarks."""
     rows = []
-    for one in found:
-        known = population([other for other in found if other.name != one.name])
-        for place, batch in enumerate(one.batch):
-            kept = np.arange(len(one.batch)) != place
-            if kept.sum() < 2:
+    for benchmark in benchmarks:
+        others = population([other for other in benchmarks if other.name != benchmark.name])
+        for index, batch in enumerate(benchmark.batch):
+            remaining = np.arange(len(benchmark.batch)) != index
+            if remaining.sum() < 2:
                 continue
-            given = one.batch[kept], one.amount[kept]
+            measured = benchmark.batch[remaining], benchmark.amount[remaining]
             curves = {
-                "predicted": calibrated(*given, known),
-                "sharpness_fitted": calibrated(*given, known, sharp=True),
-                "sharpness_one": calibrated(*given, known, sharp=False),
-                "straight_line": straight_line(*given),
+                "predicted": calibrated(*measured, others),
+                "sharpness_fitted": calibrated(*measured, others, sharp=True),
+                "sharpness_one": calibrated(*measured, others, sharp=False),
+                "straight_line": straight_line(*measured),
             }
-            guesses = {name: float(curve(one.batch[[place]])[0] / one.amount[place]) for name, curve in curves.items()}
+            guesses = {
+                name: float(curve(benchmark.batch[[index]])[0] / benchmark.amount[index])
+                for name, curve in curves.items()
+            }
             rows.append(
                 {
-                    "benchmark": one.name,
+                    "benchmark": benchmark.name,
                     "batch": float(batch),
-                    "inside": bool(0 < place < len(one.batch) - 1),
+                    "inside": bool(0 < index < len(benchmark.batch) - 1),
                     **guesses,
                 }
             )
     return rows
 
 
-def by_law(found: Sequence[Benchmark]) -> list[dict[str, Any]]:
+def by_law(benchmarks: Sequence[Benchmark]) -> list[dict[str, Any]]:
     """Pre-training benchmarks from their smallest batch by the law that `evaluate` has, with and without the tokens of
     their checkpoint.
     """
     learning = load_scenario(BASE).system.learning
     rows = []
-    for one in found:
-        if one.name not in PRETRAINING:
+    for benchmark in benchmarks:
+        if benchmark.name not in PRETRAINING:
             continue
-        length, unit, checkpoint = PRETRAINING[one.name]
+        length, unit, checkpoint = PRETRAINING[benchmark.name]
         for seen in dict.fromkeys((0.0, checkpoint)):
-            errors = _by_rest(ContinuedLearning(learning, np.asarray(seen)), one.batch * length, one.amount * unit)
+            errors = _by_rest(
+                ContinuedLearning(learning, np.asarray(seen)), benchmark.batch * length, benchmark.amount * unit
+            )
             rows.append(
                 {
-                    "benchmark": one.name,
+                    "benchmark": benchmark.name,
                     "tokens_seen": seen,
                     "mean_error": float(np.mean(np.abs(errors))),
                     "mean_signed_error": float(np.mean(errors)),

@@ -1,4 +1,4 @@
-"""How do steps to a loss depend on the batch, and are sizes and batches predicted that were held out?
+"""Steps to a loss by batch, with sizes and batches held out.
 
 Prints its tables, draws `critical_batch` and writes `result.json` beside this file.
 """
@@ -48,9 +48,9 @@ def figure(tables: outputs.Tables) -> Any:
     spread = tables["reference_population"][0]["spread"]
     ratios = np.geomspace(1.0, 64.0, 60)
     for sign in (-1.0, 0.0, 1.0):
-        one = multiple * np.exp(sign * NORMAL_90 * spread)
+        bound = multiple * np.exp(sign * NORMAL_90 * spread)
         style = {"linewidth": 1.2} if sign == 0.0 else {"linewidth": 0.9, "linestyle": (0, (5, 2))}
-        axes.plot(ratios, (1.0 + ratios / one) / (1.0 + 1.0 / one), color=GRAY, **style)
+        axes.plot(ratios, (1.0 + ratios / bound) / (1.0 + 1.0 / bound), color=GRAY, **style)
     axes.set_ylim(0.8, 10.0)
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""What would the model have said of disclosed training runs, given size, tokens and hardware?"""
+"""Predictions for disclosed training runs from their size, tokens and hardware."""
 
 import csv
 import sys
@@ -78,8 +78,8 @@ def scenario_of(row: dict[str, str], case: dict[str, Any], hardware: dict[str, A
         system["software"] = {"preset": "megatron", "empty_slots": case["empty_slots"]}
     tables = {"name": row["model"], "base": "_common", "system": system, "plan": plan}
     sequence = float(load_scenario(tables).system.workload.sequence)
-    stated = case.get("batch") or number(row, "batch_tokens") or 4194304.0
-    sequences = stated / sequence
+    batch = case.get("batch") or number(row, "batch_tokens") or 4194304.0
+    sequences = batch / sequence
     if "layout" not in case:  # nearest power of two, so that it divides over any count of chips
         sequences = 2.0 ** round(np.log2(sequences))
     return load_scenario(tables, {"plan.batch": f"{sequences * sequence} token"})
@@ -95,8 +95,8 @@ def known_of_layout(case: dict[str, Any], system: TrainingSystem) -> dict[str, t
 
     Without such a kernel attention scores take most of the memory, and frameworks of that time recomputed all layers.
     """
-    known = {key: (value, value) for key, value in case.get("layout", {}).items()}
-    return known | ({} if float(system.workload.flash) else {"recompute_full": (1.0, 1.0)})
+    degrees = {key: (value, value) for key, value in case.get("layout", {}).items()}
+    return degrees | ({} if float(system.workload.flash) else {"recompute_full": (1.0, 1.0)})
 
 
 def predict(row: dict[str, str], case: dict[str, Any], hardware: dict[str, Any]) -> dict[str, Any]:
@@ -127,64 +127,64 @@ def predict(row: dict[str, str], case: dict[str, Any], hardware: dict[str, Any])
 
 def compare(row: dict[str, str], case: dict[str, Any], hardware: dict[str, Any], energies: dict[str, str]) -> Any:
     """A row of the tables: disclosed and predicted, and how they differ."""
-    found = predict(row, case, hardware)
+    prediction = predict(row, case, hardware)
     days, chips = number(row, "duration_days"), number(row, "n_chips")
     hours = number(row, "chip_hours") or (days * 24.0 * chips if days and chips else None)
-    kind = basis(energies, found["rated_w"])
+    kind = basis(energies, prediction["rated_w"])
     alone = case.get("energy") == "chips" or not number(energies, "energy_mwh")
-    stated = number(energies, "gpu_energy_mwh" if alone else "energy_mwh")
-    if alone and stated is None:
-        stated = number(energies, "energy_mwh") or number(energies, "energy_mwh_derived")
-    predicted = found["chips_j" if alone or kind == NOMINAL else "site_j"]
+    disclosed_energy = number(energies, "gpu_energy_mwh" if alone else "energy_mwh")
+    if alone and disclosed_energy is None:
+        disclosed_energy = number(energies, "energy_mwh") or number(energies, "energy_mwh_derived")
+    predicted = prediction["chips_j" if alone or kind == NOMINAL else "site_j"]
     if kind == NOMINAL and not alone:
         predicted *= number(row, "pue") or 1.0
     carbon = number(row, "carbon_tco2e")
-    power = stated * MWH / (hours * HOUR) if stated and hours else None
+    power = disclosed_energy * MWH / (hours * HOUR) if disclosed_energy and hours else None
     result: dict[str, Any] = {
         "model": row["model"],
         "organization": case["organization"],
         "hardware": row["hardware"],
         "verification": row["verification"].split(",")[0],
-        "layout": found["layout"],
-        "mfu": found["mfu"],
-        "slowdown": found["slowdown"],
+        "layout": prediction["layout"],
+        "mfu": prediction["mfu"],
+        "slowdown": prediction["slowdown"],
         "chip_hours": hours,
-        "chip_hours_predicted": found["chip_hours"],
-        "chip_hours_error": found["chip_hours"] / hours - 1.0 if hours else None,
+        "chip_hours_predicted": prediction["chip_hours"],
+        "chip_hours_error": prediction["chip_hours"] / hours - 1.0 if hours else None,
         "energy_of": ("chips" if alone else "chips times PUE") if kind == NOMINAL or alone else "site",
         "basis": kind,
-        "energy_j": stated * MWH if stated else None,
+        "energy_j": disclosed_energy * MWH if disclosed_energy else None,
         "energy_j_predicted": predicted,
-        "energy_error": predicted / (stated * MWH) - 1.0 if stated else None,
+        "energy_error": predicted / (disclosed_energy * MWH) - 1.0 if disclosed_energy else None,
         "power_w": power,
-        "power_w_predicted": predicted / (found["chip_hours"] * HOUR),
-        "power_error": predicted / (found["chip_hours"] * HOUR) / power - 1.0 if power else None,
+        "power_w_predicted": predicted / (prediction["chip_hours"] * HOUR),
+        "power_error": predicted / (prediction["chip_hours"] * HOUR) / power - 1.0 if power else None,
         "carbon_kg": carbon * TONNE if carbon else None,
-        "carbon_kg_predicted": found["carbon_kg"],
-        "carbon_error": found["carbon_kg"] / (carbon * TONNE) - 1.0 if carbon else None,
-        "intensity": "stated" if found["intensity_stated"] else "assumed",
+        "carbon_kg_predicted": prediction["carbon_kg"],
+        "carbon_error": prediction["carbon_kg"] / (carbon * TONNE) - 1.0 if carbon else None,
+        "intensity": "stated" if prediction["intensity_stated"] else "assumed",
     }
     return result
 
 
 def compute(models: tuple[str, ...] | None = None) -> list[dict[str, Any]]:
     """Disclosed and predicted, of all runs in `cases.toml` or some."""
-    rows, given = disclosed(), cases()
-    found = []
+    rows, all_cases = disclosed(), cases()
+    result = []
     with jax.enable_x64(True):
-        for case in given["run"]:
+        for case in all_cases["run"]:
             if models is None or case["model"] in models:
                 row = row_of(rows, case["model"], case.get("source", ""))
                 energies = row_of(rows, case["model"], case.get("energy_source", case.get("source", "")))
-                found.append(compare(row, case, given["hardware"], energies))
-    return found
+                result.append(compare(row, case, all_cases["hardware"], energies))
+    return result
 
 
-def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def summary(compared: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Median of predicted over disclosed, of hours, power per chip and energy, by what the energy rests on."""
     rows = []
     for kind in (METERED, NOMINAL, "not stated", "none"):
-        group = [row for row in found if row["basis"] == kind]
+        group = [row for row in compared if row["basis"] == kind]
         if not group:
             continue
         line: dict[str, Any] = {"basis": kind, "runs": len(group)}
@@ -195,13 +195,13 @@ def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def accuracy(found: list[dict[str, Any]], held_out: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def accuracy(compared: list[dict[str, Any]], held_out: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Errors of hours with the team's own rate and without any of its runs, and of metered power and energy."""
-    own = {row["model"] for row in found if row["slowdown"] == 1.0}
+    own = {row["model"] for row in compared if row["slowdown"] == 1.0}
     runs = "runs of 7 to 280 billion parameters, A100, H100, MI250X and TPU; hours also hold what is not training"
 
     def errors(key: str, chosen: Callable[[dict[str, Any]], bool]) -> list[float]:
-        return [row[key] for row in found if row[key] is not None and chosen(row)]
+        return [row[key] for row in compared if row[key] is not None and chosen(row)]
 
     return [
         outputs.accuracy(

@@ -1,4 +1,4 @@
-"""Does the model predict the chip hours, energy and carbon of disclosed training runs?
+"""Chip hours, energy and carbon of disclosed training runs, predicted and disclosed.
 
 Fits the slowdown of production runs, prints six tables, draws `disclosed_runs` and writes `result.json` beside this
 file.
@@ -36,8 +36,8 @@ def figure(runs: list[dict[str, Any]]) -> Any:
         axes.axvline(1.0, color=GRAY, linewidth=0.9)
         for basis, (color, marker) in MARKS.items():
             chosen = [
-                (1.0 + row[f"{key}_error"], place)
-                for row, place in zip(runs, places, strict=True)
+                (1.0 + row[f"{key}_error"], index)
+                for row, index in zip(runs, places, strict=True)
                 if row["basis"] == basis and row[f"{key}_error"] is not None
             ]
             if chosen:

@@ -1,4 +1,4 @@
-"""How much slower than a tuned benchmark does a team train, and how well does that number hold for other teams?
+"""The slowdown of a team's training against a tuned benchmark, held out by team.
 
 One constant, `system.production_slowdown`, from runs whose scenario has no published rate of its own.
 """
@@ -36,7 +36,7 @@ def fit(runs: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str
     held_out = [
         {"model": model, "organization": name, "slowdown": value, "without": without, "error": without / value - 1.0}
         for name, group in groups.items()
-        for without in [middle([[one for _, one in other] for key, other in groups.items() if key != name])]
+        for without in [middle([[slowdown for _, slowdown in other] for key, other in groups.items() if key != name])]
         for model, value in group
     ]
     values = [[value for _, value in group] for group in groups.values()]

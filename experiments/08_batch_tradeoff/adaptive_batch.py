@@ -1,4 +1,4 @@
-"""How should the batch follow the progress of a run, and what does that save over the best constant batch?
+"""The batch along the progress of a run, and its saving over the best constant batch.
 
 A young model learns as much from a small batch as from a large one; what a step costs besides its tokens argues for
 large ones. The best compromise grows with the critical batch, `B(x) = sqrt(phi B_h B_n(x))` (docs/physics.md A0.12).
@@ -125,10 +125,10 @@ class ScheduleForm:
 
     @partial(jax.jit, static_argnums=0, inline=True)  # one trace of the model serves all its derivatives
     def __call__(
-        self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Criteria, given: TrainingRun
+        self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Criteria, run: TrainingRun
     ) -> Values:
         """Logarithms of the objective and of value over limit."""
-        system, plan = self.at(point, tied, target, given)
+        system, plan = self.at(point, tied, target, run)
         outcome = evaluate(system, plan)
         values = limited_values(system, plan, outcome)
         rows = [excess(name, values[name], target.limits[name]) for name in self.form.rows]
@@ -136,11 +136,11 @@ class ScheduleForm:
         return Values(log_objective(outcome, powers), jnp.stack(rows))
 
     def at(
-        self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Criteria, given: TrainingRun
+        self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Criteria, run: TrainingRun
     ) -> tuple[TrainingSystem, TrainingPlan]:
         """System and plan at a point, with the loss limit as goal."""
         knots, rest = point[: self.knots], point[self.knots :]
-        system, plan = self.form.at(rest, given.plan.layout, target, given)
+        system, plan = self.form.at(rest, run.plan.layout, target, run)
         micro_batches = jnp.exp(knots[0] + (1.0 - tied) * (knots - knots[0]))
         return system, eqx.tree_at(lambda plan: plan.batch, plan, micro_batches * least_batch(system, plan))
 
@@ -196,25 +196,25 @@ def least_batch(system: TrainingSystem, plan: TrainingPlan) -> Float[Array, ""]:
 
 def _best_batches(problem: DesignProblem, knots: int, method: str) -> tuple[ScheduleForm, list[Solution]]:
     """Best schedule of so many knots, and best constant batch."""
-    given, target, bounds = problem.run, problem.criteria, problem.bounds
+    run, target, bounds = problem.run, problem.criteria, problem.bounds
     paths = tuple(path for path in problem.formulation.paths if path != "plan.batch")
     others = dataclasses.replace(problem.formulation, paths=paths)
-    smallest = float(least_batch(given.system, given.plan))
-    own = float(np.reshape(given.plan.batch, ()))
+    smallest = float(least_batch(run.system, run.plan))
+    own = float(np.reshape(run.plan.batch, ()))
     low, high = np.maximum(np.array(bounds.get("plan.batch", (own, own))) / smallest, 1.0)
     ranges = [others.coordinate(path, np.array(bounds[path])) for path in paths]
     sides = np.array([np.log([low, high])] * knots + ranges)
-    values = [others.coordinate(path, given.number(path)) for path in paths]
+    values = [others.coordinate(path, run.number(path)) for path in paths]
     start = np.clip(np.array([np.log(own / smallest)] * knots + values), sides[:, 0], sides[:, 1])
     form = ScheduleForm(others, knots)
     lower, upper = np.stack([sides[:, 0]] * 2), np.stack([sides[:, 1]] * 2)
     lower[1, 1:knots] = upper[1, 1:knots] = start[0]  # the other knots of a constant batch say nothing
     tied = np.array([0.0, 1.0])
     if method == "first_order":
-        each = [_first_order(form, start, (tied[i], target, given), (lower[i], upper[i])) for i in range(2)]
+        each = [_first_order(form, start, (tied[i], target, run), (lower[i], upper[i])) for i in range(2)]
     else:
         both = minimize_many(
-            form, np.stack([start] * 2), (tied,), shared=(target, given), bounds=(lower, upper), options=DENSE_OPTIONS
+            form, np.stack([start] * 2), (tied,), shared=(target, run), bounds=(lower, upper), options=DENSE_OPTIONS
         )
         each = [jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2)]
     return form, _numpy(each)
@@ -230,18 +230,20 @@ _first_order = Compiled(_minimize_first_order, once=True)
 def _adaptive_batch(
     scenario: Scenario, problem: DesignProblem, form: ScheduleForm, solutions: list[Solution]
 ) -> AdaptiveBatch:
-    given, target, minimize = problem.run, problem.criteria, problem.minimize
+    run, target, minimize = problem.run, problem.criteria, problem.minimize
     (system, plan), (other_system, constant_plan) = (
-        _numpy(form.at(solution.x, tied, target, given)) for solution, tied in zip(solutions, (0.0, 1.0), strict=True)
+        _numpy(form.at(solution.x, tied, target, run)) for solution, tied in zip(solutions, (0.0, 1.0), strict=True)
     )
     constant_plan = eqx.tree_at(lambda plan: plan.batch, constant_plan, constant_plan.batch[:1])
-    prices = [dict(zip(form.form.rows, map(float, one.multipliers.inequalities), strict=True)) for one in solutions]
-    binding = {name for one in prices for name, price in one.items() if abs(price) > LOWEST_PRICE}
+    prices = [
+        dict(zip(form.form.rows, map(float, solution.multipliers.inequalities), strict=True)) for solution in solutions
+    ]
+    binding = {name for by_name in prices for name, price in by_name.items() if abs(price) > LOWEST_PRICE}
     totals_only = {*parse_objective(minimize).names()} <= RUN_TOTALS and binding <= RUN_TOTALS | BATCH_FREE
     law = system.learning.critical_batch if isinstance(system.learning, CriticalBatchLearning) else None
     ruled = totals_only and law is not None and float(getattr(law, "sharpness", 1.0)) == 1.0
 
-    def found(i: int, system: TrainingSystem, plan: TrainingPlan) -> BatchPlan:
+    def plan_of(i: int, system: TrainingSystem, plan: TrainingPlan) -> BatchPlan:
         # All else as in the plan, the batch where the constant search ended.
         at = eqx.tree_at(lambda plan: plan.batch, plan, constant_plan.batch)
         outcome = _numpy(evaluate_once(system, plan))
@@ -256,9 +258,9 @@ def _adaptive_batch(
         )
 
     smallest = float(least_batch(system, plan))
-    whole = np.maximum(np.round(plan.batch / smallest), 1.0) * smallest
-    rounded_plan = eqx.tree_at(lambda plan: plan.batch, plan, whole)
-    schedule, constant = found(0, system, plan), found(1, other_system, constant_plan)
+    rounded = np.maximum(np.round(plan.batch / smallest), 1.0) * smallest
+    rounded_plan = eqx.tree_at(lambda plan: plan.batch, plan, rounded)
+    schedule, constant = plan_of(0, system, plan), plan_of(1, other_system, constant_plan)
     return AdaptiveBatch(scenario, schedule, constant, rounded_plan, _numpy(evaluate_once(system, rounded_plan)))
 
 
@@ -267,7 +269,7 @@ def _batch_rule(
 ) -> BatchRule:
     """The rule for the cost of a step at the plan's one batch, in the objective and the limits at their prices."""
     batch = jnp.reshape(plan.batch, ())
-    one = jnp.ones_like(batch)
+    ones = jnp.ones_like(batch)
 
     def run(batch: Array) -> TrainingOutcome:
         return evaluate(system, eqx.tree_at(lambda plan: plan.batch, plan, batch[None]))
@@ -279,7 +281,7 @@ def _batch_rule(
     outcome = run(batch)
     totals = jnp.stack([outcome.energy.total, outcome.time])
     weights = jax.grad(lambda totals: _lagrangian(target, prices, system, plan, outcome, totals))(totals)
-    cost, slope = jax.jvp(step, (batch,), (one,))
+    cost, slope = jax.jvp(step, (batch,), (ones,))
     fixed = (weights @ cost) / (weights @ slope) - batch
 
     learning, parameters = learning_of(system, plan), parameters_in_loss(system)

@@ -1,4 +1,4 @@
-"""Which batch of a run needs the lowest energy, money and time, by the model and by the closed and literal formulas?
+"""The batches of lowest energy, money and time, by the model and by closed and literal formulas.
 
 Chips, layout, clock and loss are those of the scenario; only the batch changes, and with it the tokens to the loss.
 """
@@ -104,8 +104,8 @@ class Run:
         for _ in range(ROUNDS):
             grid = np.linspace(low, high, POINTS)
             values = getattr(self.totals(np.exp(grid)), objective)
-            place = int(np.argmin(values))
-            low, high = grid[max(place - 1, 0)], grid[min(place + 1, POINTS - 1)]
+            best_index = int(np.argmin(values))
+            low, high = grid[max(best_index - 1, 0)], grid[min(best_index + 1, POINTS - 1)]
         return float(np.exp(grid[np.argmin(values)])), float(np.min(values))
 
     def good(self, objective: str) -> tuple[float, float]:
@@ -219,7 +219,7 @@ def literal(name: str, run: Run, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def pairs(name: str, run: Run, row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Does a second batch gain the throughput, and keep the power, that it needs?"""
+    """Throughput and power that a second batch gains, beside those that it needs."""
     cases = [
         ("half of own", run.own, 0.5 * run.own),
         ("twice own", run.own, 2.0 * run.own),
@@ -260,23 +260,23 @@ def schedules(name: str, run: Run) -> list[dict[str, Any]]:
     far = float(run.totals(run.own).time[0]) * NO_HURRY
     for objective in ("energy", "time"):
         limits = {"time": far} if objective == "energy" else {}
-        found = adaptive_batch(run.scenario, KNOTS, minimize=objective, limits=limits)
+        result = adaptive_batch(run.scenario, KNOTS, minimize=objective, limits=limits)
         row: dict[str, Any] = {
             "scenario": name,
             "minimize": objective,
-            "constant_token": float(found.constant.plan.batch[0]),
-            "first_token": float(found.schedule.plan.batch[0]),
-            "middle_token": float(np.interp(0.5, found.progress, found.schedule.plan.batch)),
-            "last_token": float(found.schedule.plan.batch[-1]),
-            "saved": found.gain,
-            "step_ratio": found.step_ratio,
-            "solved": found.schedule.success and found.constant.success,
+            "constant_token": float(result.constant.plan.batch[0]),
+            "first_token": float(result.schedule.plan.batch[0]),
+            "middle_token": float(np.interp(0.5, result.progress, result.schedule.plan.batch)),
+            "last_token": float(result.schedule.plan.batch[-1]),
+            "saved": result.gain,
+            "step_ratio": result.step_ratio,
+            "solved": result.schedule.success and result.constant.success,
         }
-        if found.schedule.rule is not None and found.constant.rule is not None:
-            fixed = found.constant.rule.fixed_cost_batch
+        if result.schedule.rule is not None and result.constant.rule is not None:
+            fixed = result.constant.rule.fixed_cost_batch
             level = constant_batch_cost(run.critical, fixed)
             row["saved_closed"] = float(1.0 - adaptive_batch_cost(run.critical, fixed, run.exponent) / level)
-            row["last_closed_token"] = float(found.schedule.rule.batch[-1])
+            row["last_closed_token"] = float(result.schedule.rule.batch[-1])
         rows.append(row)
     return rows
 

@@ -1,4 +1,4 @@
-"""Which batch is best, constant or at each moment of a run, and what does another one cost, in closed form?
+"""The best batch, constant or at each moment of a run, and the cost of another, in closed form.
 
 Shared arguments: `fixed_cost_batch` B_h, tokens that could be processed in the fixed time per step [token];
 `cost_ratio` phi, cost of a second of waiting over a second of work [1]: 1 for time, idle over full power for energy;

@@ -1,4 +1,4 @@
-"""How much energy does it take to train on so many tokens, on hardware of today and at the bounds below it?
+"""Energy to train on a number of tokens, on hardware of today and at the bounds below it.
 
 The model is the compute-optimal one for the tokens; the loss that both together give is held. Every plan is the one of
 least energy: layout, chips, batch, clock and coolant are searched.
@@ -61,8 +61,8 @@ def shape(parameters: float, vocabulary: float) -> Model:
     hidden = max(1, round(width / step)) * step
     layers = max(1.0, (parameters - vocabulary * hidden) / (12.0 * hidden**2))
     full = 1 if layers < 32 else 8 if layers < 128 else 32 if layers < 512 else 512  # so that pipelines are full
-    whole = max(1, round(layers / full)) * full
-    return Model(whole, max(1, round(hidden * np.sqrt(layers / whole) / step)) * step)
+    full_layers = max(1, round(layers / full)) * full
+    return Model(full_layers, max(1, round(hidden * np.sqrt(layers / full_layers) / step)) * step)
 
 
 def run(tokens: float, hardware: str, fewest: bool) -> tuple[Scenario, float]:
@@ -125,9 +125,9 @@ def run(tokens: float, hardware: str, fewest: bool) -> tuple[Scenario, float]:
 def least_energy(tokens: float, hardware: str) -> dict[str, Any]:
     """The plan of least energy within 100 days; where failures forbid that, at leisure, and the shortest time."""
     scenario, loss = run(tokens, hardware, fewest=False)
-    found = em.optimize(scenario, minimize="energy", limits={"time": DEADLINE, "loss": loss}, tolerance=0.0)
+    result = em.optimize(scenario, minimize="energy", limits={"time": DEADLINE, "loss": loss}, tolerance=0.0)
     shortest: dict[str, Any] = {}
-    if found.result == "infeasible":
+    if result.result == "infeasible":
         fastest: Any = em.optimize(
             scenario, minimize="time", limits={"loss": loss, "chips": float(MOST_CHIPS)}, tolerance=0.0
         )
@@ -139,9 +139,9 @@ def least_energy(tokens: float, hardware: str) -> dict[str, Any]:
             "shortest_result": fastest.result,
         }
         scenario, loss = run(tokens, hardware, fewest=True)
-        found = em.optimize(scenario, minimize="energy", limits={"time": NO_DEADLINE, "loss": loss}, tolerance=0.0)
-    outcome: Any = found.outcome
-    plan: Any = found.plan
+        result = em.optimize(scenario, minimize="energy", limits={"time": NO_DEADLINE, "loss": loss}, tolerance=0.0)
+    outcome: Any = result.outcome
+    plan: Any = result.plan
     parameters, energy = float(scenario.system.workload.parameters), float(outcome.energy.total)
     return {
         "tokens_effective": tokens,
@@ -149,7 +149,7 @@ def least_energy(tokens: float, hardware: str) -> dict[str, Any]:
         "parameters": parameters,
         "loss": loss,
         "within_100_days": not shortest,
-        "result": found.result,
+        "result": result.result,
         "energy_j": energy,
         "energy_j_per_flop": energy / (6.0 * parameters * tokens),
         "time_day": float(outcome.time) / DAY,
@@ -161,7 +161,7 @@ def least_energy(tokens: float, hardware: str) -> dict[str, Any]:
         "pipeline": float(plan.layout.pipeline),
         "mfu": float(outcome.mfu),
         "availability": float(outcome.availability),
-        "layouts": found.layouts_considered,
+        "layouts": result.layouts_considered,
         **shortest,
     }
 
@@ -211,10 +211,10 @@ def exponents(ladder: list[dict[str, Any]], runs: list[dict[str, Any]]) -> list[
 def compute(tokens: Any = TOKENS) -> dict[str, list[dict[str, Any]]]:
     """The tables of plans, of bounds and of exponents."""
     with jax.enable_x64(True):
-        ladder = [bounds(one) for one in tokens]
-        runs = [least_energy(one, hardware) for hardware in HARDWARE for one in tokens]
+        ladder = [bounds(token) for token in tokens]
+        runs = [least_energy(token, hardware) for hardware in HARDWARE for token in tokens]
         for row in runs:
-            below = next(one for one in ladder if one["tokens_effective"] == row["tokens_effective"])
+            below = next(lower for lower in ladder if lower["tokens_effective"] == row["tokens_effective"])
             row |= {f"over_{name}": row["energy_j"] / below[f"{name}_j"] for name in BOUNDS}
         return {"runs": runs, "ladder": ladder, "exponents": exponents(ladder, runs)}
 

@@ -1,4 +1,4 @@
-"""Which batch needs the lowest energy, money and time, and how does that energy grow with the tokens?
+"""The batches of lowest energy, money and time, and the growth of that energy with the tokens.
 
 Prints seven tables, draws `batches` and `tokens` and writes `result.json` beside this file.
 """

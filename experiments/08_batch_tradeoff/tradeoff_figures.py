@@ -1,4 +1,4 @@
-"""How do the costs of a run change with its batch, and its energy with the tokens? Two figures."""
+"""Figures of costs by batch and of energy by tokens."""
 
 from typing import Any
 
@@ -23,15 +23,15 @@ def batch_figure(curves: list[Any]) -> Any:
     columns = 2
     rows = -(-len(curves) // columns)
     figure = new_figure(7.0, 1.75 * rows + 0.5)
-    for number, one in enumerate(curves):
+    for number, curve in enumerate(curves):
         axes = add_axes(figure, rows, columns, number + 1)
-        row = one.row
+        row = curve.row
         for name, (color, dashes, marker) in STYLES.items():
-            axes.plot(one.batch, one.relative[name], color=color, linestyle=dashes, linewidth=1.6, label=name)
+            axes.plot(curve.batch, curve.relative[name], color=color, linestyle=dashes, linewidth=1.6, label=name)
             axes.plot(row[f"{name}_token"], 1.0, marker, color=color, markersize=6, clip_on=False, zorder=5)
         axes.axvline(row["own_token"], color="black", linewidth=0.9, label="the run's own batch")
         axes.axvspan(
-            one.batch[0],
+            curve.batch[0],
             row["least_token"],
             color="#bbbbbb",
             alpha=0.45,
@@ -39,9 +39,9 @@ def batch_figure(curves: list[Any]) -> Any:
             label="below the smallest batch of the layout",
         )
         axes.set_xscale("log")
-        axes.set_xlim(one.batch[0], one.batch[-1])
+        axes.set_xlim(curve.batch[0], curve.batch[-1])
         axes.set_ylim(0.95, TOP)
-        axes.set_title(one.title, fontsize=9, loc="left")
+        axes.set_title(curve.title, fontsize=9, loc="left")
         if number % columns == 0:
             axes.set_ylabel("cost over least")
         if number >= len(curves) - columns:

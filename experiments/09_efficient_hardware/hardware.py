@@ -1,4 +1,4 @@
-"""What would an accelerator be whose operations cost a given multiple of Landauer's bound, and what is there to choose?
+"""An accelerator whose operations cost a multiple of Landauer's bound, and its choices.
 
 The multiple is that of a whole H100 of today, 6.163e8 `k_B T ln 2` per operation (docs/physics.md A0.8), divided by
 the same factor as the energy of its logic. The laws are those of `energymodel/scenarios/near_limit.py` where it has

@@ -1,4 +1,4 @@
-"""Which plan and hardware together are best at each step, over all layouts?"""
+"""The best plan and hardware together at each step towards the bound, over all layouts."""
 
 import dataclasses
 import math
@@ -82,24 +82,22 @@ class Design:
 
     form: Formulation
 
-    def __call__(
-        self, point: Array, layout: Any, target: Criteria, technology: Technology, given: TrainingRun
-    ) -> Values:
+    def __call__(self, point: Array, layout: Any, target: Criteria, technology: Technology, run: TrainingRun) -> Values:
         """Logarithms of the objective and of each output over its limit."""
-        plan, system = self.parts(point, technology, given)
-        return self.form(plan, layout, target, TrainingRun(system, given.plan))
+        plan, system = self.parts(point, technology, run)
+        return self.form(plan, layout, target, TrainingRun(system, run.plan))
 
     def system_and_plan(
-        self, point: Array, layout: Any, target: Criteria, technology: Technology, given: TrainingRun
+        self, point: Array, layout: Any, target: Criteria, technology: Technology, run: TrainingRun
     ) -> Any:
         """System and training plan of a point."""
-        plan, system = self.parts(point, technology, given)
-        return self.form.at(plan, layout, target, TrainingRun(system, given.plan))
+        plan, system = self.parts(point, technology, run)
+        return self.form.at(plan, layout, target, TrainingRun(system, run.plan))
 
-    def parts(self, point: Array, technology: Technology, given: TrainingRun) -> tuple[Array, Any]:
+    def parts(self, point: Array, technology: Technology, run: TrainingRun) -> tuple[Array, Any]:
         """The plan's share of a point, and the system that its choices make; one variable rates both supplies."""
         plan, chosen = point[: len(PLAN)], jnp.exp(point[len(PLAN) :])
-        system = build(given.system, technology, Choice(*chosen))
+        system = build(run.system, technology, Choice(*chosen))
         ratio = system.facility.uninterruptible.rated_power / system.facility.power_supply.rated_power
         rating = ratio * jnp.exp(plan[PLAN.index(SUPPLY)])
         return plan, eqx.tree_at(lambda system: system.facility.uninterruptible.rated_power, system, rating)
@@ -171,24 +169,24 @@ def search(asked: Question) -> tuple[Any, Found]:
     lattice = candidates(problem.run, BOUNDS["plan.chips"][1])
     lattice = take(lattice, np.flatnonzero(fits(problem, lattice, BOUNDS["plan.chips"][1])))
     looked = [step for step in STEPS if step.multiple in [MULTIPLES[index] for index in COARSE_MULTIPLES]]
-    kept = [np.argsort(screen(asked, lattice, step, COARSE)[1], kind="stable")[:KEPT] for step in looked]
+    best_indices = [np.argsort(screen(asked, lattice, step, COARSE)[1], kind="stable")[:KEPT] for step in looked]
     fitting = len(lattice.tensor)
-    lattice = take(lattice, np.unique(np.concatenate(kept)))
+    lattice = take(lattice, np.unique(np.concatenate(best_indices)))
     print(f"{fitting} layouts fit, {len(lattice.tensor)} are screened at every step", flush=True)
     lanes = []
     for index, step in enumerate(STEPS):
         start, merit = screen(asked, lattice, step, FINE)
         lanes += [(index, int(layout), start[layout]) for layout in np.argsort(merit, kind="stable")[:SEARCHED]]
-    found = _solve(asked, lattice, lanes)
+    result = _solve(asked, lattice, lanes)
     for _ in range(PASSES):
         again = [
-            (index, found.layout[other], found.x[other])
+            (index, result.layout[other], result.x[other])
             for index, step in enumerate(STEPS)
             for other in (index - 1, index, index + 1)
             if 0 <= other < len(STEPS) and STEPS[other][:2] == step[:2]
         ]
-        found = _better(found, _solve(asked, lattice, again))
-    return lattice, found
+        result = _better(result, _solve(asked, lattice, again))
+    return lattice, result
 
 
 def grid(asked: Question, axes: Mapping[str, Sequence[float]]) -> np.ndarray:
@@ -208,18 +206,18 @@ def merits(
     layouts: Any,
     target: Criteria,
     made: Technology,
-    given: TrainingRun,
+    run: TrainingRun,
     tolerated: float | Array,
 ) -> Array:
     """Objective with a price on violations, for pairs of point and layout; infinite beyond what is tolerated."""
 
-    def one(point: Array, layout: Any) -> Array:
-        values = design(point, layout, target, made, given)
+    def merit_of(point: Array, layout: Any) -> Array:
+        values = design(point, layout, target, made, run)
         broken = jnp.sum(jnp.maximum(values.inequalities, 0.0))
         merit = jnp.where(broken > tolerated, jnp.inf, values.objective + VIOLATION_PRICE * broken)
         return jnp.where(jnp.isfinite(merit), merit, jnp.inf)
 
-    return jax.vmap(one)(points, layouts)
+    return jax.vmap(merit_of)(points, layouts)
 
 
 def merits_of(
@@ -249,8 +247,8 @@ def screen(
     points, least = grid(asked, axes), np.log(chips_per_replica(lattice))
     owner = np.repeat(np.arange(len(least)), len(points))
     each = np.tile(points, (len(least), 1))
-    place = asked.names.index("plan.chips")
-    each[:, place] = np.maximum(each[:, place], least[owner])
+    chips_index = asked.names.index("plan.chips")
+    each[:, chips_index] = np.maximum(each[:, chips_index], least[owner])
     merit = merits_of(asked, each, lattice, owner, step).reshape(len(least), len(points))
     best = np.argmin(merit, axis=1)
     row = np.arange(len(least))
@@ -262,8 +260,8 @@ def _solve(asked: Question, lattice: Any, lanes: Sequence[tuple[int, int, np.nda
     index, layout, start = (np.array(column) for column in zip(*lanes, strict=True))
     layouts = take(lattice, layout)
     least, most = (np.tile(side, (len(start), 1)) for side in asked.box)
-    place = asked.names.index("plan.chips")
-    least[:, place] = np.maximum(least[:, place], np.log(chips_per_replica(layouts)))
+    chips_index = asked.names.index("plan.chips")
+    least[:, chips_index] = np.maximum(least[:, chips_index], np.log(chips_per_replica(layouts)))
     targets, made = (
         jax.tree.map(lambda *leaves: np.array(leaves)[index], *each)
         for each in ([asked.target(step) for step in STEPS], [step.technology for step in STEPS])
@@ -284,15 +282,17 @@ def _solve(asked: Question, lattice: Any, lanes: Sequence[tuple[int, int, np.nda
     return Found([int(layout[lane]) for lane in best], solution.x[best], value[best], multipliers[best], solved[best])
 
 
-def _better(one: Found, other: Found) -> Found:
+def _better(first: Found, other: Found) -> Found:
     """The better of two at each step; of equally good ones the one whose optimality the solver shows."""
-    change = other.value < one.value - np.where(other.solved, -1e-9, 1e-9)
-    layout = [b if c else a for a, b, c in zip(one.layout, other.layout, change, strict=True)]
-    arrays = (np.where(change.reshape(-1, *[1] * (a.ndim - 1)), b, a) for a, b in zip(one[1:], other[1:], strict=True))
+    change = other.value < first.value - np.where(other.solved, -1e-9, 1e-9)
+    layout = [b if c else a for a, b, c in zip(first.layout, other.layout, change, strict=True)]
+    arrays = (
+        np.where(change.reshape(-1, *[1] * (a.ndim - 1)), b, a) for a, b in zip(first[1:], other[1:], strict=True)
+    )
     return Found(layout, *arrays)
 
 
-def polished(asked: Question, lattice: Any, found: Found) -> tuple[Found, np.ndarray]:
+def polished(asked: Question, lattice: Any, optimum: Found) -> tuple[Found, np.ndarray]:
     """Better points about each optimum within the limits, and by how much a random neighbor still beats them [1].
 
     Where gradient communication is just hidden, the objective has a kink that runs askew to the coordinates, and the
@@ -300,13 +300,13 @@ def polished(asked: Question, lattice: Any, found: Found) -> tuple[Found, np.nda
     they line up with the kink [estimation of distribution: Larranaga & Lozano 2002]. What breaks a limit is no better.
     """
     rng = np.random.default_rng(0)
-    high, place = asked.box[1], asked.names.index("plan.chips")
-    x, gains = found.x.copy(), []
-    replica = np.log(chips_per_replica(take(lattice, np.array(found.layout))))
+    high, chips_index = asked.box[1], asked.names.index("plan.chips")
+    x, gains = optimum.x.copy(), []
+    replica = np.log(chips_per_replica(take(lattice, np.array(optimum.layout))))
     for index, step in enumerate(STEPS):
-        owner = np.full(NEARBY, found.layout[index])
+        owner = np.full(NEARBY, optimum.layout[index])
         low = asked.box[0].copy()
-        low[place] = max(low[place], replica[index])
+        low[chips_index] = max(low[chips_index], replica[index])
 
         def merit_of(points: np.ndarray, owner: np.ndarray = owner, step: Step = step) -> np.ndarray:
             return merits_of(asked, points, lattice, owner[: len(points)], step, BROKEN)
@@ -326,4 +326,4 @@ def polished(asked: Question, lattice: Any, found: Found) -> tuple[Found, np.nda
         widths = np.geomspace(0.1, 1e-4, NEARBY)[:, None]
         nearby = merit_of(np.clip(x[index] + widths * rng.standard_normal((NEARBY, x.shape[1])), low, high))
         gains.append(max(0.0, value - np.min(nearby)))
-    return found._replace(x=x), np.expm1(np.array(gains))
+    return optimum._replace(x=x), np.expm1(np.array(gains))

@@ -1,4 +1,4 @@
-"""How do energy, time and bottleneck of a training run change as hardware nears Landauer's bound, jointly optimized?
+"""Energy, time and bottleneck of a run as hardware nears Landauer's bound, jointly optimized.
 
 Prints its tables, draws `efficient_hardware.png`, and writes `result.json` beside this file.
 """
@@ -73,9 +73,9 @@ def sped_up(system: Any, rates: Any) -> Any:
 
 
 @eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
-def evaluated(asked: Any, x: Any, layout: Any, target: Any, made: Any, given: Any) -> Any:
+def evaluated(asked: Any, x: Any, layout: Any, target: Any, made: Any, run: Any) -> Any:
     """System, plan and outcome at a point, and the elasticity of the rate of training to each of `RATES`."""
-    system, plan = asked.system_and_plan(x, layout, target, made, given)
+    system, plan = asked.system_and_plan(x, layout, target, made, run)
 
     def time(rates: Any) -> Any:
         return jnp.log(em.evaluate(sped_up(system, rates), plan).time)
@@ -84,17 +84,17 @@ def evaluated(asked: Any, x: Any, layout: Any, target: Any, made: Any, given: An
     return system, plan, em.evaluate(system, plan), (down - up) / (2.0 * SMALL)
 
 
-def rows_of(asked: Question, lattice: Any, found: Found) -> list[Row]:
+def rows_of(asked: Question, lattice: Any, optima: Found) -> list[Row]:
     """What the best plan and hardware of each step are, and what they cost."""
     chip, rows = asked.problem.run.system.accelerator, []
-    found, gains = polished(asked, lattice, found)
+    optima, gains = polished(asked, lattice, optima)
     low, high = asked.box
     for index, step in enumerate(STEPS):
-        x, layout, made = found.x[index], take(lattice, np.asarray(found.layout[index])), step.technology
+        x, layout, made = optima.x[index], take(lattice, np.asarray(optima.layout[index])), step.technology
         evaluation = evaluated(asked.design, x, layout, asked.target(step), made, asked.problem.run)
         system, plan, outcome, elasticities = evaluation
         limits = asked.problem.formulation.rows
-        reached = [name for name, y in zip(limits, found.multipliers[index], strict=False) if y > BROKEN]
+        reached = [name for name, y in zip(limits, optima.multipliers[index], strict=False) if y > BROKEN]
         reached += [n for n, v, a, b in zip(asked.names, x, low, high, strict=True) if min(v - a, b - v) < SMALL]
         choice = Choice(*np.exp(x[len(PLAN) :]))
         rows.append(
@@ -111,7 +111,7 @@ def rows_of(asked: Question, lattice: Any, found: Found) -> list[Row]:
                 "layout": {name: float(value) for name, value in vars(layout).items()},
                 "time_limits": dict(zip(RATES, elasticities.tolist(), strict=True)),
                 "at_limit": reached,
-                "solved": bool(found.solved[index]),
+                "solved": bool(optima.solved[index]),
                 "gain_nearby": float(gains[index]),
                 "point": dict(zip(asked.names, np.exp(x).tolist(), strict=True)),
             }
@@ -154,14 +154,14 @@ def compute() -> dict[str, Any]:
     """All steps, and today's plan on today's hardware."""
     with jax.enable_x64(True):
         asked = question()
-        lattice, found = search(asked)
+        lattice, result = search(asked)
         chip = asked.scenario.system.accelerator
         bound = landauer_energy(chip.bits_per_flop, TEMPERATURE) * 6.0 * asked.scenario.system.workload.parameters
         return {
             "today": described(asked.scenario.system, asked.scenario.plan, asked.today),
             "bound_j": float(bound * asked.today.tokens),
             "closed_form_cache_mb": closed_form_cache(float(chip.memory_energy)) / 1e6,
-            "steps": rows_of(asked, lattice, found),
+            "steps": rows_of(asked, lattice, result),
         }
 
 
@@ -197,16 +197,16 @@ def draw(result: dict[str, Any]) -> Any:
         time = add_axes(figure, 3, 2, 3 + column)
         seconds = np.array([row["time_s"] for row in rows])
         limits = {name: np.array([_limit(row, name) for row in rows]) for name in LIMIT_COLORS}
-        largest = [max(limits, key=lambda name, place=place: limits[name][place]) for place in range(len(rows))]
+        largest = [max(limits, key=lambda name, index=index: limits[name][index]) for index in range(len(rows))]
         time.loglog(multiple, seconds, "-", color="black", lw=1.5)
         time.scatter(multiple, seconds, s=28, color=[LIMIT_COLORS[name] for name in largest], zorder=3)
         time.set_title(f"{'cd'[column]}  time, with batch in tokens and chips")
         time.set_yticks([1.0, 60.0, 3600.0, DAY, 30 * DAY], ["1 s", "1 min", "1 h", "1 d", "30 d"])
         time.set_ylim(1.0, 2e8)
-        for place in LABELED[world]:
-            text = f"{rows[place]['batch_mtok']:.0f} M\n{rows[place]['chips']:,.0f}"
-            align, drop = {0: ("left", 6), len(rows) - 1: ("right", -20)}.get(place, ("left", 4))
-            where = (multiple[place], seconds[place])
+        for index in LABELED[world]:
+            text = f"{rows[index]['batch_mtok']:.0f} M\n{rows[index]['chips']:,.0f}"
+            align, drop = {0: ("left", 6), len(rows) - 1: ("right", -20)}.get(index, ("left", 4))
+            where = (multiple[index], seconds[index])
             time.annotate(text, where, (0, drop), textcoords="offset points", ha=align, fontsize=6.5)
 
         share = add_axes(figure, 3, 2, 5 + column)
@@ -246,7 +246,7 @@ def _draw_energy(axes: Any, rows: list[Row], thrifty: list[Row], bound: float) -
 def _limit(row: Row, name: str) -> float:
     """Elasticities joined for the figure."""
     joined = {"links": ("links within", "links beyond"), "latency, control": ("latency", "control")}
-    return sum(max(row["time_limits"][one], 0.0) for one in joined.get(name, (name,)))
+    return sum(max(row["time_limits"][part], 0.0) for part in joined.get(name, (name,)))
 
 
 def layout_text(layout: dict[str, float]) -> str:
@@ -265,7 +265,7 @@ def _cell(name: str, value: Any) -> str:
     if name == "layout":
         return layout_text(value)
     if isinstance(value, list):
-        return ",".join(one.rpartition(".")[2] for one in value) or "-"
+        return ",".join(path.rpartition(".")[2] for path in value) or "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

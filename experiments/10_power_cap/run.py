@@ -1,4 +1,4 @@
-"""What is the best way to train at a site of 5 to 150 MW, and what are a megawatt and a day worth there?
+"""The best plans at sites of 5 to 150 MW, and the worth of a megawatt and a day there.
 
 Prints three tables, draws `power_cap.png`, and writes `result.json` beside this file.
 """
@@ -56,27 +56,27 @@ def best(
     """The best plan of a site, of all layouts or of some families; the time is free unless there is a deadline [s]."""
     limits = {"facility_power": site * MEGAWATT, "chips": MOST_CHIPS, "loss": loss}
     limits |= {} if deadline is None else {"time": deadline}
-    scenario, found = scenario_for(site), []
+    scenario, result = scenario_for(site), []
     for family in [None] if families is None else families:
         vary = {} if family is None else {f"plan.layout.{name}": (n, n) for name, n in zip(FAMILY, family, strict=True)}
-        found.append(em.optimize(scenario, minimize=minimize, limits=limits, vary=vary, tolerance=0.0))
-    return least(found)
+        result.append(em.optimize(scenario, minimize=minimize, limits=limits, vary=vary, tolerance=0.0))
+    return least(result)
 
 
-def least(found: Sequence[Optimum]) -> Optimum:
+def least(optima: Sequence[Optimum]) -> Optimum:
     """The best of several answers."""
-    return min(found, key=lambda one: one.value if one.success else math.inf)
+    return min(optima, key=lambda optimum: optimum.value if optimum.success else math.inf)
 
 
-def families_of(found: Sequence[Optimum]) -> list[Family]:
+def families_of(optima: Sequence[Optimum]) -> list[Family]:
     """Degrees of the parallelism of some plans, with gradients sharded and whole: a search may miss one of the two."""
-    degrees = {tuple(float(getattr(one.plan.layout, name)) for name in FAMILY[:-1]) for one in found}
-    return sorted((*one, sharded) for one in degrees for sharded in (0.0, 1.0))
+    degrees = {tuple(float(getattr(optimum.plan.layout, name)) for name in FAMILY[:-1]) for optimum in optima}
+    return sorted((*split, sharded) for split in degrees for sharded in (0.0, 1.0))
 
 
-def described(site: float, found: Optimum) -> Row:
+def described(site: float, optimum: Optimum) -> Row:
     """The plan and what it costs."""
-    plan, outcome, layout = found.plan, found.outcome, found.plan.layout
+    plan, outcome, layout = optimum.plan, optimum.outcome, optimum.plan.layout
     return {
         "site_mw": site,
         "days": float(outcome.time) / DAY,
@@ -96,11 +96,11 @@ def described(site: float, found: Optimum) -> Row:
             "coolant_temperature": float(plan.coolant_temperature),
         },
         "layout": {name: float(getattr(layout, name)) for name in vars(layout)},
-        "active": list(found.active),
-        "gap": found.gap,
-        "relaxed": found.relaxed_value,
-        "runner_up": found.runner_up.excess if found.runner_up else None,
-        "result": found.result,
+        "active": list(optimum.active),
+        "gap": optimum.gap,
+        "relaxed": optimum.relaxed_value,
+        "runner_up": optimum.runner_up.excess if optimum.runner_up else None,
+        "result": optimum.result,
     }
 
 
@@ -114,8 +114,8 @@ def published(sites: Sequence[float], loss: float) -> list[Row]:
     for site in sites:
         # The published batch stays where it makes whole rounds of micro-batches of so many replicas.
         replicas = math.floor(site * MEGAWATT / replica_power)
-        chips, whole = 128.0 * replicas, replicas * 8192.0
-        batch = max(16, round(PUBLISHED_BATCH / whole)) * whole
+        chips, tokens = 128.0 * replicas, replicas * 8192.0
+        batch = max(16, round(PUBLISHED_BATCH / tokens)) * tokens
         numbers = np.asarray(chips), np.asarray([batch]), goal
         plan = eqx.tree_at(lambda plan: (plan.chips, plan.batch, plan.goal), scenario.plan, numbers)
         outcome = evaluate_once(scenario.system, plan)
@@ -132,9 +132,9 @@ def published(sites: Sequence[float], loss: float) -> list[Row]:
     return rows
 
 
-def elasticity(found: Optimum, limit: str) -> float:
+def elasticity(optimum: Optimum, limit: str) -> float:
     """Elasticity of the optimum to a limit, 0 where it does not bind."""
-    return found.prices[limit].elasticity if limit in found.active else 0.0
+    return optimum.prices[limit].elasticity if limit in optimum.active else 0.0
 
 
 def by_site(loss: float) -> dict[str, list[Row]]:
@@ -144,18 +144,18 @@ def by_site(loss: float) -> dict[str, list[Row]]:
     that gains, `gain`, says how much the first one missed.
     """
     fastest = _searched(loss, "time", dict.fromkeys(SITES))
-    deadlines = {site: SLACK * float(found.outcome.time) for site, (found, _) in zip(SITES, fastest, strict=True)}
+    deadlines = {site: SLACK * float(optimum.outcome.time) for site, (optimum, _) in zip(SITES, fastest, strict=True)}
     rows: dict[str, list[Row]] = {"time": []}
-    for site, (found, gain) in zip(SITES, fastest, strict=True):
-        row = described(site, found) | {"gain": gain, "power_elasticity": elasticity(found, "facility_power")}
+    for site, (optimum, gain) in zip(SITES, fastest, strict=True):
+        row = described(site, optimum) | {"gain": gain, "power_elasticity": elasticity(optimum, "facility_power")}
         row["days_per_mw"] = row["power_elasticity"] * row["days"] / site
         rows["time"].append(row)
     for minimize, value in (("energy", "energy_gwh"), ("money", "money_musd")):
         rows[minimize] = []
-        for site, (found, gain) in zip(SITES, _searched(loss, minimize, deadlines), strict=True):
-            row = described(site, found) | {"gain": gain}
-            row["time_elasticity"] = elasticity(found, "time")
-            row["power_elasticity"] = elasticity(found, "facility_power")
+        for site, (optimum, gain) in zip(SITES, _searched(loss, minimize, deadlines), strict=True):
+            row = described(site, optimum) | {"gain": gain}
+            row["time_elasticity"] = elasticity(optimum, "time")
+            row["power_elasticity"] = elasticity(optimum, "facility_power")
             row["per_day"] = row["time_elasticity"] * row[value] / (deadlines[site] / DAY)
             row["per_mw"] = row["power_elasticity"] * row[value] / site
             rows[minimize].append(row)
@@ -165,13 +165,13 @@ def by_site(loss: float) -> dict[str, list[Row]]:
 def _searched(loss: float, minimize: str, deadlines: Mapping[float, float | None]) -> list[tuple[Optimum, float]]:
     """The best plan of each site, and by what share the search within families is better than that over all layouts."""
     first = [best(site, loss, minimize, deadlines[site]) for site in SITES]
-    found = []
+    result = []
     for index, site in enumerate(SITES):
         families = families_of(first[max(0, index - 1) : index + 2])
         again = least([first[index], best(site, loss, minimize, deadlines[site], families)])
-        found.append((again, first[index].value / again.value - 1.0))
+        result.append((again, first[index].value / again.value - 1.0))
         print(f"  least {minimize} at {site:g} MW done", flush=True)
-    return found
+    return result
 
 
 def neighbors(rows: list[Row]) -> None:
@@ -188,11 +188,11 @@ def at_deadlines(loss: float, shortest: Row, families: Sequence[Family]) -> list
     """Least money at one site for deadlines from just above the least time, within some families of layouts."""
     rows = []
     for ratio in DEADLINES:
-        found = best(CHECKED_SITE, loss, "money", ratio * shortest["days"] * DAY, families)
-        row = described(CHECKED_SITE, found)
+        result = best(CHECKED_SITE, loss, "money", ratio * shortest["days"] * DAY, families)
+        row = described(CHECKED_SITE, result)
         row |= {"deadline_ratio": ratio, "deadline_days": ratio * shortest["days"]}
-        row["musd_per_day"] = elasticity(found, "time") * row["money_musd"] / row["deadline_days"]
-        row["musd_per_mw"] = elasticity(found, "facility_power") * row["money_musd"] / CHECKED_SITE
+        row["musd_per_day"] = elasticity(result, "time") * row["money_musd"] / row["deadline_days"]
+        row["musd_per_mw"] = elasticity(result, "facility_power") * row["money_musd"] / CHECKED_SITE
         rows.append(row)
     return rows
 
@@ -218,8 +218,8 @@ def compute() -> dict[str, Any]:
         neighbors(sites["time"])
         index = SITES.index(CHECKED_SITE)
         checked = {minimize: rows[index] for minimize, rows in sites.items()}
-        degrees = {tuple(checked[name]["layout"][one] for one in FAMILY[:-1]) for name in ("time", "money")}
-        families = [(*one, sharded) for one in sorted(degrees) for sharded in (0.0, 1.0)]
+        degrees = {tuple(checked[name]["layout"][degree] for degree in FAMILY[:-1]) for name in ("time", "money")}
+        families = [(*split, sharded) for split in sorted(degrees) for sharded in (0.0, 1.0)]
         check = solved_again(loss, sites["time"][SITES.index(PRICED_SITE)])
         deadlines = at_deadlines(loss, checked["time"], families)
         return {"loss": loss, **sites, "published": old, "check": check, "deadlines": deadlines}
@@ -236,8 +236,8 @@ def table(rows: list[Row], columns: Sequence[str]) -> str:
     """Rows as aligned text."""
     cells = [list(columns)]
     for row in rows:
-        shown = {**row, "layout": layout_text(row["layout"]) if "layout" in row else ""}
-        cells.append([_cell(shown.get(name)) for name in columns])
+        line = {**row, "layout": layout_text(row["layout"]) if "layout" in row else ""}
+        cells.append([_cell(line.get(name)) for name in columns])
     return outputs.aligned(cells)
 
 
@@ -292,7 +292,7 @@ def draw(result: dict[str, Any]) -> Any:
     price.set(ylabel="days, or million USD", xlabel="power of the site [MW]")
     price.set_yticks([0.03, 0.1, 0.3, 1, 3, 10, 30], ["0.03", "0.1", "0.3", "1", "3", "10", "30"])
     for axes in (days, chips, use, price):
-        axes.set_xticks(SITES, [f"{one:g}" for one in SITES])
+        axes.set_xticks(SITES, [f"{site:g}" for site in SITES])
         axes.set_xlim(4.3, 230.0)
         axes.minorticks_off()
     for axes in (days, use, price):

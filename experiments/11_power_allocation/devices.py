@@ -1,4 +1,4 @@
-"""How should work and power be divided over unlike devices that train together in synchronous steps?
+"""Division of work and power over unlike devices that train in synchronous steps.
 
 Each kind of device holds whole replicas of the model. All that are on end a step at the same time, because their
 shares of the tokens follow their throughputs [docs/physics.md A2.17]; what is left to choose is a clock for each kind

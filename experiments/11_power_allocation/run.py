@@ -1,4 +1,4 @@
-"""How much energy does a better division of work and power save: over devices, pipeline stages, and within a site?
+"""Energy saved by a better division of work and power over devices, pipeline stages and within a site.
 
 Prints three tables and writes `result.json` and the figure beside this file.
 """
@@ -166,8 +166,8 @@ def draw(result: dict[str, list[dict[str, Any]]]) -> Any:
     shortest = rows[0]["step_time_s"]
     times = [row["step_time_s"] / shortest for row in rows]
     devices.plot(times, [1e3 * row["energy_j_per_token"] for row in rows], "o-", color=BLUE, label="a clock each")
-    one = [1e3 * row["one_clock_j_per_token"] for row in rows]
-    devices.plot(times, one, "s--", color=GRAY, label="one clock for all")
+    one_clock = [1e3 * row["one_clock_j_per_token"] for row in rows]
+    devices.plot(times, one_clock, "s--", color=GRAY, label="one clock for all")
     devices.set(xlabel="step time / shortest", ylabel="mJ per token", title="H100 beside A100", ylim=(0.0, None))
     devices.legend(frameon=False)
 

@@ -1,4 +1,4 @@
-"""How uncertain are the constants of the loss law together? Refits to resampled points become a preset.
+"""Joint draws of the constants of the loss law: refits to resampled points as a preset.
 
 `python experiments/12_uncertain_run/loss_law_draws.py` writes the draws of `joint/chinchilla` and where they come from.
 """
@@ -44,8 +44,8 @@ def objective(x: np.ndarray, table: np.ndarray, weights: np.ndarray) -> tuple[fl
 
 def fitted(table: np.ndarray, weights: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Coefficients at the pivot, logarithm of the floor, exponents."""
-    found = minimize(objective, start, (table, weights), "BFGS", jac=True, options={"gtol": 1e-6, "maxiter": 1000})
-    return found.x
+    solution = minimize(objective, start, (table, weights), "BFGS", jac=True, options={"gtol": 1e-6, "maxiter": 1000})
+    return solution.x
 
 
 def constants(x: np.ndarray) -> np.ndarray:
@@ -62,21 +62,21 @@ def draws(count: int = DRAWS) -> tuple[np.ndarray, np.ndarray]:
     best = fitted(table, np.ones(len(table)), START)
     random = np.random.default_rng(SEED)
     weights = random.multinomial(len(table), np.full(len(table), 1.0 / len(table)), count)
-    return constants(best)[0], constants(np.stack([fitted(table, one.astype(float), best) for one in weights]))
+    return constants(best)[0], constants(np.stack([fitted(table, weight.astype(float), best) for weight in weights]))
 
 
 def main() -> None:
-    center, found = draws()
-    for name, value, one in zip(COLUMNS, center, found.T, strict=True):
+    center, result = draws()
+    for name, value, column in zip(COLUMNS, center, result.T, strict=True):
         print(
-            f"{name:<28} {value:9.4f}  standard error {one.std():.4f}  2.5 to 97.5 %: "
-            f"{np.quantile(one, 0.025):.4f} to {np.quantile(one, 0.975):.4f}"
+            f"{name:<28} {value:9.4f}  standard error {column.std():.4f}  2.5 to 97.5 %: "
+            f"{np.quantile(column, 0.025):.4f} to {np.quantile(column, 0.975):.4f}"
         )
-    rows = [",".join(COLUMNS), *(",".join(f"{number:.6g}" for number in row) for row in found - center)]
+    rows = [",".join(COLUMNS), *(",".join(f"{number:.6g}" for number in row) for row in result - center)]
     PRESET.parent.mkdir(exist_ok=True)
     PRESET.write_text(
         'title = "Constants of the Chinchilla loss law, refitted to resampled points"\n'
-        f'source = "experiments/12_uncertain_run: {len(found)} refits to the {len(points())} points of '
+        f'source = "experiments/12_uncertain_run: {len(result)} refits to the {len(points())} points of '
         "chinchilla_points.csv that Besiroglu et al. 2024 (arXiv 2404.10102) keep, drawn with replacement, less the "
         'fit to all of them"\n',
         encoding="utf-8",

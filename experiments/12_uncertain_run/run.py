@@ -1,4 +1,4 @@
-"""How sure are energy, time, money and carbon of the 405B run, and which numbers should be measured first?
+"""Uncertainty of energy, time, money and carbon of the 405B run, and the numbers to measure first.
 
 Prints the tables and writes `result.json` beside this file.
 """

@@ -1,4 +1,4 @@
-"""How soon does a run tell its own time and energy?
+"""Time and energy of a run forecast from its own course, by the share that has run.
 
 `em.replan` along a metered run, against the plan made once, and against the mean power so far for the whole run.
 """
@@ -74,15 +74,15 @@ def compute() -> list[dict[str, Any]]:
         rest = rest_of(scenario, state)
         with jax.enable_x64(True):
             left = jax.tree.map(np.asarray, evaluate_once(rest.scenario.system, rest.scenario.plan))
-        found = rest.forecast(left)
-        one = row(share, found["time"].value, found["energy"].value / float(left.pue), measured)
+        result = rest.forecast(left)
+        forecast_row = row(share, result["time"].value, result["energy"].value / float(left.pue), measured)
         # Intervals of the site's energy: its cooling is as uncertain as before, for no meter has seen it.
         for name, total in (("time", length), ("energy", measured["energy_j"] * float(left.pue))):
-            one[f"{name}_low"] = found[name].lower / total - 1.0
-            one[f"{name}_high"] = found[name].upper / total - 1.0
-        one["constant_power_error"] = float(mean) * length / measured["energy_j"] - 1.0
-        one["most_moved"] = rest.updates[0].path if rest.updates else ""
-        rows.append(one)
+            forecast_row[f"{name}_low"] = result[name].lower / total - 1.0
+            forecast_row[f"{name}_high"] = result[name].upper / total - 1.0
+        forecast_row["constant_power_error"] = float(mean) * length / measured["energy_j"] - 1.0
+        forecast_row["most_moved"] = rest.updates[0].path if rest.updates else ""
+        rows.append(forecast_row)
     return rows
 
 

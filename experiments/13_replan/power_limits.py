@@ -1,4 +1,4 @@
-"""Which power limit suits a workload, and how soon do its own epochs tell?
+"""The power limit for a workload, found from its own epochs.
 
 One device whose chip and host overlap [docs/physics.md B2]: the chip takes `(1 - mu) / phi + mu` of its time at full
 clock, draws `P_s + kappa phi v^2` when busy, and the power limit holds for that. Before the first epoch all constants
@@ -48,16 +48,16 @@ class Cell(NamedTuple):
 
 def cells() -> list[Cell]:
     """All workloads, batches and optimizers that were profiled at all limits of their device."""
-    found: dict[Any, dict[float, tuple[float, float]]] = defaultdict(dict)
+    by_cell: dict[Any, dict[float, tuple[float, float]]] = defaultdict(dict)
     with DATA.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             key = row["gpu"], "{dataset} {network} {batch_size} {optimizer}".format(**row)
-            found[key][float(row["power_limit_w"])] = float(row["epoch_time_s"]), float(row["average_power_w"])
+            by_cell[key][float(row["power_limit_w"])] = float(row["epoch_time_s"]), float(row["average_power_w"])
     most: dict[str, int] = defaultdict(int)
-    for (gpu, _), limits in found.items():
+    for (gpu, _), limits in by_cell.items():
         most[gpu] = max(most[gpu], len(limits))
     result = []
-    for (gpu, workload), limits in found.items():
+    for (gpu, workload), limits in by_cell.items():
         if len(limits) == most[gpu]:
             order = np.array(sorted(limits, reverse=True))
             time, power = np.array([limits[limit] for limit in order]).T
@@ -83,9 +83,9 @@ def draws(rated: float, idle: float, limits: np.ndarray) -> tuple[np.ndarray, np
     mean = idle + chip / time * (power - idle)
     logs: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for limit in limits:
-        place = np.maximum(np.sum(power <= limit, axis=1) - 1, 0)
-        for kept, values in zip(logs, (time, mean), strict=True):
-            kept.append(np.log(values[np.arange(DRAWS), place]))
+        index = np.maximum(np.sum(power <= limit, axis=1) - 1, 0)
+        for target, values in zip(logs, (time, mean), strict=True):
+            target.append(np.log(values[np.arange(DRAWS), index]))
     return np.stack(logs[0], axis=1), np.stack(logs[1], axis=1)
 
 

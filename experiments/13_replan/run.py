@@ -1,4 +1,4 @@
-"""What is gained by planning a run anew from how it goes, against the plan made once?
+"""The gain of planning a run anew from its course, against the plan made once.
 
 Prints four tables, draws `replan` and writes `result.json` beside this file.
 """

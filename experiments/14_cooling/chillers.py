@@ -1,4 +1,4 @@
-"""Which constants of `physics.chiller.lift_cop` describe machines in catalogs, and one plant that ran?"""
+"""Constants of `physics.chiller.lift_cop` fitted to machines in catalogs and to a plant that ran."""
 
 import csv
 from pathlib import Path
@@ -62,7 +62,7 @@ def fit(readings: Readings) -> Fit:
         own = np.bincount(readings.chiller, logs) / np.maximum(count, 1)
         return float(np.sum((logs - own[readings.chiller])[many] ** 2)), own[count > 0]
 
-    exchange = min(np.arange(5.0, 60.0, 0.5), key=lambda one: leftover(one)[0])
+    exchange = min(np.arange(5.0, 60.0, 0.5), key=lambda degrees: leftover(degrees)[0])
     own = leftover(exchange)[1]
     return Fit(float(np.exp(np.median(own))), float(exchange), float(np.std(own, ddof=1)))
 
@@ -77,9 +77,9 @@ def held_out_errors(readings: Readings) -> tuple[np.ndarray, np.ndarray]:
     blind, with_one = [], []
     for fold in range(FOLDS):
         unseen = readings.chiller % FOLDS == fold
-        known = fit(Readings(*(column[~unseen] for column in readings)))
-        logs = _log_quality(readings, known.exchange)
-        blind.append(np.expm1(np.log(known.quality) - logs[unseen]))
+        fitted = fit(Readings(*(column[~unseen] for column in readings)))
+        logs = _log_quality(readings, fitted.exchange)
+        blind.append(np.expm1(np.log(fitted.quality) - logs[unseen]))
         for chiller in np.unique(readings.chiller[unseen]):
             own = logs[readings.chiller == chiller]
             with_one.append(np.expm1(own[0] - own[1:]))
@@ -90,9 +90,9 @@ def part_load(readings: Readings) -> tuple[float, float]:
     """Constants `fixed` and `quadratic` of `part_load_power`, by least squares over all readings."""
     loads = np.broadcast_to(LOADS[:-1], readings.power[:, :-1].shape).ravel()
     power = readings.power[:, :-1].ravel()
-    stated = np.isfinite(power)
-    columns = np.stack([1.0 - loads, loads**2 - loads], axis=1)[stated]
-    fixed, quadratic = np.linalg.lstsq(columns, (power - loads)[stated], rcond=None)[0]
+    is_rated = np.isfinite(power)
+    columns = np.stack([1.0 - loads, loads**2 - loads], axis=1)[is_rated]
+    fixed, quadratic = np.linalg.lstsq(columns, (power - loads)[is_rated], rcond=None)[0]
     return float(fixed), float(quadratic)
 
 
@@ -100,7 +100,7 @@ def plant(folder: Path, constants: Fit, fixed: float, quadratic: float) -> list[
     """How the median machine of the catalogs compares with the hours of two that ran."""
     with (folder / PLANT).open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    found = []
+    result = []
     for number in ("1", "2"):
         hours = [row for row in rows if row["chiller"] == number]
 
@@ -112,7 +112,7 @@ def plant(folder: Path, constants: Fit, fixed: float, quadratic: float) -> list[
         full = np.asarray(lift_cop(supply, condenser, constants.quality, constants.exchange))
         logs = np.log(cop * np.asarray(part_load_power(load, fixed, quadratic)) / (full * load))
         rejected = column("cooling_kw") * (1.0 + 1.0 / cop)
-        found.append(
+        result.append(
             {
                 "chiller": number,
                 "hours": len(hours),
@@ -125,4 +125,4 @@ def plant(folder: Path, constants: Fit, fixed: float, quadratic: float) -> list[
                 "tower_approach_k": float(np.median(column("cond_in_c") - column("wet_bulb_c"))),
             }
         )
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""How well do the constants of `physics.weather.Weather` describe a place?"""
+"""Constants of `physics.weather.Weather` fitted to the hours of places."""
 
 import csv
 from collections import defaultdict
@@ -36,10 +36,10 @@ def _wave(time: np.ndarray, period: float) -> list[np.ndarray]:
 def climate(month: np.ndarray, hour: np.ndarray, temperature: np.ndarray) -> Climate:
     """A wave over the year and one over the day, by least squares."""
     columns = np.stack([np.ones(len(month)), *_wave(month - 0.5, 12.0), *_wave(hour, 24.0)], axis=1)
-    found = np.linalg.lstsq(columns, temperature, rcond=None)[0]
-    left = temperature - columns @ found
+    result = np.linalg.lstsq(columns, temperature, rcond=None)[0]
+    left = temperature - columns @ result
     return Climate(
-        float(found[0]), float(np.hypot(*found[1:3])), float(np.hypot(*found[3:])), float(np.sqrt(np.mean(left**2)))
+        float(result[0]), float(np.hypot(*result[1:3])), float(np.hypot(*result[3:])), float(np.sqrt(np.mean(left**2)))
     )
 
 
@@ -55,7 +55,7 @@ def places(folder: Path) -> list[dict[str, Any]]:
         for row in csv.DictReader(file):
             if row["temp_c"]:
                 zones[row["zone"]].append(row)
-    found = []
+    result = []
     for zone, rows in zones.items():
         month, hour, dry, wet = (
             np.array([float(row[name]) for row in rows]) for name in ("month", "utc_hour", "temp_c", "wet_bulb_c")
@@ -67,13 +67,13 @@ def places(folder: Path) -> list[dict[str, Any]]:
             truth = np.mean(np.asarray(free_cooling_share(supply, RISE, wet, SPREAD)))
             errors.append(_free_share(model, supply) - truth)
         names = ("mean_c", "year_k", "day_k", "error_k")
-        found.append(
+        result.append(
             {"zone": zone}
             | {f"dry_{name}": value for name, value in zip(names, climates[0], strict=True)}
             | {f"wet_{name}": value for name, value in zip(names, climates[1], strict=True)}
             | {"free_share_error": float(np.max(np.abs(errors)))}
         )
-    return found
+    return result
 
 
 def _free_share(model: Weather, supply: float) -> float:
@@ -93,11 +93,11 @@ def hours_of_a_year(folder: Path) -> list[dict[str, Any]]:
     own = [np.std(dry[groups == group]) for group in np.unique(groups)]
     spread = float(np.sqrt(np.mean(np.square(own))))
     model = weather(climate(month + 1.0, hour, dry), climate(month + 1.0, hour, wet), spread)
-    found = []
+    result = []
     for supply in SOURCES:
         measured = float(np.mean(np.clip((supply + RISE - wet) / RISE, 0.0, 1.0)))
         predicted = _free_share(model, supply)
-        found.append(
+        result.append(
             {"zone": HOURLY_ZONE, "spread_k": spread, "supply_c": supply, "measured": measured, "predicted": predicted}
         )
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""What do chillers draw, and how well do a few constants describe the weather of a place?
+"""Power of chillers, and the weather of a place by a few constants.
 
 Prints its tables and writes `result.json` beside this file. Measurements that may not be copied here are read from a
 folder: `python experiments/14_cooling/run.py FOLDER`. Without it their tables stay as they are in `result.json`.

@@ -1,4 +1,4 @@
-"""What do the losses of other runs say of a run's own: the prior of its course, with each model held out?"""
+"""The prior of a run's loss course from the losses of other runs, each model held out."""
 
 import csv
 import math
@@ -45,16 +45,16 @@ class Curve(NamedTuple):
 
     def until(self, share: float) -> LossCourse:
         """What is known after a share of the run."""
-        kept = self.course.tokens <= share * self.course.tokens[-1]
-        return LossCourse(*(one[kept] for one in self.course))
+        before = self.course.tokens <= share * self.course.tokens[-1]
+        return LossCourse(*(column[before] for column in self.course))
 
     def error(self, share: float, prior: CoursePrior) -> tuple[float, float] | None:
         """The final loss as forecast less the measured one, and its standard deviation [nat/token]."""
         fitted = fit_course(self.until(share), prior, self.warm)
         if fitted is None:
             return None
-        found = fitted.at(float(self.course.tokens[-1]), float(self.course.rate[-1]))
-        return found.value - self.final, (found.upper - found.lower) / (2.0 * NORMAL_90)
+        result = fitted.at(float(self.course.tokens[-1]), float(self.course.rate[-1]))
+        return result.value - self.final, (result.upper - result.lower) / (2.0 * NORMAL_90)
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
@@ -69,24 +69,24 @@ def curves() -> list[Curve]:
 
 def _small() -> list[Curve]:
     """Of 25 to 400 million parameters [Luo et al. 2025]; their tokens are counted in steps."""
-    found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
+    result: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
     for row in rows_of("multipowerlaw_schedule_curves.csv"):
         if row["schedule"].startswith(("constant", "cosine")):
             group = f"{float(row['params']) / 1e6:.0f}M"
-            found[group, row["schedule"]].append((float(row["step"]), float(row["loss"]), float(row["lr"])))
-    return [_curve(group, run, points, 0.0) for (group, run), points in found.items()]
+            result[group, row["schedule"]].append((float(row["step"]), float(row["loss"]), float(row["lr"])))
+    return [_curve(group, run, points, 0.0) for (group, run), points in result.items()]
 
 
 def megatron() -> list[Curve]:
     """Of Megatron's release tests, with the learning rate that their arguments state."""
     runs = {(row["run"], row["platform"]): row for row in rows_of("megatron_release_runs.csv")}
-    found: dict[tuple[str, str], list[tuple[float, float, float, float]]] = defaultdict(list)
+    result: dict[tuple[str, str], list[tuple[float, float, float, float]]] = defaultdict(list)
     for row in rows_of("megatron_release_curves.csv"):
         if row["loss_mean"]:
             key = row["run"], row["platform"]
             tokens = float(row["tokens_mid"])
             point = (tokens, float(row["loss_mean"]), learning_rate(runs[key], tokens), float(row["n_loss"]))
-            found[key].append(point)
+            result[key].append(point)
     return [
         _curve(
             group,
@@ -94,7 +94,7 @@ def megatron() -> list[Curve]:
             points,
             float(runs[group, platform]["lr_warmup_samples"]) * _sequence(runs[group, platform]),
         )
-        for (group, platform), points in found.items()
+        for (group, platform), points in result.items()
     ]
 
 
@@ -121,7 +121,7 @@ def _curve(group: str, run: str, points: Sequence[tuple[float, ...]], warm: floa
     return Curve(group, run, LossCourse(tokens, loss, number, rate / np.max(rate)), warm)
 
 
-def fitted_prior(known: Sequence[Curve], law_errors: Sequence[tuple[str, float]]) -> CoursePrior:
+def fitted_prior(curves: Sequence[Curve], law_errors: Sequence[tuple[str, float]]) -> CoursePrior:
     """The prior that some runs give, each model counted once.
 
     Exponent and gain are means and standard deviations of the models' own; the error of the form is that under which
@@ -131,9 +131,9 @@ def fitted_prior(known: Sequence[Curve], law_errors: Sequence[tuple[str, float]]
 
     - `law_errors`: final losses of a law less the measured ones, by model [nat/token].
     """
-    exponents = np.array([np.mean(found) for found in _by_group(_exponents(known))])
-    gains = np.array([np.mean(found) for found in _by_group(_gains(known))])
-    noise = _root_mean_square(_end_residuals(known))
+    exponents = np.array([np.mean(values) for values in _by_group(_exponents(curves))])
+    gains = np.array([np.mean(values) for values in _by_group(_gains(curves))])
+    noise = _root_mean_square(_end_residuals(curves))
     shape = (float(np.mean(exponents)), float(np.std(exponents, ddof=1)))
     prior = CoursePrior(
         *shape, float(np.mean(gains)), float(np.std(gains, ddof=1)), 0.0, noise, _root_mean_square(law_errors), 0.0
@@ -141,77 +141,81 @@ def fitted_prior(known: Sequence[Curve], law_errors: Sequence[tuple[str, float]]
 
     def misfit(model_error: float) -> float:
         now = prior._replace(model_error=model_error)
-        errors = ((one.group, one.error(share, now)) for one in known for share in SHARES)
+        errors = ((curve.group, curve.error(share, now)) for curve in curves for share in SHARES)
         parts = [(group, 0.5 * (error[0] / error[1]) ** 2 + math.log(error[1])) for group, error in errors if error]
-        return sum(float(np.mean(found)) for found in _by_group(parts))
+        return sum(float(np.mean(values)) for values in _by_group(parts))
 
-    found: Any = minimize_scalar(misfit, bounds=(0.0, 0.2), method="bounded", options={"xatol": 1e-3})
-    return prior._replace(model_error=float(found.x))
-
-
-def _root_mean_square(found: Sequence[tuple[str, float]]) -> float:
-    return math.sqrt(float(np.mean([np.mean(np.square(some)) for some in _by_group(found)])))
+    result: Any = minimize_scalar(misfit, bounds=(0.0, 0.2), method="bounded", options={"xatol": 1e-3})
+    return prior._replace(model_error=float(result.x))
 
 
-def _by_group(found: Iterable[tuple[str, float]]) -> list[list[float]]:
+def _root_mean_square(errors: Sequence[tuple[str, float]]) -> float:
+    return math.sqrt(float(np.mean([np.mean(np.square(some)) for some in _by_group(errors)])))
+
+
+def _by_group(pairs: Iterable[tuple[str, float]]) -> list[list[float]]:
     groups: dict[str, list[float]] = defaultdict(list)
-    for group, value in found:
+    for group, value in pairs:
         groups[group].append(value)
     return list(groups.values())
 
 
-def _exponents(known: Sequence[Curve]) -> list[tuple[str, float]]:
+def _exponents(curves: Sequence[Curve]) -> list[tuple[str, float]]:
     """Of the runs at a constant rate, each by the last three quarters of its own course [1]."""
-    found = []
-    for one in known:
-        if one.decays:
+    result = []
+    for curve in curves:
+        if curve.decays:
             continue
-        fitted = fit_course(one.course, FLAT, max(one.warm, SHAPE_SHARE * one.course.tokens[-1]), first_share=0.0)
+        fitted = fit_course(curve.course, FLAT, max(curve.warm, SHAPE_SHARE * curve.course.tokens[-1]), first_share=0.0)
         if fitted is not None:
-            found.append((one.group, float(np.sum(fitted.weights * EXPONENTS))))
-    return found
+            result.append((curve.group, float(np.sum(fitted.weights * EXPONENTS))))
+    return result
 
 
-def _gains(known: Sequence[Curve]) -> list[tuple[str, float]]:
+def _gains(curves: Sequence[Curve]) -> list[tuple[str, float]]:
     """Loss at a constant rate less that after cosine decay, at equal tokens of one model [nat/token]."""
-    longest = {one.group: one for one in sorted(known, key=lambda one: one.course.tokens[-1]) if not one.decays}
+    longest = {
+        curve.group: curve for curve in sorted(curves, key=lambda curve: curve.course.tokens[-1]) if not curve.decays
+    }
     return [
-        (one.group, float(np.interp(one.course.tokens[-1], *longest[one.group].course[:2])) - one.final)
-        for one in known
-        if one.decays and one.group in longest
+        (curve.group, float(np.interp(curve.course.tokens[-1], *longest[curve.group].course[:2])) - curve.final)
+        for curve in curves
+        if curve.decays and curve.group in longest
     ]
 
 
-def _end_residuals(known: Sequence[Curve]) -> list[tuple[str, float]]:
+def _end_residuals(curves: Sequence[Curve]) -> list[tuple[str, float]]:
     """How far the last losses of each run lie from its own course [nat/token]."""
-    found = []
-    for one in known:
-        fitted = fit_course(one.course, CoursePrior(0.8, 0.2, 0.05, 0.05, 0.0, 0.0, 0.0, 0.0), one.warm)
+    result = []
+    for curve in curves:
+        fitted = fit_course(curve.course, CoursePrior(0.8, 0.2, 0.05, 0.05, 0.0, 0.0, 0.0, 0.0), curve.warm)
         if fitted is not None:
-            at_end = fitted.at(float(one.course.tokens[-1]), float(one.course.rate[-1]))
-            found.append((one.group, one.final - at_end.value))
-    return found
+            at_end = fitted.at(float(curve.course.tokens[-1]), float(curve.course.rate[-1]))
+            result.append((curve.group, curve.final - at_end.value))
+    return result
 
 
-def priors(known: Sequence[Curve], law_errors: Sequence[tuple[str, float]]) -> dict[str, CoursePrior]:
+def priors(curves: Sequence[Curve], law_errors: Sequence[tuple[str, float]]) -> dict[str, CoursePrior]:
     """Of each model, from all others; of "", from all."""
     return {
-        left: fitted_prior([one for one in known if one.group != left], [one for one in law_errors if one[0] != left])
-        for left in ["", *dict.fromkeys(one.group for one in known)]
+        left: fitted_prior(
+            [error for error in curves if error.group != left], [error for error in law_errors if error[0] != left]
+        )
+        for left in ["", *dict.fromkeys(curve.group for curve in curves)]
     }
 
 
-def table(known: Sequence[Curve], of_group: dict[str, CoursePrior]) -> list[dict[str, Any]]:
+def table(curves: Sequence[Curve], of_group: dict[str, CoursePrior]) -> list[dict[str, Any]]:
     """Errors of the final loss by the share of the run, each model held out."""
     rows = []
     for share in SHARES:
-        errors = (one.error(share, of_group[one.group]) for one in known)
-        found = np.array([one for one in errors if one is not None])
-        error, spread = np.abs(found[:, 0]), found[:, 1]
+        errors = (curve.error(share, of_group[curve.group]) for curve in curves)
+        result = np.array([error for error in errors if error is not None])
+        error, spread = np.abs(result[:, 0]), result[:, 1]
         rows.append(
             {
                 "share_of_run": share,
-                "runs": len(found),
+                "runs": len(result),
                 "mean_error": float(np.mean(error)),
                 "largest_error": float(np.max(error)),
                 "inside_90": float(np.mean(error <= NORMAL_90 * spread)),

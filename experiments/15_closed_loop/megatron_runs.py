@@ -89,8 +89,8 @@ def _records(run: dict[str, str]) -> Iterator[LoggedStep]:
     batch = float(run["global_batch"].split()[0]) * sequence
     times = np.array([float(row["iteration_time_median_s"] or "nan") for row in rows])
     now, before = START, 0
-    for place, row in enumerate(rows):
-        each = float(times[place:][np.isfinite(times[place:])][0]) if np.any(np.isfinite(times[place:])) else times[-1]
+    for index, row in enumerate(rows):
+        each = float(times[index:][np.isfinite(times[index:])][0]) if np.any(np.isfinite(times[index:])) else times[-1]
         last, lines = int(row["step_to"]), max(int(row["n_loss"] or 0), 1)
         for step in np.unique(np.linspace(before, last, lines + 1).astype(int)[1:]):
             now += (int(step) - before) * each

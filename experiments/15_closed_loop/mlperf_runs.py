@@ -40,7 +40,7 @@ def runs() -> Iterator[MeteredRun]:
     for (system, benchmark, run), trace in _traces().items():
         if benchmark == "resnet":  # no transformer
             continue
-        (row,) = (one for one in rows if one["submitter"] == METER and one["run"] == run and one["system"] == system)
+        (row,) = (row for row in rows if row["submitter"] == METER and row["run"] == run and row["system"] == system)
         time, energy = float(row["run_time_s"]), float(row["nodes_energy_j"])
         scenario = _scenario(row)
         records = _records(trace, begins[system, benchmark], time, scenario)
@@ -54,15 +54,15 @@ def power_drift(left_out: tuple[str, str] | None = None) -> float:
 
     - `left_out`: system and benchmark of a run that is not used.
     """
-    found = []
+    result = []
     for (system, benchmark, _), trace in _traces().items():
         begin, end = _begins()[system, benchmark], trace[-1, 0] - AFTER
         if benchmark == "resnet" or (system, benchmark) == left_out:
             continue
         time, power = trace[(trace[:, 0] >= begin) & (trace[:, 0] <= end)].T
         parts = [(power[time < begin + share * (end - begin)], share) for share in DRIFT_SHARES]
-        found.append(np.mean([(np.mean(power[len(part) :]) / np.mean(part) - 1.0) ** 2 for part, _ in parts]))
-    return float(np.sqrt(np.mean(found)))
+        result.append(np.mean([(np.mean(power[len(part) :]) / np.mean(part) - 1.0) ** 2 for part, _ in parts]))
+    return float(np.sqrt(np.mean(result)))
 
 
 def _begins() -> dict[tuple[str, str], float]:
@@ -73,12 +73,12 @@ def _begins() -> dict[tuple[str, str], float]:
 
 def _traces() -> dict[tuple[str, str, str], np.ndarray]:
     """Time since the start of the run [s] and mean power of a node [W]."""
-    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    result: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for row in metered_runs.rows_of("mlperf_power_traces.csv"):
         if row["submitter"] == METER:
             point = float(row["t_since_run_start_s"]), float(row["mean_node_power_w"])
-            found.setdefault((row["system"], row["benchmark"], row["run"]), []).append(point)
-    return {key: np.array(sorted(points)) for key, points in found.items()}
+            result.setdefault((row["system"], row["benchmark"], row["run"]), []).append(point)
+    return {key: np.array(sorted(points)) for key, points in result.items()}
 
 
 def _scenario(row: dict[str, str]) -> Scenario:
@@ -131,4 +131,4 @@ def _records(trace: np.ndarray, begin: float, time: float, scenario: Scenario) -
     readings = [
         PowerReading(START + moment, "mean:node", power=power) for moment, power in trace if 0.0 <= moment <= time
     ]
-    return sorted([LogEvent("start", START), *readings, *steps], key=lambda one: one.time)
+    return sorted([LogEvent("start", START), *readings, *steps], key=lambda event: event.time)

@@ -37,10 +37,10 @@ def watch(run: MeteredRun, prior: CoursePrior, *, replan: bool) -> tuple[list[di
         if not shares or monitor.state.progress < shares[0]:
             continue
         share = shares.pop(0)
-        found = monitor.update().forecast
-        if found is None:
+        result = monitor.update().forecast
+        if result is None:
             continue
-        rows.append(_row(run, share, {what: found.totals[name] for what, name in NAMES.items()}))
+        rows.append(_row(run, share, {what: result.totals[name] for what, name in NAMES.items()}))
         if replan and share == REPLANNED:
             replanned = _replanned(run, monitor)
     return rows, replanned
@@ -50,14 +50,14 @@ def _planned(run: MeteredRun, monitor: Monitor) -> dict[str, Any]:
     """What the plan says before the run begins."""
     outcome = monitor.expected.outcome
     numbers = {"time": outcome.time, "energy": outcome.energy.total / outcome.pue, "loss": outcome.loss}
-    found = {name: np.asarray(value, np.float64).item() for name, value in numbers.items()}
-    return _row(run, 0.0, {name: Forecast(value, np.nan, np.nan) for name, value in found.items()})
+    result = {name: np.asarray(value, np.float64).item() for name, value in numbers.items()}
+    return _row(run, 0.0, {name: Forecast(value, np.nan, np.nan) for name, value in result.items()})
 
 
-def _row(run: MeteredRun, share: float, found: dict[str, Forecast]) -> dict[str, Any]:
+def _row(run: MeteredRun, share: float, forecasts: dict[str, Forecast]) -> dict[str, Any]:
     row: dict[str, Any] = {"run": run.group, "system": run.name, "share_of_run": share}
     for name, truth in run.truth.items():
-        value, lower, upper = found[name]
+        value, lower, upper = forecasts[name]
         row[f"{name}_error"] = value / truth - 1.0
         row[f"{name}_low"], row[f"{name}_high"] = (end / truth - 1.0 for end in (lower, upper))
     return row
@@ -66,20 +66,20 @@ def _row(run: MeteredRun, share: float, found: dict[str, Forecast]) -> dict[str,
 def _replanned(run: MeteredRun, monitor: Monitor) -> dict[str, Any]:
     row: dict[str, Any] = {"run": run.group, "system": run.name}
     try:
-        found = monitor.replan()
+        result = monitor.replan()
     except InputError as error:
         return row | {"says": str(error).split(".")[0]}
-    assert found is not None
-    optimum = found.optimum
+    assert result is not None
+    optimum = result.optimum
     if not optimum.success:
         return row | {"says": optimum.message}
     risk = saving_at_risk(optimum)
     return row | {
         "minimized": optimum.minimize,
-        "saving": found.saving,
+        "saving": result.saving,
         "spread": risk.saving_deviation / optimum.baseline_value,
         "rests_on_priors": risk.resting_on_priors,
-        "time_over_model": found.rest.unexplained["time"],
+        "time_over_model": result.rest.unexplained["time"],
         "says": "; ".join(f"{name} {before} to {after}" for name, before, after in _changes(optimum)),
     }
 
@@ -98,7 +98,7 @@ def _changes(optimum: Any) -> Iterable[tuple[str, str, str]]:
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Mean and largest errors after each share of the runs, and how often the interval holds what came."""
-    found = []
+    result = []
     for share in dict.fromkeys(row["share_of_run"] for row in rows):
         line: dict[str, Any] = {"share_of_run": share}
         for name in NAMES:
@@ -110,5 +110,5 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if share > 0.0:
                 inside = [row[f"{name}_low"] <= 0.0 <= row[f"{name}_high"] for row in some]
                 line |= {f"{name}_inside": float(np.mean(inside)), f"{name}_runs": len(some)}
-        found.append(line)
-    return found
+        result.append(line)
+    return result

@@ -1,4 +1,4 @@
-"""How well does `energymodel monitor` tell where a run ends, and what would a new plan for its rest save?
+"""Forecasts of `energymodel monitor` for the end of a run, and the saving of a new plan for its rest.
 
 Replays recorded runs. Prints its tables, draws `closed_loop` and writes `result.json` beside this file; with
 `--write-presets` also the preset `courses/own-run`.
@@ -40,7 +40,7 @@ source = "experiments/15_closed_loop"
 
 def compute() -> tuple[outputs.Tables, CoursePrior]:
     """All tables, and the prior from all runs."""
-    curves = [one for one in loss_courses.curves() if one.error(0.9, loss_courses.FLAT) is not None]
+    curves = [curve for curve in loss_courses.curves() if curve.error(0.9, loss_courses.FLAT) is not None]
     trained, metered = list(megatron_runs.runs()), list(mlperf_runs.runs())
     law_errors = [(run.group, float(expectation_of(run.scenario).outcome.loss) - run.truth["loss"]) for run in trained]
     priors = loss_courses.priors(curves, law_errors)
@@ -48,8 +48,8 @@ def compute() -> tuple[outputs.Tables, CoursePrior]:
     for run in [*trained, *metered]:
         prior = priors.get(run.group, priors[""])
         prior = prior._replace(power_drift=mlperf_runs.power_drift((run.name, run.group)))
-        found, plan = replay.watch(run, prior, replan=(run.group, run.name) in REPLANNED)
-        rows += found
+        result, plan = replay.watch(run, prior, replan=(run.group, run.name) in REPLANNED)
+        rows += result
         plans += [] if plan is None else [plan]
     everything = priors[""]._replace(power_drift=mlperf_runs.power_drift())
     tables = {
@@ -81,8 +81,8 @@ def figure(tables: outputs.Tables) -> Any:
     """Forecast less what came, by the share of the run that was watched, with the held-out intervals."""
     drawn = new_figure(9.6, 3.2)
     titles = {"time": ("time", BLUE), "energy": ("energy at the nodes", ORANGE), "loss": ("final loss", GREEN)}
-    for place, (name, (title, color)) in enumerate(titles.items(), 1):
-        axes = add_axes(drawn, 1, 3, place)
+    for index, (name, (title, color)) in enumerate(titles.items(), 1):
+        axes = add_axes(drawn, 1, 3, index)
         runs: dict[Any, list[tuple[float, ...]]] = defaultdict(list)
         for row in tables["forecasts"]:
             if f"{name}_error" in row and row["share_of_run"] > 0.0:

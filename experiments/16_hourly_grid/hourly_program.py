@@ -154,8 +154,8 @@ def _ended(problem: HourlyProblem) -> Schedule | None:
     if np.all(free.paused < SOME):
         return free
     patterns = [running > 0.5 * free.occupied, running > SOME, np.ones(problem.hours, bool)]
-    whole = [run for runs in patterns if (run := _solve(problem, problem.hours, runs)) is not None]
-    return min(whole, key=lambda run: run.value, default=None)
+    solved = [run for runs in patterns if (run := _solve(problem, problem.hours, runs)) is not None]
+    return min(solved, key=lambda run: run.value, default=None)
 
 
 class _Rows:

@@ -1,4 +1,4 @@
-"""Does the model change by as much as a run did when one thing of it was changed?
+"""Changes of a step by one change of the run, predicted and measured.
 
 `python experiments/17_kernels/ablations.py [--data FOLDER]`
 
@@ -112,15 +112,15 @@ def predicted(columns: dict[str, Any], software: dict[str, float]) -> tuple[floa
         for name, value in software.items():
             system = eqx.tree_at(lambda s, name=name: getattr(s.software, name), system, value)
         table = layouts([{"cluster": CLUSTER, "zero": 1, **columns}])
-        found = jax.jit(predict_row)(system, {column.name: table.columns[column.name][0] for column in INPUTS})
-        return float(found.step_time.total), float(found.memory)
+        result = jax.jit(predict_row)(system, {column.name: table.columns[column.name][0] for column in INPUTS})
+        return float(result.step_time.total), float(result.memory)
 
 
 def compare(change: Change, rows: list[Row]) -> dict[str, Any]:
     """Measured and predicted change of step time and memory."""
     own = [row for row in rows if row["study"] == change.study and row["model"] == change.model]
     old, new = (next(row for row in own if row["variant"] == name) for name in change.variants)
-    (one, memory), (other, new_memory) = (
+    (before, memory), (other, new_memory) = (
         predicted(columns, software)
         for columns, software in zip((change.before, change.after), change.software, strict=True)
     )
@@ -128,18 +128,18 @@ def compare(change: Change, rows: list[Row]) -> dict[str, Any]:
         measured = number(new, "step_ms") / number(old, "step_ms") - 1.0
     else:  # step times at equal work
         measured = number(old, "tflops_per_gpu") / number(new, "tflops_per_gpu") - 1.0
-    found = {
+    result = {
         "study": change.study,
         "change": f"{change.variants[0]} -> {change.variants[1]}"[:44],
         "time, %": 100.0 * measured,
-        "predicted, %": 100.0 * (other / one - 1.0),
+        "predicted, %": 100.0 * (other / before - 1.0),
         "time, s": (number(new, "step_ms") - number(old, "step_ms")) / 1e3 if old["step_ms"] else None,
-        "predicted, s": other - one if old["step_ms"] else None,
+        "predicted, s": other - before if old["step_ms"] else None,
     }
     if old["peak_allocated_gb"] and new["peak_allocated_gb"]:
-        found["memory, GB"] = number(new, "peak_allocated_gb") - number(old, "peak_allocated_gb")
-        found["predicted, GB"] = (new_memory - memory) / 1e9
-    return found
+        result["memory, GB"] = number(new, "peak_allocated_gb") - number(old, "peak_allocated_gb")
+        result["predicted, GB"] = (new_memory - memory) / 1e9
+    return result
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How fast are fused attention kernels of each chip? Fits the law of `performance.kernels` to measured ones.
+"""The law of `performance.kernels` fitted to measured fused attention kernels of each chip.
 
 Prints constants with 95 % intervals, and errors held out by shape and by context length.
 """
@@ -54,7 +54,7 @@ class Kernels(NamedTuple):
     @property
     def fold(self) -> np.ndarray:
         """Group of a shape (batch, context and heads); kernels that differ in key-value heads stay together."""
-        batch, length, heads = (np.round(np.log2(one)) for one in (self.batch, self.length, self.heads))
+        batch, length, heads = (np.round(np.log2(size)) for size in (self.batch, self.length, self.heads))
         return (batch + 2.0 * length + 3.0 * heads) % FOLDS
 
 
@@ -85,10 +85,10 @@ def fit(kernels: Kernels, chosen: np.ndarray, peak: float, half_head: float) -> 
     def residuals(logs: np.ndarray) -> np.ndarray:
         return np.log(predicted(logs, kernels, peak, half_head) / kernels.time)[chosen]
 
-    found = least_squares(residuals, np.log(START), loss="soft_l1", f_scale=SCALE)
-    own = residuals(found.x)
+    solution = least_squares(residuals, np.log(START), loss="soft_l1", f_scale=SCALE)
+    own = residuals(solution.x)
     variance = np.sum(own**2) / (own.size - len(START))
-    return found.x, np.sqrt(variance * np.diag(np.linalg.inv(found.jac.T @ found.jac)))
+    return solution.x, np.sqrt(variance * np.diag(np.linalg.inv(solution.jac.T @ solution.jac)))
 
 
 def held_out(kernels: Kernels, groups: np.ndarray, peak: float, half_head: float) -> np.ndarray:
@@ -101,11 +101,11 @@ def held_out(kernels: Kernels, groups: np.ndarray, peak: float, half_head: float
     return errors
 
 
-def drawn(measured: list[float], found: list[float]) -> Figure:
+def drawn(measured: list[float], fitted: list[float]) -> Figure:
     """Predicted against measured times, shapes held out."""
     figure = Figure(figsize=(4.5, 4.0), layout="constrained")
     axes = figure.subplots()
-    axes.loglog(measured, found, ".", markersize=3)
+    axes.loglog(measured, fitted, ".", markersize=3)
     axes.loglog([1e-5, 1.0], [1e-5, 1.0], color="black", linewidth=0.8)
     axes.set(xlabel="measured time (s)", ylabel="predicted time, shapes held out (s)")
     return figure

@@ -1,4 +1,4 @@
-"""How long do collectives take within a node, and all-to-alls between nodes, against size and ranks?
+"""Times of collectives within a node and of all-to-alls between nodes, by size and ranks.
 
 `python experiments/17_kernels/collectives.py` fits the law of `performance.collectives.node_collective_time` to NCCL,
 prints the constants of each node with 90 % intervals and the errors on curves held out, looks at what DeepEP says of
@@ -132,8 +132,8 @@ def fit(curves: Curves, nodes: list[str]) -> Fit:
 def held_out(curves: Curves, nodes: list[str]) -> np.ndarray:
     """Error of each time, predicted from all other curves (node, operation, ranks)."""
     errors, curve = np.empty(len(curves.time)), curves.curve
-    for one in np.unique(curve):
-        apart = curve == one
+    for left_out in np.unique(curve):
+        apart = curve == left_out
         errors[apart] = fit(curves.where(~apart), nodes).time(curves.where(apart)) / curves.time[apart] - 1.0
     return errors
 
@@ -145,50 +145,50 @@ def spread(curves: Curves, nodes: list[str], draws: int = 40) -> list[Fit]:
         rows: list[np.ndarray] = []
         for node in nodes:
             of_node = np.unique(curve[curves.node == node])
-            rows += [np.flatnonzero(curve == one) for one in generator.choice(of_node, len(of_node))]
+            rows += [np.flatnonzero(curve == curve_number) for curve_number in generator.choice(of_node, len(of_node))]
         fits.append(fit(curves.where(np.concatenate(rows)), nodes))
     return fits
 
 
 def constants(best: Fit, fits: list[Fit]) -> list[dict[str, Any]]:
     """One row for each constant: value and 90 % interval."""
-    found = []
+    result = []
 
     def row(node: str, name: str, value: float, values: list[float]) -> None:
         low, high = np.quantile(values, (0.05, 0.95))
-        found.append({"node": node, "constant": name, "value": value, "low": low, "high": high})
+        result.append({"node": node, "constant": name, "value": value, "low": low, "high": high})
 
-    for place, node in enumerate(best.nodes):
+    for index, node in enumerate(best.nodes):
         scale = LINE_RATE.get(node, 900e9) * float(protocol_efficiency(256.0, 16.0, 1.0))
         for name in START:
             divisor = scale if name == "bandwidth" else 1.0
-            values = [float(one.own[name][place]) / divisor for one in fits]
+            values = [float(fit.own[name][index]) / divisor for fit in fits]
             label = "efficiency" if name == "bandwidth" else name
-            row(node, label, float(best.own[name][place]) / divisor, values)
+            row(node, label, float(best.own[name][index]) / divisor, values)
     for name in SHARED:
-        values = np.array([best.shared[name], *(one.shared[name] for one in fits)])
+        values = np.array([best.shared[name], *(fit.shared[name] for fit in fits)])
         small = name == "small_gain"
         values = 1.0 / (1.0 + values) if small else values
         row("all", "small_rate" if small else name, float(values[0]), list(values[1:]))
-    return found
+    return result
 
 
 def errors_by(curves: Curves, errors: np.ndarray, by: str) -> list[dict[str, Any]]:
     """Median and 90 % quantile of the absolute error of large messages, and its median with sign."""
-    found = []
+    result = []
     for key in ("all", *np.unique(getattr(curves, by))):
         rows = curves.large & ((key == "all") | (getattr(curves, by) == key))
-        one, size = errors[rows], np.abs(errors[rows])
-        found.append(
+        error, size = errors[rows], np.abs(errors[rows])
+        result.append(
             {
                 by: str(key),
                 "median": float(np.median(size)),
                 "p90": float(np.quantile(size, 0.9)),
-                "bias": float(np.median(one)),
+                "bias": float(np.median(error)),
                 "times": int(rows.sum()),
             }
         )
-    return found
+    return result
 
 
 def between_nodes() -> list[dict[str, Any]]:
@@ -200,7 +200,7 @@ def between_nodes() -> list[dict[str, Any]]:
     with (DATA / "deepep_alltoall_measured.csv").open() as file:
         # The tables of H100 and H200 are equal to the last digit: one measurement.
         rows = [row for row in csv.DictReader(file) if row["system"] == "h100_sxm" and row["dispatch_sms"] == "20"]
-    found = []
+    result = []
     for nodes in (2.0, 4.0, 8.0):
         ours = [{key: float(row[key]) for key in row if key != "system"} for row in rows]
         ours = sorted((row for row in ours if row["node_num"] == nodes), key=lambda row: row["num_token"])
@@ -212,8 +212,8 @@ def between_nodes() -> list[dict[str, Any]]:
             rate = float((sent[-1] - sent[-2]) / (time[-1] - time[-2]))
             start = float(time[0] - sent[0] / rate)
             row = {"nodes": nodes, "kind": kind, "bandwidth": rate, "share_of_line": rate / 50e9, "start": start}
-            found.append(row)
-    return found
+            result.append(row)
+    return result
 
 
 def over_pcie() -> list[dict[str, Any]]:
@@ -225,23 +225,23 @@ def over_pcie() -> list[dict[str, Any]]:
     curves = curves.where(curves.size >= HUGE)
     passes = np.where(curves.operation == "all_reduce", 2.0, 1.0)
     rate = passes * curves.size * (curves.ranks - 1.0) / curves.ranks / curves.time
-    found = []
+    result = []
     for node, nominal in PCIE_RATE.items():
         line = nominal * float(protocol_efficiency(*PCIE_PROTOCOL))
         for ranks in np.unique(curves.ranks[curves.node == node]):
             own = rate[(curves.node == node) & (curves.ranks == ranks)]
             median, ends = float(np.median(own)), np.quantile(own, (0.0, 1.0)).tolist()
             row = {"node": node, "cards": float(ranks), "rate": median, "lowest": ends[0], "highest": ends[1]}
-            found.append({**row, "share_of_line": median / line})
-    return found
+            result.append({**row, "share_of_line": median / line})
+    return result
 
 
 def figure(curves: Curves, best: Fit) -> Any:
     """Time of an all-gather and an all-reduce over 8 chips (4 for GB200) against size, measured and fitted."""
     drawn = new_figure(7.2, 3.2)
     times = best.time(curves)
-    for place, operation in enumerate(("all_gather", "all_reduce")):
-        axes = add_axes(drawn, 1, 2, place + 1)
+    for index, operation in enumerate(("all_gather", "all_reduce")):
+        axes = add_axes(drawn, 1, 2, index + 1)
         for node in ("a100_sxm", "h100_sxm", "b200_sxm", "gb200"):
             rows = (curves.node == node) & (curves.operation == operation)
             rows &= curves.ranks == np.max(curves.ranks[rows])

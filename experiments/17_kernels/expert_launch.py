@@ -1,4 +1,4 @@
-"""How much more launch overhead has a layer with experts than one without?
+"""Launch overhead of a layer with experts beyond that of a layer without.
 
 `python experiments/17_kernels/expert_launch.py [--data FOLDER]`
 
@@ -62,9 +62,9 @@ def _comparable(row: Row) -> bool:
     return small and plain and row["n_gpus_recipe"] != "" and row["suspect_copy"] != "1"
 
 
-def excess(found: list[Pair]) -> tuple[float, float, float]:
+def excess(pairs: list[Pair]) -> tuple[float, float, float]:
     """Launch overhead of experts over that of a layer without: median, and 95 % interval of the median [1]."""
-    ratios = np.asarray([pair.ratio for pair in found])
+    ratios = np.asarray([pair.ratio for pair in pairs])
     draw = np.random.default_rng(0)
     medians = np.median(draw.choice(ratios, (2000, len(ratios))), axis=1) - 1.0
     low, high = np.quantile(medians, (0.025, 0.975))
@@ -74,13 +74,13 @@ def excess(found: list[Pair]) -> tuple[float, float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the CSV files")
-    found = pairs(parser.parse_args().data)
-    print(outputs.table([pair._asdict() for pair in found]))
-    value, low, high = excess(found)
-    print(f"\nsoftware.expert_launch {value:.2f}, 95 % interval {low:.2f} to {high:.2f}, {len(found)} pairs")
-    for platform in sorted({pair.platform for pair in found}):
-        own = [pair for pair in found if pair.platform == platform]
-        left = [pair for pair in found if pair.platform != platform]
+    result = pairs(parser.parse_args().data)
+    print(outputs.table([pair._asdict() for pair in result]))
+    value, low, high = excess(result)
+    print(f"\nsoftware.expert_launch {value:.2f}, 95 % interval {low:.2f} to {high:.2f}, {len(result)} pairs")
+    for platform in sorted({pair.platform for pair in result}):
+        own = [pair for pair in result if pair.platform == platform]
+        left = [pair for pair in result if pair.platform != platform]
         print(f"{platform}: {excess(own)[0]:.2f}, from the other platforms {excess(left)[0]:.2f}, {len(own)} pairs")
 
 

@@ -1,4 +1,4 @@
-"""How long do matrix products and the grouped products of experts take by themselves, by shape, format and chip?
+"""Times of matrix products and of experts' grouped products by shape, format and chip.
 
 `python experiments/17_kernels/products.py` fits `performance.kernels.product_time`, prints the constants of each chip
 and format with 90 % intervals and the errors on shapes held out, and draws `products.png` beside this file.
@@ -74,33 +74,33 @@ def products() -> dict[tuple[str, str], Measured]:
             if row["system"] in PRESETS:
                 sizes = [float(row[name]) for name in ("m", "n", "k")]
                 groups[row["system"], row["gemm_dtype"]].append([*sizes, 1e-3 * float(row["latency_ms"])])
-    found = {}
+    result = {}
     for (system, precision), rows in groups.items():
         m, n, k, time = np.array(rows).T
         rate, bandwidth = peak(system, PEAK[precision]), peak(system, "memory_bandwidth")
         # Operations and results over the peak rate, casts of the input over the bandwidth, launches.
         columns = np.stack([2 * m * n * k / rate, 2 * m * n / rate, m * k / bandwidth, np.ones_like(m)])
-        found[system, precision] = Measured(columns, time, np.arange(len(m)) % FOLDS)
-    return found
+        result[system, precision] = Measured(columns, time, np.arange(len(m)) % FOLDS)
+    return result
 
 
 def product_law(precision: str, system: str) -> tuple[tuple[str, ...], np.ndarray, Callable[..., np.ndarray]]:
     """Names of the constants, where a fit starts, and the time, `(F + d E) / (eta Fdot) + q m k / bw + t_0`."""
     casts = precision != "bfloat16"
-    shown = {
+    ranges = {
         "efficiency": True,
         "latency": casts or system not in WITHOUT_LATENCY,
         "edge": casts or system not in WITHOUT_EDGE,
         "cast_bytes": casts,
     }
-    names = [name for name, shows in shown.items() if shows]
+    names = [name for name, shows in ranges.items() if shows]
     start = {"efficiency": 0.75, "latency": 5e-6, "edge": 100.0, "cast_bytes": 5.0}
 
     def time(values: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        one = dict(zip(names, values, strict=True))
+        constants = dict(zip(names, values, strict=True))
         operations, edges, casts, launches = columns
-        work = (operations + one.get("edge", 0.0) * edges) / one["efficiency"]
-        return work + one.get("cast_bytes", 0.0) * casts + one.get("latency", 0.0) * launches
+        work = (operations + constants.get("edge", 0.0) * edges) / constants["efficiency"]
+        return work + constants.get("cast_bytes", 0.0) * casts + constants.get("latency", 0.0) * launches
 
     return tuple(names), np.array([start[name] for name in names]), time
 
@@ -113,7 +113,7 @@ def experts() -> dict[str, Measured]:
         for row in csv.DictReader(file):
             if row["distribution"] == BALANCED:
                 groups[row["system"]].append([float(row[key]) for key in keys])
-    found = {}
+    result = {}
     for system, rows in groups.items():
         tokens, h, f, top, count, ranks, time = np.array(rows).T
         held, pairs = count / ranks, tokens * top / ranks
@@ -128,8 +128,8 @@ def experts() -> dict[str, Measured]:
                 np.ones_like(h),
             ]
         )
-        found[system] = Measured(columns, 1e-3 * time, np.arange(len(h)) % FOLDS)
-    return found
+        result[system] = Measured(columns, 1e-3 * time, np.arange(len(h)) % FOLDS)
+    return result
 
 
 def expert_law() -> tuple[tuple[str, ...], np.ndarray, Callable[..., np.ndarray]]:
@@ -152,12 +152,12 @@ def fit(measured: Measured, names: tuple[str, ...], start: np.ndarray, time: Cal
         def residual(z: np.ndarray) -> np.ndarray:
             return np.log(time(np.exp(z), measured.columns[:, rows]) / measured.time[rows])
 
-        found = least_squares(residual, np.log(start), loss="soft_l1", f_scale=SOFT)
-        weight = 1.0 / np.sqrt(1.0 + (residual(found.x) / SOFT) ** 2)
-        slopes = least_squares(residual, found.x, max_nfev=1).jac
+        solution = least_squares(residual, np.log(start), loss="soft_l1", f_scale=SOFT)
+        weight = 1.0 / np.sqrt(1.0 + (residual(solution.x) / SOFT) ** 2)
+        slopes = least_squares(residual, solution.x, max_nfev=1).jac
         freedom = max(1, np.sum(rows) - len(start))
-        scatter = np.sum(weight * residual(found.x) ** 2) / freedom
-        return found.x, np.sqrt(np.diag(np.linalg.inv(slopes.T @ (weight[:, None] * slopes))) * scatter), weight
+        scatter = np.sum(weight * residual(solution.x) ** 2) / freedom
+        return solution.x, np.sqrt(np.diag(np.linalg.inv(slopes.T @ (weight[:, None] * slopes))) * scatter), weight
 
     everything = np.ones(len(measured.time), bool)
     z, spread, _ = search(everything, start)
@@ -171,18 +171,18 @@ def fit(measured: Measured, names: tuple[str, ...], start: np.ndarray, time: Cal
 
 def main() -> None:
     fits = {
-        (system, precision): fit(one, *product_law(precision, system))
-        for (system, precision), one in products().items()
+        (system, precision): fit(runs, *product_law(precision, system))
+        for (system, precision), runs in products().items()
     }
-    fits |= {(system, "experts"): fit(one, *expert_law()) for system, one in experts().items()}
+    fits |= {(system, "experts"): fit(runs, *expert_law()) for system, runs in experts().items()}
     constants, errors = [], []
-    for (system, kind), one in fits.items():
-        for name, value, spread in zip(one.names, one.values, one.spread, strict=True):
+    for (system, kind), runs in fits.items():
+        for name, value, spread in zip(runs.names, runs.values, runs.spread, strict=True):
             low, high = value * np.exp([-1.645 * spread, 1.645 * spread])
             constants.append(
                 {"chip": system, "products": kind, "constant": name, "value": value, "low": low, "high": high}
             )
-        size = np.abs(one.held_out)
+        size = np.abs(runs.held_out)
         errors.append(
             {
                 "chip": system,
@@ -195,9 +195,9 @@ def main() -> None:
     print(outputs.table(constants) + "\n\n" + outputs.table(errors))
     figure = new_figure(8.0, 3.6)
     axes = add_axes(figure, 1, 1, 1)
-    for place, ((_, kind), one) in enumerate(fits.items()):
+    for index, ((_, kind), runs) in enumerate(fits.items()):
         color = GRAY if kind == "experts" else BLUE
-        axes.plot(np.full(len(one.held_out), place), 100 * one.held_out, ".", ms=2, color=color, alpha=0.5)
+        axes.plot(np.full(len(runs.held_out), index), 100 * runs.held_out, ".", ms=2, color=color, alpha=0.5)
     axes.set_xticks(range(len(fits)), [f"{system} {kind}" for system, kind in fits], rotation=90, fontsize=6)
     axes.set(ylabel="predicted over measured, less one [%]", ylim=(-60, 60))
     outputs.draw(figure, FOLDER, "products")

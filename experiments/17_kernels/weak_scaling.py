@@ -1,4 +1,4 @@
-"""By how much do steps slow down with the number of chips, beyond what communication explains?
+"""Slowdown of steps with the number of chips beyond what communication explains.
 
 `python experiments/17_kernels/weak_scaling.py [--data FOLDER]`
 
@@ -95,7 +95,7 @@ def families(data: Path, system_of: Callable[[str], TrainingSystem]) -> list[Fam
         if row["set"] == "nanotron":
             words[1] = ""
         members[(*words, *own, share)].append(index)
-    found = [
+    result = [
         Family(key[0], key[1] or "nanotron", columns["chips"][places], excess[places])
         for key, places in members.items()
         if len(set(columns["chips"][places])) > 1
@@ -103,17 +103,22 @@ def families(data: Path, system_of: Callable[[str], TrainingSystem]) -> list[Fam
     hybrid = [row for row in tables if row["model"] == NOT_A_TRANSFORMER]
     times = np.asarray([float(row["step_time_s"]) for row in hybrid])
     chips = np.asarray([float(row["n_accelerators"]) for row in hybrid])
-    found.append(Family("nemo-h100", NOT_A_TRANSFORMER, chips, np.log(times)))
-    return [one for one in found if max(one.chips) >= SPANS_MORE_THAN]
+    result.append(Family("nemo-h100", NOT_A_TRANSFORMER, chips, np.log(times)))
+    return [family for family in result if max(family.chips) >= SPANS_MORE_THAN]
 
 
-def interval(found: list[Family]) -> tuple[float, float]:
+def interval(measured: list[Family]) -> tuple[float, float]:
     """95 % interval of the median growth with every doubling, from whole clusters drawn with replacement [1]."""
     draw = np.random.default_rng(0)
-    clusters = sorted({one.cluster for one in found})
+    clusters = sorted({family.cluster for family in measured})
     drawn = [
         np.median(
-            [one.per_doubling for name in draw.choice(clusters, len(clusters)) for one in found if one.cluster == name]
+            [
+                family.per_doubling
+                for name in draw.choice(clusters, len(clusters))
+                for family in measured
+                if family.cluster == name
+            ]
         )
         for _ in range(DRAWS)
     ]
@@ -125,15 +130,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the CSV files")
     data = parser.parse_args().data
-    found = {what: families(data, system_of) for what, system_of in SYSTEMS.items()}
+    result = {what: families(data, system_of) for what, system_of in SYSTEMS.items()}
     rows = [
-        {"cluster": one.cluster, "model": one.name, "chips": f"{min(one.chips):g} to {max(one.chips):g}"}
-        | {what: 100.0 * own[place].per_doubling for what, own in found.items()}
-        for place, one in enumerate(next(iter(found.values())))
+        {"cluster": family.cluster, "model": family.name, "chips": f"{min(family.chips):g} to {max(family.chips):g}"}
+        | {what: 100.0 * own[index].per_doubling for what, own in result.items()}
+        for index, family in enumerate(next(iter(result.values())))
     ]
     print(f"Growth of measured over predicted time, % a doubling of the chips\n{outputs.table(rows)}\n")
-    for what, own in found.items():
-        left = np.array([one.per_doubling for one in own])
+    for what, own in result.items():
+        left = np.array([family.per_doubling for family in own])
         low, high = interval(own)
         print(
             f"{what}: {100.0 * np.median(left):.2f} % a doubling in the median (95 % interval {100.0 * low:.2f} to "

@@ -1,4 +1,4 @@
-"""Which levels of power does the model predict for chips and nodes whose power over time was measured?"""
+"""Predicted levels of power of chips and nodes whose power over time was measured."""
 
 import csv
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ def step_of(scenario: em.Scenario) -> Step:
 
 def small_model(step_time: float) -> tuple[int, Step]:
     """The 350M model on 8 H100, with the sequences per chip, which nobody states, nearest to a step time [s]."""
-    found = []
+    result = []
     for sequences in (8, 16, 24, 32, 40, 48):
         batch = {"plan.layout.microbatch": sequences, "plan.batch": f"{NODE * sequences * 1024} tokens"}
         step = step_of(em.load_scenario("test-1b-h100", {**GPT_350M, **batch}))
-        found.append((abs(float(np.log(step.time.total / step_time))), sequences, step))
-    return min(found, key=lambda one: one[0])[1:]
+        result.append((abs(float(np.log(step.time.total / step_time))), sequences, step))
+    return min(result, key=lambda entry: entry[0])[1:]
 
 
 class Node(NamedTuple):
@@ -91,8 +91,8 @@ def metered_nodes() -> list[dict[str, Any]]:
 
 def fleet() -> dict[str, dict[float, float]]:
     """Power [W] below which a share of the readings of a fleet of A100 lies [%], by quantity."""
-    found: dict[str, dict[float, float]] = {}
+    result: dict[str, dict[float, float]] = {}
     with (DATA / "acme_fleet_cdf.csv").open(newline="") as file:
         for row in csv.DictReader(file):
-            found.setdefault(row["quantity"], {})[float(row["percent_below"])] = float(row["value"])
-    return found
+            result.setdefault(row["quantity"], {})[float(row["percent_below"])] = float(row["value"])
+    return result

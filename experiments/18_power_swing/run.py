@@ -1,4 +1,4 @@
-"""How far does the power of a job swing, does the model predict it, and what does smoothing cost?
+"""Swings of the power of a job, predicted and measured, and the cost of smoothing.
 
 Prints its tables and writes `result.json` beside this file. The traces of 8 H100 may not be copied here and are read
 from a folder: `python experiments/18_power_swing/run.py FOLDER`. Without it their tables stay as they are.
@@ -34,14 +34,14 @@ FLEET_LEVELS = {"stopped": 20.0, "writing": 50.0, "working": 90.0}  # percent of
 
 def of_traces(folder: Path) -> outputs.Tables:
     """The wave of the fitted traces, what it says of the others, and what the model says without any of them."""
-    found = traces.read(folder)
-    wave = traces.fit(found)
+    result = traces.read(folder)
+    wave = traces.fit(result)
     window = traces.meter_window(traces.read_tenths(folder), wave)
     fitted = {"working_w": wave.working, "writing_w": wave.writing, "step_s": wave.step, "meter_window_s": window}
     rows = []
-    for steps, seconds in found.items():
+    for steps, seconds in result.items():
         writing, energy = traces.writing_level(seconds), float(np.median(traces.energies(seconds)))
-        highest = float(np.median([max(one.high for one in run) for run in traces.intervals(seconds)]))
+        highest = float(np.median([max(second.high for second in run) for run in traces.intervals(seconds)]))
         expected = wave.highest(steps, window)
         rows.append(
             {
@@ -68,8 +68,13 @@ def of_traces(folder: Path) -> outputs.Tables:
     ]
     for low in ("writing", "stopped"):
         swing, seen = predicted["working"] - predicted[low], measured["working"] - measured[low]
-        one = {"level": f"working less {low}", "predicted_w": swing, "measured_w": seen, "error": swing / seen - 1.0}
-        compared.append(one)
+        swing_row = {
+            "level": f"working less {low}",
+            "predicted_w": swing,
+            "measured_w": seen,
+            "error": swing / seen - 1.0,
+        }
+        compared.append(swing_row)
     assumed = [
         {
             "sequences_a_chip": sequences,
@@ -171,7 +176,7 @@ def draw(folder: Path, tables: outputs.Tables) -> None:
     figure = new_figure(9.0, 3.6)
     left, right = add_axes(figure, 1, 2, 1), add_axes(figure, 1, 2, 2)
     for steps, color in ((1, ORANGE), (10, BLUE)):
-        power = [one.high / 1e3 for one in traces.training(traces.read(folder)[steps])][:120]
+        power = [second.high / 1e3 for second in traces.training(traces.read(folder)[steps])][:120]
         left.plot(power, color=color, linewidth=1.0, label=f"checkpoint every {steps}")
         left.axhline(wave.highest(steps, window) / 1e3, color=color, linestyle="--", linewidth=0.8)
     left.axhline(wave.writing / 1e3, color=GRAY, linestyle="--", linewidth=0.8)

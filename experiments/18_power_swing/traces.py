@@ -1,4 +1,4 @@
-"""What do the power traces of a job on 8 H100 say, which stops for a checkpoint every few steps?"""
+"""Power traces of a job on 8 H100 that stops for a checkpoint every few steps."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -42,12 +42,12 @@ class Wave(NamedTuple):
 
 def read(folder: Path) -> dict[int, list[Second]]:
     """Seconds of each trace, by the steps between its checkpoints."""
-    found: dict[int, list[Second]] = {}
+    result: dict[int, list[Second]] = {}
     with (folder / SECONDS).open(newline="") as file:
         for row in csv.DictReader(file):
-            seconds = found.setdefault(int(row["checkpoint_every_steps"]), [])
+            seconds = result.setdefault(int(row["checkpoint_every_steps"]), [])
             seconds.append(Second(float(row["mean_w"]), float(row["max_w"])))
-    return found
+    return result
 
 
 def read_tenths(folder: Path) -> np.ndarray:
@@ -57,46 +57,46 @@ def read_tenths(folder: Path) -> np.ndarray:
 
 def training(seconds: list[Second]) -> list[Second]:
     """From the first step on."""
-    return seconds[next(index for index, one in enumerate(seconds) if one.mean > STARTED) :]
+    return seconds[next(index for index, second in enumerate(seconds) if second.mean > STARTED) :]
 
 
 def intervals(seconds: list[Second]) -> Iterator[list[Second]]:
     """Seconds with work in them and one on either side, between two checkpoints; without the last, which is cut."""
     body = training(seconds)
-    works = np.array([False, *(one.mean > WORKS for one in body)])
+    works = np.array([False, *(second.mean > WORKS for second in body)])
     begins, ends = (np.flatnonzero(np.diff(works.astype(int)) == sign) for sign in (1, -1))
     yield from (body[max(begin - 1, 0) : end + 1] for begin, end in zip(begins, ends, strict=False))
 
 
 def writing_level(seconds: list[Second]) -> float:
     """Median power while a checkpoint is written [W]."""
-    return float(np.median([one.mean for one in training(seconds) if STOPPED < one.mean < WORKS]))
+    return float(np.median([second.mean for second in training(seconds) if STOPPED < second.mean < WORKS]))
 
 
 def working_level(seconds: list[Second]) -> float:
     """Mean power within long intervals [W]."""
-    inner = [one.mean for run in intervals(seconds) if len(run) > 4 * WHOLE for one in run[WHOLE:-WHOLE]]
+    inner = [second.mean for run in intervals(seconds) if len(run) > 4 * WHOLE for second in run[WHOLE:-WHOLE]]
     return float(np.mean(inner))
 
 
 def stopped_level(seconds: list[Second]) -> float:
     """Lowest power of the trace, without a job [W]."""
-    return float(np.percentile([one.mean for one in seconds], 2.0))
+    return float(np.percentile([second.mean for second in seconds], 2.0))
 
 
 def energies(seconds: list[Second]) -> np.ndarray:
     """Energy above the writing level of whole intervals [J]; those cut by the end of an epoch are left out."""
     writing = writing_level(seconds)
-    found = np.array([sum(one.mean - writing for one in run) for run in intervals(seconds)])
-    return found[found > WHOLE_SHARE * np.quantile(found, 0.75)]
+    result = np.array([sum(second.mean - writing for second in run) for run in intervals(seconds)])
+    return result[result > WHOLE_SHARE * np.quantile(result, 0.75)]
 
 
 def fit(traces: Mapping[int, list[Second]]) -> Wave:
     """The wave of the fitted traces: levels are their means, the step follows from the energy of an interval."""
     chosen = {steps: traces[steps] for steps in FITTED}
-    working = float(np.mean([working_level(one) for one in chosen.values()]))
-    writing = float(np.mean([writing_level(one) for one in chosen.values()]))
-    per_step = [float(np.median(energies(one))) / steps for steps, one in chosen.items()]
+    working = float(np.mean([working_level(seconds) for seconds in chosen.values()]))
+    writing = float(np.mean([writing_level(seconds) for seconds in chosen.values()]))
+    per_step = [float(np.median(energies(seconds))) / steps for steps, seconds in chosen.items()]
     return Wave(working, writing, float(np.mean(per_step)) / (working - writing))
 
 

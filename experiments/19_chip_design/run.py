@@ -1,4 +1,4 @@
-"""Do a few shared constants predict power and rate of published accelerators, each held out of the fit?
+"""Power and rate of published accelerators by a few shared constants, each held out of the fit.
 
 Prints its tables, and writes `result.json` beside this file.
 """
@@ -53,15 +53,15 @@ def _rows(name: str) -> list[dict[str, str]]:
 def chips() -> list[Chip]:
     """All chips of `chips.csv`."""
     switching = {row["process"]: float(row["switching_energy"]) for row in _rows("processes")}
-    found = []
+    result = []
     for row in _rows("chips"):
         changes = {"system.accelerator": row["preset"], "system.chip_design": "scaled"}
         system = em.load_scenario(SCENARIO, changes).system
         assert isinstance(system.chip_design, ScaledChip)
         link = system.node.scale_up
         rate = float(link.lanes * link.lane_bandwidth)
-        found.append(Chip(row["preset"], system.accelerator, system.chip_design, rate, switching[row["process"]]))
-    return found
+        result.append(Chip(row["preset"], system.accelerator, system.chip_design, rate, switching[row["process"]]))
+    return result
 
 
 def drawn(constants: np.ndarray, all_chips: list[Chip]) -> np.ndarray:
@@ -77,8 +77,8 @@ def fitted(all_chips: list[Chip]) -> np.ndarray:
     """The constants of least squares of the logarithm."""
     rated = np.array([float(chip.accelerator.rated_power) for chip in all_chips])
     scale = np.log(START)
-    found = least_squares(lambda x: np.log(drawn(np.exp(x), all_chips) / rated), scale, x_scale=0.1)
-    return np.exp(found.x)
+    solution = least_squares(lambda x: np.log(drawn(np.exp(x), all_chips) / rated), scale, x_scale=0.1)
+    return np.exp(solution.x)
 
 
 def power_rows(all_chips: list[Chip]) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def step_row(old: Chip, new: Chip) -> dict[str, Any]:
         "link_lanes": new.link_rate / old.link_rate,
     }
     values = tuple(np.asarray(float(value)) for value in choices.values())
-    design = eqx.tree_at(lambda one: tuple(getattr(one, name) for name in choices), old.design, values)
+    design = eqx.tree_at(lambda chip: tuple(getattr(chip, name) for name in choices), old.design, values)
     built = design.build(a, old.link_rate).accelerator
     rate, power = float(built.peak_flops), float(built.rated_power)
     return {
@@ -120,10 +120,10 @@ def step_row(old: Chip, new: Chip) -> dict[str, Any]:
 def main() -> None:
     """Print and write all tables."""
     with jax.enable_x64(True):
-        known = chips()
-        names = {chip.name: chip for chip in known}
-        constants = fitted(known)
-        power = power_rows(known)
+        products = chips()
+        names = {chip.name: chip for chip in products}
+        constants = fitted(products)
+        power = power_rows(products)
         steps = [step_row(names[old], names[new]) for old, new in STEPS]
     errors = [row["error"] for row in power]
     tables = {
@@ -132,7 +132,7 @@ def main() -> None:
                 "pJ_per_FLOP_N7": float(constants[0]) * 1e12,
                 "W_per_mm2": float(constants[1]) * 1e-6,
                 "pJ_per_bit": float(constants[2]) * 1e12,
-                "chips": len(known),
+                "chips": len(products),
                 "within_15_percent": int(np.sum(np.abs(errors) <= WITHIN)),
             }
         ],

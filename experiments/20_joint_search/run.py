@@ -1,4 +1,4 @@
-"""Does one search over all choices beat each of them alone, and does Ipopt find the same layout?
+"""One search over all choices against each of them alone, and against Ipopt.
 
 Prints its tables, and writes `result.json` beside this file.
 """
@@ -53,7 +53,7 @@ SEARCHES = (
 )
 
 
-def found(search: Search) -> em.Optimum:
+def optimum_of(search: Search) -> em.Optimum:
     """The plan of least energy that a search finds, within the time, the loss and the power of the own one."""
     fixed = [path for path in USUAL if path not in search.usual]
     fixed += [] if search.layouts else list(LAYOUTS)
@@ -107,18 +107,18 @@ def ipopt_rows(problem: DesignProblem, searched: LayoutSearch) -> list[dict[str,
     for lane in order:
         layout = take(searched.lattice, np.array([lane]))
         low, high = layout_bounds(problem, layout)
-        one = jax.tree.map(lambda leaf: leaf[0], layout)
+        first_layout = jax.tree.map(lambda leaf: leaf[0], layout)
         asked = ipopt(
             problem.formulation,
             0.5 * (low + high)[0],
-            args=(one, problem.criteria, problem.run),
+            args=(first_layout, problem.criteria, problem.run),
             bounds=(low[0], high[0]),
             options=OPTIONS,
         )
         degrees = ("tensor", "pipeline", "virtual_stages", "context", "microbatch")
         rows.append(
             {
-                **{name: round(float(getattr(one, name))) for name in degrees},
+                **{name: round(float(getattr(first_layout, name))) for name in degrees},
                 "energy_GWh": float(np.exp(searched.solution.value[lane])) / 3.6e12,
                 "ipopt_GWh": float(np.exp(float(asked.value))) / 3.6e12,
                 "difference": float(asked.value) - float(searched.solution.value[lane]),
@@ -129,7 +129,7 @@ def ipopt_rows(problem: DesignProblem, searched: LayoutSearch) -> list[dict[str,
 
 def main() -> None:
     """Search, compare, and keep the tables."""
-    plans = {search.name: found(search) for search in SEARCHES}
+    plans = {search.name: optimum_of(search) for search in SEARCHES}
     gains = [gain_row(name, plan) for name, plan in plans.items()]
     plain, joint = (plans[search.name] for search in SEARCHES[-2:])
     with jax.enable_x64(True):

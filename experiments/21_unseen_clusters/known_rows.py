@@ -1,4 +1,4 @@
-"""What does a cluster that nobody has fitted look like once a few of its rows are known?"""
+"""The constants of an unseen cluster once a few of its rows are known."""
 
 from typing import NamedTuple
 
@@ -20,26 +20,26 @@ class KnownCluster(NamedTuple):
 
 
 def updated(
-    known: KnownCluster, rows: ClusterRuns, start: Float[np.ndarray, " constants"] | None = None
+    cluster: KnownCluster, rows: ClusterRuns, start: Float[np.ndarray, " constants"] | None = None
 ) -> KnownCluster:
     """Constants after some rows, by Gauss-Newton with Student's weights from what was known before.
 
     What was known of the scatter counts as some rows. The search may start elsewhere than at the mean.
     """
-    found = known if start is None else known._replace(coordinates=known.coordinates._replace(mean=start))
+    result = cluster if start is None else cluster._replace(coordinates=cluster.coordinates._replace(mean=start))
     for _ in range(ROUNDS):
-        found = _search(known.coordinates, found, rows)
-        scale = found.scatter / TAILS
-        errors, slopes = rows.errors(found.coordinates)
-        squares = errors**2 + np.einsum("ri,ij,rj->r", slopes, found.coordinates.covariance, slopes)
+        result = _search(cluster.coordinates, result, rows)
+        scale = result.scatter / TAILS
+        errors, slopes = rows.errors(result.coordinates)
+        squares = errors**2 + np.einsum("ri,ij,rj->r", slopes, result.coordinates.covariance, slopes)
         squares *= (FREEDOM + 1) / (FREEDOM + (errors / scale) ** 2)
-        found = found._replace(scatter=TAILS * pooled_spread(known.scatter / TAILS, squares))
-    return found
+        result = result._replace(scatter=TAILS * pooled_spread(cluster.scatter / TAILS, squares))
+    return result
 
 
-def held(known: Coordinates, at: int, value: float, deviation: float) -> Coordinates:
+def held(coordinates: Coordinates, at: int, value: float, deviation: float) -> Coordinates:
     """What is known once one coordinate is within a standard deviation of a value, by conditioning."""
-    mean, covariance = known
+    mean, covariance = coordinates
     slope = covariance[:, at] / covariance[at, at]
     covariance = covariance + np.outer(slope, slope) * (deviation**2 - covariance[at, at])
     return Coordinates(mean + slope * (value - mean[at]), covariance)

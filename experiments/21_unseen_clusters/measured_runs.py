@@ -1,4 +1,4 @@
-"""Which measured runs does the population of clusters rest on?"""
+"""The measured runs on which the population of clusters rests."""
 
 import sys
 from collections import defaultdict
@@ -50,8 +50,8 @@ def read_all(folder: Path = DATA) -> list[dict[str, Any]]:
 
 def timed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows with a time, of runs on links that were whole; each names the cluster whose times it has."""
-    found = [row for row in rows if row["step_time_s"] != "" and not row.get("degraded")]
-    return [{**row, "cluster": CLUSTERS[row["cluster"]].timed_as or row["cluster"]} for row in found]
+    result = [row for row in rows if row["step_time_s"] != "" and not row.get("degraded")]
+    return [{**row, "cluster": CLUSTERS[row["cluster"]].timed_as or row["cluster"]} for row in result]
 
 
 def cluster_runs(rows: list[dict[str, Any]], most: int | None = None, seed: int = 0) -> list[ClusterRuns]:
@@ -60,7 +60,7 @@ def cluster_runs(rows: list[dict[str, Any]], most: int | None = None, seed: int 
     for row in timed(rows):
         by_cluster[row["cluster"]].append(row)
     generator = np.random.default_rng(seed)
-    found = []
+    result = []
     for name, own in by_cluster.items():
         if most is not None and len(own) > most:
             own = [own[at] for at in sorted(generator.choice(len(own), most, replace=False).tolist())]
@@ -68,5 +68,5 @@ def cluster_runs(rows: list[dict[str, Any]], most: int | None = None, seed: int 
         columns = {column.name: table.columns[column.name] for column in INPUTS}
         groups = np.array([f"{row['set']} {row['group']}" for row in own])
         labels = {**cluster.labels, "cluster": name}
-        found.append(ClusterRuns(labels, system_of(cluster), columns, table.columns["step_time_s"], groups))
-    return found
+        result.append(ClusterRuns(labels, system_of(cluster), columns, table.columns["step_time_s"], groups))
+    return result

@@ -1,4 +1,4 @@
-"""What do all clusters together say of the constants of chips, frameworks and clusters?
+"""Constants of chips, frameworks and clusters from all clusters together.
 
 Effects of `energymodel.scenarios.step_population`, fitted together by Gauss-Newton with the damping of Levenberg and
 Marquardt. Errors have Student's distribution, so that outliers lose their weight, about an error that runs of one group
@@ -57,10 +57,10 @@ class ClusterRuns(NamedTuple):
         columns = {name: values[chosen] for name, values in self.columns.items()}
         return self._replace(columns=columns, measured=self.measured[chosen], groups=self.groups[chosen])
 
-    def errors(self, known: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+    def errors(self, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         """Logarithms of predicted over measured times, and their slopes by coordinate."""
-        found, slopes = log_step_times(known.mean, self.system, self.columns)
-        return found - np.log(self.measured), slopes
+        result, slopes = log_step_times(coordinates.mean, self.system, self.columns)
+        return result - np.log(self.measured), slopes
 
 
 class Spreads(NamedTuple):
@@ -89,8 +89,8 @@ class Spreads(NamedTuple):
 def first_spreads(runs: Sequence[ClusterRuns]) -> Spreads:
     """Before any measurement."""
     each = STEP_CONSTANTS.values()
-    effects = {level: np.array([one.spread(level) for one in each]) for level in LEVELS}
-    return Spreads(effects, FIRST_GROUP, {one.name: FIRST_ROW for one in runs})
+    effects = {level: np.array([effect.spread(level) for effect in each]) for level in LEVELS}
+    return Spreads(effects, FIRST_GROUP, {run.name: FIRST_ROW for run in runs})
 
 
 class _Sums(NamedTuple):
@@ -124,23 +124,23 @@ def pooled_fit(
     - `start`: a fit to more runs, whose spreads are kept, and from whose effects the search starts.
     - `hints`: effects by level, label and constant from which it starts otherwise.
     """
-    effects = effects_of({level: {one.labels[level] for one in runs} for level in runs[0].labels})
+    effects = effects_of({level: {run.labels[level] for run in runs} for level in runs[0].labels})
     theta = np.array([hints.get((level, label, NAMES[at]), 0.0) for level, label, at in effects.keys])
     spreads, rounds = first_spreads(runs), ROUNDS
     if start is not None:
         earlier = dict(zip(start.population.effects.keys, start.population.mean, strict=True))
         theta = np.array([earlier.get(key, own) for key, own in zip(effects.keys, theta, strict=True)])
-        spreads, rounds = start.spreads.of_clusters({one.name for one in runs}), 1
+        spreads, rounds = start.spreads.of_clusters({run.name for run in runs}), 1
     for at in range(rounds - 1):
-        theta, found = _search(runs, effects, theta, spreads, lambda text, at=at: progress(f"round {at}, {text}"))
-        spreads = _estimated(effects, theta, np.linalg.inv(found.matrix), found, first_spreads(runs))
-    theta, found = _search(runs, effects, theta, spreads, lambda text: progress(f"last round, {text}"))
-    covariance = np.linalg.inv(found.matrix)
+        theta, result = _search(runs, effects, theta, spreads, lambda text, at=at: progress(f"round {at}, {text}"))
+        spreads = _estimated(effects, theta, np.linalg.inv(result.matrix), result, first_spreads(runs))
+    theta, result = _search(runs, effects, theta, spreads, lambda text: progress(f"last round, {text}"))
+    covariance = np.linalg.inv(result.matrix)
     row = TAILS * spreads.typical_row
     return PooledFit(StepPopulation(effects, theta, covariance, spreads.effects, spreads.group, row), spreads)
 
 
-def _estimated(effects: Effects, theta: np.ndarray, covariance: np.ndarray, found: _Sums, first: Spreads) -> Spreads:
+def _estimated(effects: Effects, theta: np.ndarray, covariance: np.ndarray, sums: _Sums, first: Spreads) -> Spreads:
     """Spreads by expectation and maximization, with the first ones counting as much as some labels.
 
     Those of effects are roots of the mean variance: few labels leave it open [Gelman et al. 2013, sec. 2.6].
@@ -154,8 +154,8 @@ def _estimated(effects: Effects, theta: np.ndarray, covariance: np.ndarray, foun
                 total[at] += square
                 count[at] += 1.0
         new[level] = np.sqrt(total / (count - 2.0))
-    group = pooled_spread(first.group, found.group_squares)
-    row = {name: pooled_spread(first.row[name], own) for name, own in found.row_squares.items()}
+    group = pooled_spread(first.group, sums.group_squares)
+    row = {name: pooled_spread(first.row[name], own) for name, own in sums.row_squares.items()}
     return Spreads(new, group, row)
 
 
@@ -174,12 +174,12 @@ def _search(
         progress(f"step {step}: {best.objective:.3f}, {left:.3g} left")
         if left < LEFT or small == SMALL:
             break
-        farthest = max(float(np.max(np.abs(effects.design(_all(one)) @ move))) for one in runs)
+        farthest = max(float(np.max(np.abs(effects.design(_all(run)) @ move))) for run in runs)
         trial = theta - min(1.0, FARTHEST / max(farthest, 1e-12)) * move
-        found = _sums(runs, effects, trial, spreads)
-        if found.objective < best.objective:
-            small = small + 1 if best.objective - found.objective < LEFT else 0
-            theta, best, damping = trial, found, 0.2 * damping
+        sums = _sums(runs, effects, trial, spreads)
+        if sums.objective < best.objective:
+            small = small + 1 if best.objective - sums.objective < LEFT else 0
+            theta, best, damping = trial, sums, 0.2 * damping
         else:
             damping *= 8.0
     return theta, best
@@ -195,14 +195,14 @@ def _sums(runs: Sequence[ClusterRuns], effects: Effects, theta: np.ndarray, spre
     objective, gradient = 0.5 * float(np.sum((theta / own_spread) ** 2)), theta / own_spread**2
     matrix = np.diag(1.0 / own_spread**2)
     group_squares: list[float] = []
-    row_squares: dict[str, list[float]] = {one.name: [] for one in runs}
-    for one in runs:
-        row = spreads.row[one.name]
-        design = effects.design(_all(one))
-        errors, slopes = one.errors(population.of(one.labels))
+    row_squares: dict[str, list[float]] = {run.name: [] for run in runs}
+    for run in runs:
+        row = spreads.row[run.name]
+        design = effects.design(_all(run))
+        errors, slopes = run.errors(population.of(run.labels))
         slopes = slopes @ design
-        for group in dict.fromkeys(one.groups.tolist()):
-            own = one.groups == group
+        for group in dict.fromkeys(run.groups.tolist()):
+            own = run.groups == group
             e, J = errors[own], slopes[own]
             weight, inner, shared = _shared_error(e, row, spreads.group)
             WJ, We = weight[:, None] * J, weight * e
@@ -211,7 +211,7 @@ def _sums(runs: Sequence[ClusterRuns], effects: Effects, theta: np.ndarray, spre
             objective += 0.5 * (FREEDOM + 1.0) * float(np.sum(np.log1p(((e - shared) / row) ** 2 / FREEDOM)))
             objective += 0.5 * shared**2 / spreads.group**2
             group_squares.append(shared**2 + inner)
-            row_squares[one.name] += (weight * row**2 * ((e - shared) ** 2 + inner / len(e))).tolist()
+            row_squares[run.name] += (weight * row**2 * ((e - shared) ** 2 + inner / len(e))).tolist()
     squares = {name: np.array(own) for name, own in row_squares.items()}
     return _Sums(objective, gradient, matrix, np.array(group_squares), squares)
 

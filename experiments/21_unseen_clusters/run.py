@@ -1,4 +1,4 @@
-"""How accurately is the step time of a cluster predicted that nobody has fitted, and after a few of its rows?
+"""Errors of the step time of an unseen cluster, before and after a few of its rows are known.
 
 `python experiments/21_unseen_clusters/run.py [--data FOLDER] [--write-presets] [--fit-only]`
 """
@@ -47,10 +47,10 @@ class Prediction(NamedTuple):
         return np.abs(self.error) < ndtri(0.5 + 0.5 * level) * self.spread
 
 
-def predicted(known: KnownCluster, runs: ClusterRuns) -> Prediction:
+def predicted(cluster: KnownCluster, runs: ClusterRuns) -> Prediction:
     """Predictions with what is known of the constants."""
-    error, slopes = runs.errors(known.coordinates)
-    variance = np.einsum("ri,ij,rj->r", slopes, known.coordinates.covariance, slopes) + known.scatter**2
+    error, slopes = runs.errors(cluster.coordinates)
+    variance = np.einsum("ri,ij,rj->r", slopes, cluster.coordinates.covariance, slopes) + cluster.scatter**2
     return Prediction(runs, error, np.sqrt(variance))
 
 
@@ -60,14 +60,14 @@ def known_clusters(runs: Sequence[ClusterRuns], full: PooledFit) -> dict[str, Kn
     The slowdown, which multiplies all terms, stays within a percent of that of the joint fit: many rows of one team
     would move it, and with it the rates of products and attention, to where no other cluster is.
     """
-    found = {}
-    for one in runs:
-        before = unseen(full.population, {**one.labels, "cluster": ""})
-        joint = full.population.of(one.labels).mean
+    result = {}
+    for run in runs:
+        before = unseen(full.population, {**run.labels, "cluster": ""})
+        joint = full.population.of(run.labels).mean
         at = NAMES.index("production_slowdown")
         before = before._replace(coordinates=held(before.coordinates, at, float(joint[at]), HELD))
-        found[one.name] = updated(before, one, joint)
-    return found
+        result[run.name] = updated(before, run, joint)
+    return result
 
 
 def unseen(population: StepPopulation, labels: Mapping[str, str]) -> KnownCluster:
@@ -77,18 +77,18 @@ def unseen(population: StepPopulation, labels: Mapping[str, str]) -> KnownCluste
 
 def without(level: str, runs: Sequence[ClusterRuns], full: PooledFit) -> list[Prediction]:
     """Predictions of the runs of each label of a level, by a population that has not seen them."""
-    found = []
-    for label in sorted({one.labels[level] for one in runs}):
-        rest = [one for one in runs if one.labels[level] != label]
+    result = []
+    for label in sorted({run.labels[level] for run in runs}):
+        rest = [run for run in runs if run.labels[level] != label]
         population = pooled_fit(rest, start=full).population
-        own = [one for one in runs if one.labels[level] == label]
-        found += [predicted(unseen(population, one.labels), one) for one in own]
+        own = [run for run in runs if run.labels[level] == label]
+        result += [predicted(unseen(population, held_out.labels), held_out) for held_out in own]
         print(f"without {level} {label}", flush=True)
-    return found
+    return result
 
 
-def summary(what: str, found: Sequence[Prediction]) -> dict[str, object]:
-    error = np.concatenate([one.error for one in found])
+def summary(what: str, predictions: Sequence[Prediction]) -> dict[str, object]:
+    error = np.concatenate([prediction.error for prediction in predictions])
     size = np.abs(np.expm1(error))
     return {
         "left_out": what,
@@ -96,22 +96,25 @@ def summary(what: str, found: Sequence[Prediction]) -> dict[str, object]:
         "median_percent": 100 * float(np.median(size)),
         "mean_percent": 100 * float(np.mean(size)),
         "bias_percent": 100 * float(np.expm1(np.median(error))),
-        "inside_90_percent": 100 * float(np.mean(np.concatenate([one.inside(0.9) for one in found]))),
-        "inside_50_percent": 100 * float(np.mean(np.concatenate([one.inside(0.5) for one in found]))),
-        "median_spread_percent": 100 * float(np.median(np.concatenate([one.spread for one in found]))),
+        "inside_90_percent": 100
+        * float(np.mean(np.concatenate([prediction.inside(0.9) for prediction in predictions]))),
+        "inside_50_percent": 100
+        * float(np.mean(np.concatenate([prediction.inside(0.5) for prediction in predictions]))),
+        "median_spread_percent": 100
+        * float(np.median(np.concatenate([prediction.spread for prediction in predictions]))),
     }
 
 
 def learning_curve(runs: Sequence[ClusterRuns], full: PooledFit) -> list[dict[str, object]]:
     """Mean error on other rows of a left-out cluster once `calibrate step-time` has some, and that of one scalar."""
     generator, rows = np.random.default_rng(0), []
-    for one in runs:
-        if len(one.measured) < FEWEST_ROWS:
+    for run in runs:
+        if len(run.measured) < FEWEST_ROWS:
             continue
-        rest = [other for other in runs if other.name != one.name]
+        rest = [other for other in runs if other.name != run.name]
         population = pooled_fit(rest, start=full).population
-        known = unseen(population, one.labels)
-        before = one.errors(known.coordinates)[0]
+        cluster = unseen(population, run.labels)
+        before = run.errors(cluster.coordinates)[0]
         for count in KNOWN:
             if count > len(before) // 2:
                 continue
@@ -120,29 +123,29 @@ def learning_curve(runs: Sequence[ClusterRuns], full: PooledFit) -> list[dict[st
                 order = generator.permutation(len(before))
                 seen, other = order[:count], order[count:]
                 errors.append(
-                    np.mean(np.abs(np.expm1(one.select(other).errors(calibrated(known, one.select(seen)))[0])))
+                    np.mean(np.abs(np.expm1(run.select(other).errors(calibrated(cluster, run.select(seen)))[0])))
                 )
                 scalar.append(np.mean(np.abs(np.expm1(before[other] - np.mean(before[seen])))))
-            row = {"cluster": one.name, "known_rows": count, "rows": len(before) - count}
+            row = {"cluster": run.name, "known_rows": count, "rows": len(before) - count}
             row |= {"percent": 100 * float(np.mean(errors)), "scalar_percent": 100 * float(np.mean(scalar))}
             rows.append(row | {"unfitted_percent": 100 * float(np.mean(np.abs(np.expm1(before))))})
-        print(f"learning curve of {one.name}", flush=True)
+        print(f"learning curve of {run.name}", flush=True)
     return rows
 
 
-def calibrated(known: KnownCluster, rows: ClusterRuns) -> Coordinates:
+def calibrated(cluster: KnownCluster, rows: ClusterRuns) -> Coordinates:
     """Constants that `calibrate step-time` finds."""
     steps = MeasuredSteps(rows.system, rows.columns, rows.measured)
-    found = fit(step_time_problem(known.coordinates, known.scatter, steps))
-    return Coordinates(found.coordinates, found.covariance)
+    fitted = fit(step_time_problem(cluster.coordinates, cluster.scatter, steps))
+    return Coordinates(fitted.coordinates, fitted.covariance)
 
 
-def constants(found: Mapping[str, KnownCluster]) -> list[dict[str, object]]:
+def constants(by_cluster: Mapping[str, KnownCluster]) -> list[dict[str, object]]:
     """Constants of every cluster with 90 % intervals."""
     rows: list[dict[str, object]] = []
-    for cluster, (known, _) in found.items():
-        half = ndtri(0.95) * np.sqrt(np.diag(known.covariance))
-        for name, z, width in zip(NAMES, known.mean, half, strict=True):
+    for cluster, (fitted_cluster, _) in by_cluster.items():
+        half = ndtri(0.95) * np.sqrt(np.diag(fitted_cluster.covariance))
+        for name, z, width in zip(NAMES, fitted_cluster.mean, half, strict=True):
             constant = STEP_CONSTANTS[name]
             value, low, high = (constant.value(float(at)) for at in (z, z - width, z + width))
             rows.append({"cluster": cluster, "constant": name, "value": value, "low": low, "high": high})
@@ -159,51 +162,56 @@ def main() -> None:
     runs = measured_runs.cluster_runs(measured_runs.read_all(chosen.data), MOST_ROWS)
     full = pooled_fit(runs, hints=measured_runs.HINTS, progress=lambda text: print(text, flush=True))
     everything = measured_runs.cluster_runs(measured_runs.read_all(chosen.data))
-    known = known_clusters(everything, full)
+    by_cluster = known_clusters(everything, full)
     if chosen.write_presets:
         write_population(full.population)
         write_frameworks(full.population)
-        write_clusters(known)
-    fitted = [predicted(known[one.name], one) for one in everything]
-    print(outputs.table([summary(one.runs.name, [one]) for one in fitted]))
+        write_clusters(by_cluster)
+    fitted = [predicted(by_cluster[runs.name], runs) for runs in everything]
+    print(outputs.table([summary(prediction.runs.name, [prediction]) for prediction in fitted]))
     if chosen.fit_only:
         return
     left_out = {level: without(level, runs, full) for level in LEVELS}
     curve = learning_curve(runs, full)
-    frameworks = len({one.labels["framework"] for one in runs})
-    whole = {level: [one for one in found if one.runs.name != SLOW_RINGS] for level, found in left_out.items()}
+    frameworks = len({run.labels["framework"] for run in runs})
+    without_slow = {
+        level: [prediction for prediction in predictions if prediction.runs.name != SLOW_RINGS]
+        for level, predictions in left_out.items()
+    }
     tables: outputs.Tables = {
         "accuracy": [
             outputs.accuracy(
                 f"time of a training step, {what} left out",
-                np.expm1(np.concatenate([one.error for one in left_out[level]])),
+                np.expm1(np.concatenate([prediction.error for prediction in left_out[level]])),
                 level,
                 f"{len(runs)} clusters of A100, H100, Blackwell and TPUs, {frameworks} frameworks",
             )
             for level, what in LEVELS.items()
         ],
         "left_out": [summary(what, left_out[level]) for level, what in LEVELS.items()],
-        "left_out_but_slow_rings": [summary(what, whole[level]) for level, what in LEVELS.items()],
+        "left_out_but_slow_rings": [summary(what, without_slow[level]) for level, what in LEVELS.items()],
         "known": [summary("nothing", fitted)],
         "clusters": [
-            {"level": level, **summary(one.runs.name, [one])} for level, found in left_out.items() for one in found
+            {"level": level, **summary(prediction.runs.name, [prediction])}
+            for level, predictions in left_out.items()
+            for prediction in predictions
         ],
         "learning": curve,
-        "constants": constants(known),
+        "constants": constants(by_cluster),
     }
     outputs.keep(tables, HERE)
     draw(left_out["cluster"], curve)
 
 
-def draw(found: Sequence[Prediction], curve: Sequence[dict[str, object]]) -> None:
+def draw(predictions: Sequence[Prediction], curve: Sequence[dict[str, object]]) -> None:
     """Errors of each cluster left out with the 90 % interval, and the learning curve."""
     figure = new_figure(11.0, 4.8)
     axes = add_axes(figure, 1, 2, 1)
-    for place, one in enumerate(found):
-        half = 100 * np.expm1(ndtri(0.95) * float(np.median(one.spread)))
-        axes.plot([-half, half], [place, place], "-", color=GRAY, lw=6, alpha=0.4, solid_capstyle="butt")
-        axes.plot(100 * np.expm1(one.error), np.full(len(one.error), place), ".", ms=3, color=BLUE)
-    axes.set_yticks(range(len(found)), [one.runs.name for one in found], fontsize=7)
+    for index, prediction in enumerate(predictions):
+        half = 100 * np.expm1(ndtri(0.95) * float(np.median(prediction.spread)))
+        axes.plot([-half, half], [index, index], "-", color=GRAY, lw=6, alpha=0.4, solid_capstyle="butt")
+        axes.plot(100 * np.expm1(prediction.error), np.full(len(prediction.error), index), ".", ms=3, color=BLUE)
+    axes.set_yticks(range(len(predictions)), [prediction.runs.name for prediction in predictions], fontsize=7)
     axes.set(
         xlim=(-70, 100), xlabel="predicted over measured, less one [%]", title="Each cluster predicted by the others"
     )

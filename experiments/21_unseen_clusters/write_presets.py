@@ -1,4 +1,4 @@
-"""How are the population and its clusters kept as presets of energymodel?"""
+"""The population and its clusters as presets of energymodel."""
 
 import json
 import re
@@ -43,18 +43,20 @@ MEMORY = ("activation_copies", "gather_buffers", "usable_memory", "memory_spread
 """Numbers of software that experiments/01_step_time fits to memory."""
 
 
-def write_population(found: StepPopulation) -> None:
+def write_population(population: StepPopulation) -> None:
     """Mean and covariance of all effects but those of clusters, and a table of spreads and labels."""
-    keys = [place for place, (level, *_) in enumerate(found.effects.keys) if level != "cluster"]
+    keys = [index for index, (level, *_) in enumerate(population.effects.keys) if level != "cluster"]
     FOLDER.mkdir(exist_ok=True)
-    write_normal(FOLDER / "step-time.csv", Coordinates(found.mean[keys], found.covariance[np.ix_(keys, keys)]))
+    write_normal(
+        FOLDER / "step-time.csv", Coordinates(population.mean[keys], population.covariance[np.ix_(keys, keys)])
+    )
     table: dict[str, Any] = {"title": "Constants of a training step on all measured clusters", "source": SOURCE}
     for level in LEVELS[1:-1]:
-        table[level] = sorted({label for own, label, _ in found.effects.keys if own == level})
-    table["scatter"] = {"group": round(found.group_scatter, 4), "row": round(found.row_scatter, 4)}
+        table[level] = sorted({label for own, label, _ in population.effects.keys if own == level})
+    table["scatter"] = {"group": round(population.group_scatter, 4), "row": round(population.row_scatter, 4)}
     table["spread"] = {
-        level: {name: float(f"{one:.3g}") for name, one in zip(NAMES, spread, strict=True)}
-        for level, spread in found.spreads.items()
+        level: {name: float(f"{deviation:.3g}") for name, deviation in zip(NAMES, spread, strict=True)}
+        for level, spread in population.spreads.items()
     }
     (FOLDER / "step-time.toml").write_text(toml_text.dumps(table), encoding="utf-8")
 
@@ -63,7 +65,7 @@ def write_frameworks(population: StepPopulation) -> None:
     """What each framework has on a cluster that nobody has fitted, into the presets of software; times of the host
     into those of all accelerators.
     """
-    count = sum(not one.timed_as for one in CLUSTERS.values())
+    count = sum(not cluster.timed_as for cluster in CLUSTERS.values())
     for preset, (label, words) in FRAMEWORKS.items():
         source = f"fitted together to {count} measured clusters, here those {words} ({SOURCE}): {UNSEEN}"
         _write_numbers(ROOT / "software" / f"{preset}.toml", "software", population.of({"framework": label}), source)
@@ -71,17 +73,19 @@ def write_frameworks(population: StepPopulation) -> None:
     _write_numbers(ROOT / "hardware" / "_accelerator.toml", "accelerator", population.of({}), source)
 
 
-def _write_numbers(path: Path, part: str, known: Coordinates, source: str) -> None:
+def _write_numbers(path: Path, part: str, coordinates: Coordinates, source: str) -> None:
     """The constants of a part of which the population knows something; all other text of a preset is kept."""
     text = path.read_text(encoding="utf-8")
-    spread = np.sqrt(np.diag(known.covariance))
-    for (name, one), z, deviation in zip(STEP_CONSTANTS.items(), known.mean.tolist(), spread.tolist(), strict=True):
+    spread = np.sqrt(np.diag(coordinates.covariance))
+    for (name, constant), z, deviation in zip(
+        STEP_CONSTANTS.items(), coordinates.mean.tolist(), spread.tolist(), strict=True
+    ):
         owner, _, key = name.rpartition(".")
         if owner != part:
             continue
-        assumed = np.sqrt(sum(one.spread(level) ** 2 for level in LEVELS))
-        stated = path.stem.startswith("_") or deviation < KNOWN * assumed  # what all share has a number for each
-        number = constant_table(one, z, deviation, source, "measured") if stated else {}
+        assumed = np.sqrt(sum(constant.spread(level) ** 2 for level in LEVELS))
+        is_written = path.stem.startswith("_") or deviation < KNOWN * assumed  # what all share has a number for each
+        number = constant_table(constant, z, deviation, source, "measured") if is_written else {}
         section = "".join(f"{word} = {json.dumps(own)}\n" for word, own in number.items())
         section = f"[{key}]\n{section}\n" * bool(number)
         text, count = re.subn(rf"\[{key}\]\n(?:[^\[\n].*\n)*\n?", lambda _, new=section: new, text)
@@ -90,19 +94,19 @@ def _write_numbers(path: Path, part: str, known: Coordinates, source: str) -> No
     path.write_text(text, encoding="utf-8")
 
 
-def write_clusters(found: Mapping[str, KnownCluster]) -> None:
+def write_clusters(clusters: Mapping[str, KnownCluster]) -> None:
     """A preset for each cluster: its parts, its own numbers, and the fitted constants with their covariance."""
     for name, cluster in CLUSTERS.items():
-        if (cluster.timed_as or name) not in found:
+        if (cluster.timed_as or name) not in clusters:
             continue
         path = ROOT / "clusters" / f"{name}.toml"
         system = _with_memory(tables(cluster), path)
-        known, scatter = found[cluster.timed_as or name]
-        written = with_coordinates({"system": system}, known, scatter, _origin(cluster), "measured")
+        fitted, scatter = clusters[cluster.timed_as or name]
+        written = with_coordinates({"system": system}, fitted, scatter, _origin(cluster), "measured")
         written["calibration"]["step-time"] |= {
-            "covariance": [[float(f"{one:.6g}") for one in row] for row in known.covariance.tolist()],
-            "coordinates": [round(one, 4) for one in known.mean.tolist()],
-            "slopes": [float(f"{one:.4g}") for one in written["calibration"]["step-time"]["slopes"]],
+            "covariance": [[float(f"{entry:.6g}") for entry in row] for row in fitted.covariance.tolist()],
+            "coordinates": [round(coordinate, 4) for coordinate in fitted.mean.tolist()],
+            "slopes": [float(f"{slope:.4g}") for slope in written["calibration"]["step-time"]["slopes"]],
             "scatter": round(scatter, 4),
         }
         path.write_text(toml_text.dumps({"title": cluster.title, **written}), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What do a wrong learning rate, a batch and a schedule cost in loss, and are sizes predicted that were held out?"""
+"""The loss that a wrong learning rate, a batch and a schedule cost, with sizes held out."""
 
 import csv
 from pathlib import Path
@@ -82,10 +82,10 @@ def fitted(runs: Runs, weights: np.ndarray | None = None) -> np.ndarray:
     """The ten constants, by robust least squares."""
     effective = effective_tokens(runs)
     weights = np.ones(len(runs.loss)) if weights is None else weights
-    found = least_squares(
+    solution = least_squares(
         lambda z: weights * (predicted(z, runs, effective) - runs.loss) / NOISE, START, loss="soft_l1", max_nfev=2000
     )
-    return found.x
+    return solution.x
 
 
 def held_out_by_size(runs: Runs) -> list[dict[str, Any]]:
@@ -93,19 +93,19 @@ def held_out_by_size(runs: Runs) -> list[dict[str, Any]]:
     effective, rows = effective_tokens(runs), []
     for size in np.unique(runs.size):
         chosen = runs.size == size
-        one, constants = runs.part(chosen), fitted(runs.part(~chosen))
-        guess = predicted(constants, one, effective[chosen])
+        part, constants = runs.part(chosen), fitted(runs.part(~chosen))
+        guess = predicted(constants, part, effective[chosen])
         excess, guessed = np.zeros(len(guess)), np.zeros(len(guess))
-        for tokens in np.unique(one.tokens):
-            same = one.tokens == tokens
-            best = int(np.argmin(one.loss[same]))
-            excess[same] = one.loss[same] - one.loss[same][best]
+        for tokens in np.unique(part.tokens):
+            same = part.tokens == tokens
+            best = int(np.argmin(part.loss[same]))
+            excess[same] = part.loss[same] - part.loss[same][best]
             guessed[same] = guess[same] - guess[same][best]
         rows.append(
             {
                 "size": float(size),
                 "runs": len(guess),
-                "loss_error_nat": float(np.mean(np.abs(guess - one.loss))),
+                "loss_error_nat": float(np.mean(np.abs(guess - part.loss))),
                 "excess_error_nat": float(np.mean(np.abs(guessed - excess))),
                 "excess_nat": float(np.mean(excess)),
                 "stiffness_of_others": float(constants[-1]),
@@ -149,7 +149,9 @@ def schedule_worth(kind: str) -> list[dict[str, float]]:
             if (size, pair, 24000) in losses
             else None
         )
-        steps = next((one for one in (24000, 72000) if {(size, "cosine", one), (size, kind, one)} <= set(losses)), None)
+        steps = next(
+            (count for count in (24000, 72000) if {(size, "cosine", count), (size, kind, count)} <= set(losses)), None
+        )
         if slope is None or steps is None:
             continue
         gap = losses[size, "cosine", steps] - losses[size, kind, steps]
@@ -157,7 +159,7 @@ def schedule_worth(kind: str) -> list[dict[str, float]]:
             {"size": size, "steps": steps, "slope_nat": slope, "gap_nat": gap, "worth": float(np.exp(gap / slope))}
         )
     for row in rows:
-        others = [np.log(one["worth"]) for one in rows if one is not row]
+        others = [np.log(other["worth"]) for other in rows if other is not row]
         row["held_out_error_nat"] = (
             float(abs(np.mean(others) * row["slope_nat"] - row["gap_nat"])) if others else np.nan
         )

@@ -1,4 +1,4 @@
-"""What do a wrong learning rate, a batch and a schedule cost in loss, and are sizes predicted that were held out?
+"""The loss that a wrong learning rate, a batch and a schedule cost: tables and figure.
 
 Prints five tables, draws `learning_rate` and writes `result.json` beside this file.
 """
@@ -52,11 +52,11 @@ def figure(tables: outputs.Tables, runs: learning_rate_fits.Runs) -> Any:
     drawn = new_figure(7.2, 3.4)
     axes = add_axes(drawn, 1, 2, 1)
     for size, color in zip(np.unique(runs.size), COLORS, strict=False):
-        one = runs.part(runs.size == size)
-        for key in {*zip(one.tokens, one.batch, strict=True)}:
-            same = (one.tokens == key[0]) & (one.batch == key[1])
-            best = int(np.argmin(one.loss[same]))
-            ratio, excess = one.rate[same] / one.rate[same][best], one.loss[same] - one.loss[same][best]
+        part = runs.part(runs.size == size)
+        for key in {*zip(part.tokens, part.batch, strict=True)}:
+            same = (part.tokens == key[0]) & (part.batch == key[1])
+            best = int(np.argmin(part.loss[same]))
+            ratio, excess = part.rate[same] / part.rate[same][best], part.loss[same] - part.loss[same][best]
             axes.plot(ratio, excess, ".", color=color, markersize=2)
     ratio = np.geomspace(0.25, 4.0)
     stiffness = next(row["value"] for row in tables["constants"] if row["constant"] == "stiffness")

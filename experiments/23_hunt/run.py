@@ -1,4 +1,4 @@
-"""Which changes of a plan save more than one percent, and which of these rest on numbers that nobody measured?
+"""Changes of a plan that save more than one percent, and those that rest on unmeasured numbers.
 
 Prints three tables and writes `result.json` beside this file.
 """
@@ -61,15 +61,19 @@ def compute() -> outputs.Tables:
 def searches(name: str) -> Iterator[tuple[Optimum, Optimum | None]]:
     """Best plans of a scenario for each objective, and for energy with every format of the chip beside them."""
     scenario = em.load_scenario(name)
-    found = {}
+    result = {}
     for objective in OBJECTIVES:
-        found[objective] = em.optimize(scenario, minimize=objective)
-        yield found[objective], None
+        result[objective] = em.optimize(scenario, minimize=objective)
+        yield result[objective], None
     own = scenario.plan.layout
-    free = [one for one in NARROW if one in formats_of(scenario.system.accelerator) and float(getattr(own, one)) == 0.0]
+    free = [
+        format_name
+        for format_name in NARROW
+        if format_name in formats_of(scenario.system.accelerator) and float(getattr(own, format_name)) == 0.0
+    ]
     if free:
-        vary = {f"plan.layout.{one}": (0.0, MOST_NARROW) for one in free}
-        yield em.optimize(scenario, minimize="energy", vary=vary), found["energy"]
+        vary = {f"plan.layout.{format_name}": (0.0, MOST_NARROW) for format_name in free}
+        yield em.optimize(scenario, minimize="energy", vary=vary), result["energy"]
 
 
 def plan_row(name: str, optimum: Optimum, earlier: Optimum | None) -> dict[str, Any]:

@@ -38,8 +38,8 @@ def page(formulas: Sequence[Statement]) -> str:
     for document in dict.fromkeys(row.document for row in formulas):
         lines = [f"| {' | '.join(COLUMNS)} |", "|---|---|" + "---:|" * (len(COLUMNS) - 2)]
         for row in (row for row in formulas if row.document == document):
-            values = (_text(value, row.unit) for value in (row.stated, row.corrected, row.model))
-            ratio = _text(row.stated / row.model, "1", 3)
+            values = (_text(value, row.unit) for value in (row.printed, row.corrected, row.model))
+            ratio = _text(row.printed / row.model, "1", 3)
             lines.append(f"| {' | '.join((row.formula.replace('|', chr(92) + '|'), row.at, *values, ratio))} |")
         parts.append(f"## {document}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)

@@ -51,7 +51,7 @@ class Statement(NamedTuple):
     formula: str
     at: str
     unit: str
-    stated: float
+    printed: float
     corrected: float | None
     model: float
 
@@ -64,9 +64,12 @@ def statements(scenario: Scenario, outcome: TrainingOutcome, symbols: Symbols) -
     """
     numbers = _Numbers(scenario, outcome, symbols)
     rows = []
-    for document, formula, at, unit, stated, corrected, model in (*_training_dynamics(numbers), *_engineering(numbers)):
+    for document, formula, at, unit, printed, corrected, model in (
+        *_training_dynamics(numbers),
+        *_engineering(numbers),
+    ):
         own = None if corrected is None else _number(corrected)
-        rows.append(Statement(document, formula, at, unit, _number(stated), own, _number(model)))
+        rows.append(Statement(document, formula, at, unit, _number(printed), own, _number(model)))
     return rows
 
 
@@ -142,12 +145,12 @@ def _training_dynamics(n: _Numbers) -> Iterator[Row]:
     parameters, temperature = n.system.workload.parameters, n.plan.coolant_temperature
     data = out.tokens * floor / math.log(2.0)
     operations = FLOP_PER_PARAMETER * jnp.asarray(n.system.workload.active_parameters) * out.tokens
-    stated = sources.stated_minimum_energy(temperature, parameters, data)
+    printed = sources.stated_minimum_energy(temperature, parameters, data)
     bound = landauer_operation_energy(operations, n.system.accelerator.bits_per_flop, temperature)
-    yield name, "E_min = k_B·T·ln(2)·N_params·H_data", "the run", "J", stated, bound, bound
+    yield name, "E_min = k_B·T·ln(2)·N_params·H_data", "the run", "J", printed, bound, bound
     yield (
         *(name, "η = E_practical/E_min", "the run", "1"),
-        out.energy.total / stated,
+        out.energy.total / printed,
         landauer_multiple(out.energy.total, bound),
         out.landauer_multiple,
     )
@@ -228,10 +231,10 @@ def _power_and_heat(n: _Numbers) -> Iterator[Row]:
     hertz = out.clock * chip.reference_clock
     volts = stepped.voltage * chip.reference_voltage
     k = watts / (hertz * volts**2)
-    stated = sources.stated_optimal_frequency_as_fraction(chip.reference_clock, watts, k, volts)
+    printed = sources.stated_optimal_frequency_as_fraction(chip.reference_clock, watts, k, volts)
     yield (
         *(NAME, "f_opt = min(f_max, √(P_max/(k·V²)))", "its busy power", "Hz"),
-        stated,
+        printed,
         frequency_at_constant_voltage(watts, k, volts),
         hertz,
     )
@@ -248,7 +251,7 @@ def _batch_power(n: _Numbers) -> Iterator[Row]:
         n.rate_larger * n.token_time,
     )
     compute, memory = stepped.power
-    stated = [sources.stated_compute_power(larger, compute, batch), sources.stated_memory_power(larger, memory, batch)]
+    printed = [sources.stated_compute_power(larger, compute, batch), sources.stated_memory_power(larger, memory, batch)]
     energy = memory * stepped.time
     traffic = memory_traffic_rate(
         larger,
@@ -261,13 +264,13 @@ def _batch_power(n: _Numbers) -> Iterator[Row]:
         compute_power(larger, compute * (1.0 + n.half_batch / batch), n.half_batch),
         memory_power(traffic, 1.0),
     ]
-    for formula, one, other, model in zip(
-        ("P_compute ∝ B", "P_memory ∝ √B"), stated, corrected, stepped.power_larger, strict=True
+    for formula, smaller, other, model in zip(
+        ("P_compute ∝ B", "P_memory ∝ √B"), printed, corrected, stepped.power_larger, strict=True
     ):
-        yield NAME, formula, f"{more}, a chip", "W", one, other, model
+        yield NAME, formula, f"{more}, a chip", "W", smaller, other, model
     yield (
         *(NAME, "P_total(B) = P_compute(B) + P_memory(B)", f"{more}, a chip", "W"),
-        sources.stated_total_power(*stated),
+        sources.stated_total_power(*printed),
         corrected[0] + corrected[1],
         stepped.power_larger[0] + stepped.power_larger[1],
     )
@@ -341,10 +344,10 @@ def _energy(n: _Numbers) -> Iterator[Row]:
     )
     heat = parts.total - parts.cooling
     performance = heat / parts.cooling
-    stated = sources.stated_cooling_energy(performance, heat)
+    printed = sources.stated_cooling_energy(performance, heat)
     yield (
         *(NAME, "E_cooling = CoP · Q_thermal", "the run", "J"),
-        stated,
+        printed,
         chiller_power(heat, performance),
         parts.cooling,
     )

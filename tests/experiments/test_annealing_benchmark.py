@@ -37,15 +37,15 @@ def test_rugged_bowl_is_solved_by_most_walkers(method):
     coordinates = grid(24)
     x, y = coordinates[:, 0] - 17.0, coordinates[:, 1] - 5.0
     costs = 0.02 * (x**2 + y**2) + np.sin(1.9 * x) ** 2 + np.sin(1.7 * y) ** 2
-    found = anneal(costs, neighbors(coordinates), steps=4000, method=method, seed=1)
-    assert np.mean(found.cost == costs.min()) > 0.5
-    np.testing.assert_array_equal(found.cost, costs[found.place])
-    assert found.asked.max() <= len(costs)
+    result = anneal(costs, neighbors(coordinates), steps=4000, method=method, seed=1)
+    assert np.mean(result.cost == costs.min()) > 0.5
+    np.testing.assert_array_equal(result.cost, costs[result.position])
+    assert result.asked.max() <= len(costs)
     early = anneal(costs, neighbors(coordinates), steps=40, method=method, seed=1)
-    assert np.mean(early.cost) > np.mean(found.cost)
+    assert np.mean(early.cost) > np.mean(result.cost)
 
 
 def test_single_place_and_bad_costs():
-    assert anneal(np.array([3.0]), neighbors(np.zeros((1, 2))), steps=3).place.tolist() == [0] * 64
+    assert anneal(np.array([3.0]), neighbors(np.zeros((1, 2))), steps=3).position.tolist() == [0] * 64
     with pytest.raises(ValueError, match="not finite"):
         anneal(np.array([1.0, np.inf]), np.array([[1], [0]]), steps=3)

@@ -15,7 +15,7 @@ from gradients import check_grads
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("08_batch_tradeoff")
-STATED = EXPERIMENT.stated
+STATED = EXPERIMENT.stored
 SEARCH, FORMS = EXPERIMENT.adaptive_batch, EXPERIMENT.closed_forms
 QUICK, OBJECTIVES, KNOTS = "test-1b-h100", ("energy", "money", "time"), 8
 batches = st.floats(1e4, 1e9)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_powers_and_steps_of_chips():
-    chip_design, stored = CHIPS.run, CHIPS.stated
+    chip_design, stored = CHIPS.run, CHIPS.stored
     with jax.enable_x64(True):
         chips = chip_design.chips()
     for row, published in zip(chip_design.power_rows(chips), stored["power"], strict=True):
@@ -38,13 +38,13 @@ def test_three_constants_recover_powers_that_follow_from_them():
 @pytest.mark.parametrize("part", ["of_nodes", "of_fleet", "of_smoothing"])
 def test_swings(part):
     for name, rows in getattr(SWING.run, part)().items():
-        assert_rows(rows, SWING.stated[name], 1e-4)
-    assert_rows(SWING.run.accuracies(SWING.stated), SWING.stated["accuracy"], 1e-6)
+        assert_rows(rows, SWING.stored[name], 1e-4)
+    assert_rows(SWING.run.accuracies(SWING.stored), SWING.stored["accuracy"], 1e-6)
 
 
 def test_a_chip_at_a_checkpoint_draws_static_power_rather_than_that_of_waiting_kernels():
     """What `power_over_time` takes the level of a checkpoint to be; every means of smoothing has its price."""
-    computed, stored = SWING.run, SWING.stated
+    computed, stored = SWING.run, SWING.stored
     measured = next(row["measured_w"] for row in stored["levels_8xh100"] if row["level"] == "writing")
     step = computed.levels.small_model(stored["wave"][0]["step_s"])[1]
     assert abs(8 * float(step.levels.writing) / measured - 1.0) < 0.1

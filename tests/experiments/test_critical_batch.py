@@ -11,7 +11,7 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("06_critical_batch")
-FITS, REFERENCES, STATED = EXPERIMENT.batch_fits, EXPERIMENT.reference_batches, EXPERIMENT.stated
+FITS, REFERENCES, STATED = EXPERIMENT.batch_fits, EXPERIMENT.reference_batches, EXPERIMENT.stored
 FEW = FitOptions(starts=2)
 
 

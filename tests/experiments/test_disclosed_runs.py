@@ -9,7 +9,7 @@ from experiment import Experiment, assert_rows
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("07_disclosed_runs")
-STATED = EXPERIMENT.stated
+STATED = EXPERIMENT.stored
 AGAIN = "Llama-3.1-405B"
 
 
@@ -66,5 +66,5 @@ def test_slowdown_by_hand():
 
 
 def test_one_run_again():
-    stated = [run for run in STATED["runs"] if run["model"] == AGAIN]
-    assert_rows(EXPERIMENT.disclosed.compute((AGAIN,)), stated, 1e-5, atol=0.0)
+    again = [run for run in STATED["runs"] if run["model"] == AGAIN]
+    assert_rows(EXPERIMENT.disclosed.compute((AGAIN,)), again, 1e-5, atol=0.0)

@@ -17,7 +17,7 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("09_efficient_hardware")
-STATED = EXPERIMENT.stated
+STATED = EXPERIMENT.stored
 
 
 @pytest.fixture(scope="module")

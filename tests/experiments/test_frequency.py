@@ -9,7 +9,7 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("03_frequency")
-STATED = EXPERIMENT.stated
+STATED = EXPERIMENT.stored
 
 
 def test_accuracy_reached_and_clocks_chosen_well():

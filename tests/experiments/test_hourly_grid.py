@@ -73,12 +73,12 @@ def test_a_dear_hour_is_paused_unless_a_restart_takes_long(stop, paused):
 
 
 def test_what_is_stated_keeps_to_its_bounds():
-    assert {row["judged_on"] for row in EXPERIMENT.stated["unseen"]} == {"odd weeks", "even weeks"}
-    for row in EXPERIMENT.stated["unseen"]:
+    assert {row["judged_on"] for row in EXPERIMENT.stored["unseen"]} == {"odd weeks", "even weeks"}
+    for row in EXPERIMENT.stored["unseen"]:
         for name in ("plan_saving", "rule_saving", "oracle_saving"):
             assert row[name] <= row["bound_saving"] + 1e-9, row["case"]
     # The README's claim: with the full cost of the equipment no hour of the year is worth a pause.
-    assert EXPERIMENT.stated["pause"][0]["hours_of_the_year_above"] == 0
+    assert EXPERIMENT.stored["pause"][0]["hours_of_the_year_above"] == 0
     assert (
-        EXPERIMENT.stated["pause"][0]["pause_above_usd_per_mwh"] > EXPERIMENT.stated["pause"][0]["highest_usd_per_mwh"]
+        EXPERIMENT.stored["pause"][0]["pause_above_usd_per_mwh"] > EXPERIMENT.stored["pause"][0]["highest_usd_per_mwh"]
     )

@@ -9,7 +9,7 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("22_learning_rate")
-FITS, STATED = EXPERIMENT.learning_rate_fits, EXPERIMENT.stated
+FITS, STATED = EXPERIMENT.learning_rate_fits, EXPERIMENT.stored
 
 
 def test_presets_are_what_the_experiment_found():

@@ -11,7 +11,7 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("05_loss_law")
-REFIT, STATED = EXPERIMENT.refit, EXPERIMENT.stated
+REFIT, STATED = EXPERIMENT.refit, EXPERIMENT.stored
 
 
 def test_published_constants_and_held_out_sizes_are_met():

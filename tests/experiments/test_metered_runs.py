@@ -14,7 +14,7 @@ from experiment import Experiment, assert_rows
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("04_metered_runs")
-STATED = EXPERIMENT.stated
+STATED = EXPERIMENT.stored
 
 
 def test_law_by_hand():

@@ -9,7 +9,7 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("02_power_limits")
-STATED = EXPERIMENT.stated
+STATED = EXPERIMENT.stored
 REACHED = {"V100": (4.4, 2.9, 5.5), "A40": (8.0, 3.4, 8.6), "P100": (3.0, 4.0, 4.2)}
 """Errors of time, power and energy of the form with five constants [docs/physics.md B2.1]."""
 

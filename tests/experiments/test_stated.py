@@ -39,13 +39,13 @@ def scenario_of(row, loss):
 
 def test_stated_plans_are_whole_obey_the_site_and_give_the_stated_outcomes():
     for name in SERIES:
-        for row in POWER_CAP.stated[name]:
-            scenario = scenario_of(row, POWER_CAP.stated["loss"])
+        for row in POWER_CAP.stored[name]:
+            scenario = scenario_of(row, POWER_CAP.stored["loss"])
             outcome = evaluate_once(scenario.system, scenario.plan)
             np.testing.assert_allclose(outcome.time, row["days"] * DAY, rtol=1e-7)
             np.testing.assert_allclose(outcome.energy.total, row["energy_gwh"] * 3.6e12, rtol=1e-7)
             np.testing.assert_allclose(outcome.money, row["money_musd"] * 1e6, rtol=1e-7)
-            np.testing.assert_allclose(outcome.loss, POWER_CAP.stated["loss"], rtol=1e-9)
+            np.testing.assert_allclose(outcome.loss, POWER_CAP.stored["loss"], rtol=1e-9)
             assert float(outcome.power_peak) <= row["site_mw"] * 1e6 * (1.0 + 1e-6)
             assert float(outcome.memory_per_chip) <= 80e9 * (1.0 + 1e-6)
             assert float(outcome.temperature) <= 360.15 + 1e-3
@@ -53,27 +53,27 @@ def test_stated_plans_are_whole_obey_the_site_and_give_the_stated_outcomes():
 
 def test_a_larger_site_is_faster_and_a_stated_plan_beats_the_published_one():
     for name in SERIES:
-        assert np.all(np.diff([row["days"] for row in POWER_CAP.stated[name]]) < 0.0)
-    for row, old in zip(POWER_CAP.stated["time"], POWER_CAP.stated["published"], strict=True):
+        assert np.all(np.diff([row["days"] for row in POWER_CAP.stored[name]]) < 0.0)
+    for row, old in zip(POWER_CAP.stored["time"], POWER_CAP.stored["published"], strict=True):
         assert row["days"] < 0.95 * old["days"]
-    for fast, thrifty, cheap in zip(*(POWER_CAP.stated[name] for name in SERIES), strict=True):
+    for fast, thrifty, cheap in zip(*(POWER_CAP.stored[name] for name in SERIES), strict=True):
         assert thrifty["energy_gwh"] <= min(fast["energy_gwh"], cheap["energy_gwh"]) * (1.0 + 1e-3)
         assert cheap["money_musd"] <= min(fast["money_musd"], thrifty["money_musd"]) * (1.0 + 1e-3)
 
 
 def test_the_price_of_a_megawatt_is_what_solving_again_gives():
-    check = POWER_CAP.stated["check"]
+    check = POWER_CAP.stored["check"]
     np.testing.assert_allclose(check["price"], check["quotient"], rtol=0.01)
     priced = [
         (row, following)
-        for row, following in itertools.pairwise(POWER_CAP.stated["time"])
+        for row, following in itertools.pairwise(POWER_CAP.stored["time"])
         if row["active"] and following["active"]
     ]
     assert len(priced) >= 5  # a search that ends at a kink has no price
     for row, _ in priced:
         # Between sites the price is not constant: the mean of both elasticities says the way to a few percent.
         np.testing.assert_allclose(row["next_by_prices"], row["next_found"], rtol=0.06)
-    money = POWER_CAP.stated["deadlines"]
+    money = POWER_CAP.stored["deadlines"]
     for row, following in itertools.pairwise(money):
         quotient = (row["money_musd"] - following["money_musd"]) / (following["days"] - row["days"])
         # Less than the price at the earlier deadline, but for the rounding to whole replicas and micro-batches.
@@ -81,7 +81,7 @@ def test_the_price_of_a_megawatt_is_what_solving_again_gives():
 
 
 def test_every_search_ended_well_and_no_time_was_lost():
-    result = ALLOCATION.stated
+    result = ALLOCATION.stored
     assert all(row["solved"] for rows in result.values() for row in rows)
     at_once = {row["per"]: row for row in result["pipelines"] if row["ranks"] == 4 and row["time_ratio"] < 1.0 + 1e-5}
     assert set(at_once) == {"rank", "phase", "operation"}
@@ -96,7 +96,7 @@ def test_every_search_ended_well_and_no_time_was_lost():
 
 def test_the_experiment_gives_what_it_states():
     recomputed = ALLOCATION.run.compute()
-    for name, rows in ALLOCATION.stated.items():
+    for name, rows in ALLOCATION.stored.items():
         for row, again in zip(rows, recomputed[name], strict=True):
             for key, value in row.items():
                 # What has no effect, such as the clock of a device that hardly works, is not held to many digits.
@@ -106,10 +106,10 @@ def test_the_experiment_gives_what_it_states():
 
 def test_planning_anew_pays():
     """On every device it takes less energy than the plan made once, which takes less than the highest limit."""
-    for row in REPLAN.stated["power_limits_summary"]:
+    for row in REPLAN.stored["power_limits_summary"]:
         assert row["in_the_end"] < row["replanned"] < row["planned_once"] < row["highest"]
         assert row["limits_tried"] < 4.0
-    once, *later = REPLAN.stated["forecasts"]
+    once, *later = REPLAN.stored["forecasts"]
 
     def power_error(row):
         return (1.0 + row["energy_error"]) / (1.0 + row["time_error"]) - 1.0
@@ -125,7 +125,7 @@ def test_planning_anew_pays():
 
 def test_one_device_again(device):
     cells, draws = device
-    printed = [row for row in REPLAN.stated["power_limits"] if row["gpu"] == DEVICE]
+    printed = [row for row in REPLAN.stored["power_limits"] if row["gpu"] == DEVICE]
     assert len(cells) == len(printed)
     for cell, row in zip(cells, printed, strict=True):
         chosen = REPLAN.power_limits.replay(cell, *draws)
@@ -153,26 +153,26 @@ def test_only_what_was_run_counts_and_the_true_model_is_found(device):
 
 
 def test_hunted_plans_run_and_changes_say_how_much_rests_on_priors():
-    assert {row["runs"] for row in HUNT.stated["plans"]} == {"yes"}
+    assert {row["runs"] for row in HUNT.stored["plans"]} == {"yes"}
     # Where a limit makes a kink at the own plan, no search converges; the plan runs all the same.
-    assert sum(not row["converged"] for row in HUNT.stated["plans"]) <= 3
-    assert {row["minimized"].split(",")[0] for row in HUNT.stated["plans"]} == {"energy", "time", "money", "carbon"}
-    for row in HUNT.stated["changes"]:
+    assert sum(not row["converged"] for row in HUNT.stored["plans"]) <= 3
+    assert {row["minimized"].split(",")[0] for row in HUNT.stored["plans"]} == {"energy", "time", "money", "carbon"}
+    for row in HUNT.stored["changes"]:
         assert row["saving"] > 0.01
         assert 0.0 <= row["rests_on_priors"] <= 1.0
         assert row["most_of_it"]
-    [summary] = HUNT.stated["summary"]
-    assert summary["changes_above_one_percent"] == len(HUNT.stated["changes"])
+    [summary] = HUNT.stored["summary"]
+    assert summary["changes_above_one_percent"] == len(HUNT.stored["changes"])
 
 
 def test_a_search_finds_what_is_stated():
     hunt = HUNT.run
     optimum, _ = next(hunt.searches(SMALL))
-    [row] = [row for row in HUNT.stated["plans"] if (row["scenario"], row["minimized"]) == (SMALL, "energy")]
+    [row] = [row for row in HUNT.stored["plans"] if (row["scenario"], row["minimized"]) == (SMALL, "energy")]
     again = hunt.plan_row(SMALL, optimum, None)
     assert again["saving"] == pytest.approx(row["saving"], rel=1e-3)
     assert again["rests_on_priors"] == pytest.approx(row["rests_on_priors"], rel=1e-2)
-    lines = [line for line in HUNT.stated["changes"] if (line["scenario"], line["minimized"]) == (SMALL, "energy")]
+    lines = [line for line in HUNT.stored["changes"] if (line["scenario"], line["minimized"]) == (SMALL, "energy")]
     changes = {change.cause: change for change in hunt.changes(optimum, None)}
     assert changes.keys() | {hunt.FORMATS} == {line["cause"] for line in lines}
     for line in lines:

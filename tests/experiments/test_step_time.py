@@ -11,7 +11,7 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 STEP_TIME = Experiment("01_step_time")
-RESULT = STEP_TIME.stated
+RESULT = STEP_TIME.stored
 
 
 def rows_of(module, adapter, file):

@@ -27,7 +27,7 @@ def test_draws_are_those_of_the_preset():
 
 
 def test_recorded_distributions_hold():
-    recorded = EXPERIMENT.stated
+    recorded = EXPERIMENT.stored
     scenario = em.load_scenario("llama-3.1-405b-h100")
     drawn = em.monte_carlo(scenario, 2**15, limits=recorded["limits"], seed=3)
     for name, output in recorded["outputs"].items():
