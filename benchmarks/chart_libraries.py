@@ -5,7 +5,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-from energymodel.report.answer import Answer, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import Answer, Chart, Sentence, Table
+from energymodel.report.cells import Column, Quantity
 from energymodel.report.drawing import svg
 
 PARTS = {"switching": 12.0, "host, fans": 10.0, "leakage": 3.2, "waiting": 2.3, "links": 2.0, "conversion": 1.2}

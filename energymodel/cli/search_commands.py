@@ -67,7 +67,7 @@ def _optimize_model(scenario: "Scenario", question: PlanQuestion, show: Delivery
     rest = [path for path in vary if not path.startswith(MODEL)]
     asked = scenario.with_question(question.minimize, question.limit, rest, question.fix or ())
     progress(f"loading the search of shapes for {scenario.name} ...")
-    from energymodel.report.answers.architecture import architecture_answer
+    from energymodel.report.answers.optimize import architecture_answer
     from energymodel.search.architecture import optimize_architecture
 
     progress("searching depths, widths and the plan")
@@ -168,7 +168,7 @@ def compare(*, progress: Progress, variants: Variants, question: Question, sourc
             "repeatable."
         )
     progress("loading the design search ...")
-    from energymodel.report.answers.compare import compare_answer
+    from energymodel.report.answers.pareto import compare_answer
     from energymodel.search.compare import compare
 
     asked = {**{name: values or () for name, values in vars(variants).items()}, **question.keywords}
@@ -195,7 +195,7 @@ def frontier(
     Example: energymodel frontier olmo-2-13b-h100 --points 7 --plot frontier.svg
     """
     progress("loading the design search ...")
-    from energymodel.report.answers.compare import frontier_answer
+    from energymodel.report.answers.pareto import frontier_answer
     from energymodel.search.compare import frontier
 
     path = {"points": points, "last": generations, "changes": source.changes or (), "cluster": source.cluster}

@@ -11,23 +11,12 @@ import numpy as np
 
 from energymodel.explorer.state import PlanSpace, Settled
 from energymodel.explorer.view import Operation, View
-from energymodel.report.answer import (
-    CHANGE,
-    Answer,
-    Chart,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    number,
-    present,
-    share,
-    words,
-)
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import costs_table, large_costs, parts_chart
 from energymodel.report.answers.evaluate import capacity_warnings
 from energymodel.report.answers.run_tables import OWN, Run
+from energymodel.report.cells import CHANGE, Column, Quantity, number, present, share, words
 from energymodel.report.number import plain
 from energymodel.search.training_run import LIMITS_OF_SYSTEM
 from energymodel.sweeps.outcome_spread import OutcomeSpread

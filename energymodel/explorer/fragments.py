@@ -6,8 +6,9 @@ from energymodel.explorer.answer import MAIN, OBJECTIVES, READ, change_of
 from energymodel.explorer.knobs import GROUPS, Knob
 from energymodel.explorer.messages import MINIMIZED
 from energymodel.explorer.state import PlanSpace
-from energymodel.report.answer import FULL, Answer
+from energymodel.report.answer import Answer
 from energymodel.report.answers.run_tables import prior_count
+from energymodel.report.cells import FULL
 from energymodel.report.charts.figure import chart_css
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.number import PRIOR_MARK, interval, sentence, text

@@ -13,7 +13,7 @@ import numpy as np
 
 from energymodel.physics.limits import landauer_energy
 from energymodel.ranges import EXTENTS, Range, declaration
-from energymodel.report.answer import Column, Quantity
+from energymodel.report.cells import Column, Quantity
 from energymodel.report.number import Scale, scale_of, text
 from energymodel.scenarios.checks import UNLIMITED_TOKENS
 from energymodel.scenarios.scenario import Scenario

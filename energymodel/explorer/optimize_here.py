@@ -9,8 +9,9 @@ from energymodel.errors import InputError
 from energymodel.explorer.answer import Shown, is_broken
 from energymodel.explorer.knobs import CHIPS, CLOCK, LAYOUT
 from energymodel.explorer.state import Asked, PlanSpace, Settled
-from energymodel.report.answer import Column, Quantity, Sentence
+from energymodel.report.answer import Sentence
 from energymodel.report.answers.run_tables import limits_sentence, limits_table
+from energymodel.report.cells import Column, Quantity
 from energymodel.report.number import plain, sentence
 from energymodel.scenarios.question import TOKENS
 from energymodel.search.layouts import FIELDS

@@ -10,11 +10,11 @@ intervals and marks of priors are chosen by `number`, for all surfaces alike. In
         return show.deliver(limits_answer(result))           # prints, writes the files, gives the exit code
 
 `terminal`, `page` and `data` render the answer; `drawing` lays out its charts, `painter` makes PNG and PDF of
-them. To move a command: write `answers/NAME.py` with `NAME_answer(...) -> Answer`, give the command a `Delivery`, add
-an answer to `tests/report/stored_answers.py`, for the test that compares all surfaces, and delete the old functions.
+them. A new command gets a function `NAME_answer(...) -> Answer` in `answers`, a `Delivery`, and an answer in
+`tests/report/stored_answers.py`, for the test that compares all surfaces.
 
-- Numbers that have one unit for all rows are columns. Where each line has a unit of its own, such as in an outcome,
-  store a row for each plan and set `tall`: it is shown with a line for each column.
+- Numbers that have one unit for all rows are columns, of `cells`. Where each line has a unit of its own, such as in an
+  outcome, store a row for each plan and set `tall`: it is shown with a line for each column.
 - Sentences hold numbers by name: `Sentence("It takes {time:i}.", {"time": (column, quantity)})`; ":i" brings the
   interval.
 - Charts name columns of a table and have no data of their own. The first one stands in the summary and in a picture.
@@ -22,128 +22,17 @@ an answer to `tests/report/stored_answers.py`, for the test that compares all su
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+from energymodel.report.cells import CHANCE, CHANGE, SHORT, Cell, Column, Number, Quantity, as_cell, finite, share
 
 if TYPE_CHECKING:
     from energymodel.scenarios.scenario import Scenario
 
-Part = TypeVar("Part")
-
-SHORT, FULL, PAGE, DATA = range(4)
-"""Levels: on every surface; under --full; folded on a page, but on no terminal; in JSON, CSV and data frames alone."""
 INTERVALS = "Intervals hold with a probability of 90 %, to first order in the uncertain numbers of the system."
 """What intervals mean, unless an answer says it otherwise."""
-CHANGE, CHANCE = "change", "chance"
-"""Kinds of rows of a tall table whose numbers are no amounts: changes against another row, and probabilities."""
-
-
-class Quantity(NamedTuple):
-    """A number in SI, its 90 % interval where it is known, and why it is assumed where it is a prior.
-
-    - `unit`, `kind`: of the number, where the rows of a column differ in them.
-    """
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    prior: str = ""
-    unit: str = ""
-    kind: str = ""
-
-    def mapped(self, function: Callable[[float], float]) -> "Quantity":
-        """An increasing function of the number, with its interval."""
-        low, high = (None if end is None else function(end) for end in (self.low, self.high))
-        return Quantity(function(self.value), low, high)
-
-    @classmethod
-    def around(cls, value: float, half: float | None) -> "Quantity":
-        """A number whose logarithm has an interval of this half-width; no interval where none is known."""
-        return cls(value) if half is None else cls(value, value * math.exp(-half), value * math.exp(half))
-
-    def column(self, column: "Column") -> "Column":
-        """The column as this number reads it."""
-        if not self.unit:
-            return column
-        usual = "temperature" if self.unit == "K" else column.kind
-        return dataclasses.replace(column, unit=self.unit, kind=self.kind or usual)
-
-
-Cell = Quantity | str | None
-
-
-def _usual_kind(unit: str) -> str:
-    return "temperature" if unit == "K" else "amount"
-
-
-def as_cell(value: Any) -> Cell:
-    """A value as a cell: a number or `(value, low, high)` as a quantity, a truth as "yes" or "no"."""
-    if value is None or isinstance(value, Quantity | str):
-        return value
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    return Quantity(*value) if isinstance(value, tuple) else Quantity(value if isinstance(value, int) else float(value))
-
-
-def spaced(name: str) -> str:
-    """A name as a person reads it."""
-    return name.replace("_", " ")
-
-
-@dataclass(frozen=True)
-class Column:
-    """Name, title and unit of the numbers of a column.
-
-    - `name`: its key in JSON, CSV and data frames, which never changes.
-    - `title`: by default the name in words.
-    - `kind`: by default "temperature" of K, or "amount"; else "count", "share" (of one), "change" (a ratio less one),
-      "difference" (of temperatures), "hours" (of chips; in s) or "words".
-    - `digits`: "interval" of each cell; "rows", whose error is common, so that neighbors stay apart; or "two", of
-      numbers whose uncertainty is unknown.
-    """
-
-    name: str
-    title: str = None  # type: ignore[assignment]
-    unit: str = "1"
-    kind: str = ""
-    digits: str = "interval"
-    level: int = SHORT
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "title", spaced(self.name) if self.title is None else self.title)
-        object.__setattr__(self, "kind", self.kind or _usual_kind(self.unit))
-
-    @property
-    def changed(self) -> "Column":
-        """The column of changes: differences of temperatures, ratios of all else."""
-        if self.kind in ("temperature", "difference"):
-            return dataclasses.replace(self, kind="difference")
-        return self if self.kind == "words" else dataclasses.replace(self, unit="1", kind="change")
-
-
-def words(name: str, title: str | None = None, level: int = SHORT) -> Column:
-    """A column of words."""
-    return Column(name, title, kind="words", level=level)  # type: ignore[arg-type]
-
-
-Number = tuple[Column, Quantity]
-"""A number for a sentence."""
-
-
-def number(value: Any, unit: str = "1", kind: str = "", digits: str = "interval") -> Number:
-    """A number for a sentence, or `(value, low, high)`."""
-    cell = as_cell(value)
-    assert isinstance(cell, Quantity)
-    return Column("", "", unit, kind, digits), cell
-
-
-def share(value: Any) -> Number:
-    """A share for a sentence, with two digits where it has no interval."""
-    return number(value, kind="share", digits="two")
 
 
 @dataclass(frozen=True)
@@ -172,6 +61,15 @@ class Table:
         object.__setattr__(self, "rows", [[as_cell(value) for value in row] for row in self.rows])
 
     @classmethod
+    def of(cls, name: str, title: str, cells: Mapping[Column, Iterable[Any]], most: int = 0, **look: Any) -> "Table":
+        """A table by column, each with its values in all rows.
+
+        - `most`: rows of the short form; all by default.
+        """
+        rows = [*zip(*cells.values(), strict=True)]
+        return cls(name, title, [*cells], rows, **{"short": range(min(most or len(rows), len(rows))), **look})
+
+    @classmethod
     def facts(cls, name: str, title: str, cells: Mapping[Column, Any], level: int = SHORT) -> "Table":
         """One row of values by column, shown with a line for each."""
         return cls(name, title, [*cells], [[*cells.values()]], tall=True, level=level)
@@ -180,12 +78,10 @@ class Table:
     def records(
         cls, name: str, title: str, columns: Sequence[Column], of: Iterable[object], most: int = 0, **look: Any
     ) -> "Table":
-        """A row for each record, whose attributes have the names of the columns; empty where a number is not finite.
-
-        - `most`: rows of the short form; all by default.
-        """
-        rows = [[finite(getattr(record, column.name)) for column in columns] for record in of]
-        return cls(name, title, columns, rows, short=range(min(most or len(rows), len(rows))), **look)
+        """A row for each record, whose attributes have the names of the columns; empty where a number is not finite."""
+        records = list(of)
+        cells = {column: [finite(getattr(record, column.name)) for record in records] for column in columns}
+        return cls.of(name, title, cells, most, **look)
 
     def column(self, name: str) -> tuple[Column, list[Cell]]:
         """A column by name, and its cells."""
@@ -243,21 +139,6 @@ class Sentence(NamedTuple):
     numbers: Mapping[str, Number] = {}
 
 
-def attributes(record: object, unit: str, *names: str) -> dict[Column, Any]:
-    """Numbers of a record with one unit, for `facts`."""
-    return {Column(name, unit=unit): getattr(record, name) for name in names}
-
-
-def finite(value: Any) -> Any:
-    """A value, or nothing where it is a number that nobody knows."""
-    return None if isinstance(value, float | np.number) and not math.isfinite(value) else value
-
-
-def present(*parts: Part | None) -> list[Part]:
-    """The tables, charts or sentences that there are."""
-    return [part for part in parts if part is not None]
-
-
 @dataclass(frozen=True)
 class Chart:
     """Columns of a table as a figure.
@@ -291,6 +172,31 @@ class Chart:
     limit: tuple[float, str] | tuple[float, str, str] | None = None
     axis: str = ""
     diagonal: str = ""
+
+    @classmethod
+    def ranked(
+        cls,
+        table: Table,
+        of: str,
+        title: str,
+        subtitle: str,
+        axis: str,
+        least: float = 0.0,
+        most: int = 12,
+        read: Callable[[float], Number] = share,
+        **look: Any,
+    ) -> "Chart | None":
+        """Bars of the largest numbers of a sorted table, by its first column; nothing where all are below `least`.
+
+        - `title`: with "{name}" and "{largest}" for the first of them, as `read` says it.
+        """
+        largest = [(label, cell.value) for label, _, cell in table.series(of) if abs(cell.value) >= least][:most]
+        if not largest:
+            return None
+        title = title.replace("{name}", largest[0][0].removeprefix("system."))
+        words = Sentence(title, {"largest": read(largest[0][1])})
+        look = {"y": [of], "only": [label for label, _ in largest], **look}
+        return cls("bars", words, table.name, table.names[0], subtitle=subtitle, axis=axis, **look)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.report.answer import Answer, Cell, Quantity, Table
+from energymodel.report.answer import Answer, Table
+from energymodel.report.cells import Cell, Quantity
 from energymodel.report.number import sentence
 
 VERSION = 2

@@ -11,12 +11,13 @@ import numpy as np
 
 from energymodel.calibration.calibrate import Calibration
 from energymodel.report import data
-from energymodel.report.answer import SHORT, Answer, Sentence
+from energymodel.report.answer import Answer, Sentence
 from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.evaluate import outcome_answer
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
+from energymodel.report.cells import SHORT
 from energymodel.report.charts.figure import chart_css
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.drawing import svg

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.report.answer import Cell, Column, Quantity, Sentence
+from energymodel.report.answer import Sentence
+from energymodel.report.cells import Cell, Column, Quantity
 from energymodel.units import format_quantity
 
 MOST = 4

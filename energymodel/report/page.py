@@ -8,7 +8,8 @@ import re
 from importlib.metadata import version
 from importlib.resources import files
 
-from energymodel.report.answer import DATA, FULL, PAGE, SHORT, Answer, Cell, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import Answer, Chart, Sentence, Table
+from energymodel.report.cells import DATA, FULL, PAGE, SHORT, Cell, Column, Quantity
 from energymodel.report.charts.figure import NARROW, chart_css
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.drawing import svg

@@ -5,7 +5,8 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from energymodel.report.answer import FULL, SHORT, Answer, Quantity, Sentence, Table
+from energymodel.report.answer import Answer, Sentence, Table
+from energymodel.report.cells import FULL, SHORT, Quantity
 from energymodel.report.number import PRIOR_MARK, interval, layout_of_column, sentence, text
 
 _BAR = 20

@@ -26,7 +26,6 @@ from energymodel.report.answer import Answer
 from energymodel.report.answers.batch import batch_answer
 from energymodel.report.answers.calendar import calendar_answer
 from energymodel.report.answers.calibrate import calibrate_answer
-from energymodel.report.answers.compare import compare_answer, frontier_answer
 from energymodel.report.answers.details import money_parts
 from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.report.answers.fleet import fleet_answer, site_answer
@@ -35,7 +34,7 @@ from energymodel.report.answers.limits import limits_answer
 from energymodel.report.answers.measure import measure_answer
 from energymodel.report.answers.monitor import monitor_answer
 from energymodel.report.answers.optimize import design_chip_answer, optimize_answer
-from energymodel.report.answers.pareto import pareto_answer
+from energymodel.report.answers.pareto import compare_answer, frontier_answer, pareto_answer
 from energymodel.report.answers.samples import samples_answer
 from energymodel.report.answers.scenario import replan_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer

@@ -2,7 +2,8 @@
 
 import pytest
 
-from energymodel.report.answer import Column, Quantity, Sentence
+from energymodel.report.answer import Sentence
+from energymodel.report.cells import Column, Quantity
 from energymodel.report.number import interval, layout_of_column, plain, sentence, text
 
 GWH = 3.6e12

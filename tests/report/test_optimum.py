@@ -14,11 +14,16 @@ from rich.console import Console
 import energymodel as em
 from cli.shell import numbers
 from energymodel.report import data, terminal
-from energymodel.report.answer import SHORT, Quantity
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.run_tables import Run, limits_table, prior_count
-from energymodel.report.answers.search_notes import evaluate_command, failure, search_sentences
-from energymodel.report.answers.search_tables import binding_sentence, prices_table
+from energymodel.report.answers.search_parts import (
+    binding_sentence,
+    evaluate_command,
+    failure,
+    prices_table,
+    search_sentences,
+)
+from energymodel.report.cells import SHORT, Quantity
 from energymodel.report.command_text import command_of
 from energymodel.report.fields import plan_fields
 from energymodel.report.number import sentence

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from energymodel.report.answers.optimize import headline
-from energymodel.report.answers.search_tables import risk_sentences
+from energymodel.report.answers.search_parts import risk_sentences
 from energymodel.report.number import sentence
 from energymodel.sweeps.first_order import SavingAtRisk, saving_at_risk
 from energymodel.sweeps.outcome_spread import DEVIATIONS

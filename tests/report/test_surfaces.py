@@ -16,7 +16,8 @@ import energymodel
 from energymodel.explorer import fragments
 from energymodel.explorer.answer import READ
 from energymodel.report import data, drawing, number, terminal
-from energymodel.report.answer import DATA, FULL, PAGE, Answer, Quantity, Table
+from energymodel.report.answer import Answer, Table
+from energymodel.report.cells import DATA, FULL, PAGE, Quantity
 from energymodel.report.page import page_html
 from report.page.read_page import assert_sound
 from report.stored_answers import BUILDERS, answer

@@ -6,8 +6,8 @@ import pytest
 from cli.shell import run
 from energymodel.errors import InputError
 from energymodel.performance.switch_topologies import Dragonfly, FatTree, RailOnly
-from energymodel.report.answer import Quantity
-from energymodel.report.answers.compare import combinations_table, frontier_answer
+from energymodel.report.answers.pareto import combinations_table, frontier_answer
+from energymodel.report.cells import Quantity
 from energymodel.scenarios.layers import topology_changes
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.compare import CHOICES, compare, frontier

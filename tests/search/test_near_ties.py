@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.report.answers.search_notes import near_tie_sentence
+from energymodel.report.answers.search_parts import near_tie_sentence
 from energymodel.report.number import sentence
 from energymodel.runtime.compilation import compiler_options
 from energymodel.search.problem import formulate, row_of_objective

@@ -8,7 +8,7 @@ import pytest
 
 from cli.shell import numbers, run, run_json
 from energymodel.errors import InputError
-from energymodel.report.answers.search_notes import evaluate_command, refinement_sentence
+from energymodel.report.answers.search_parts import evaluate_command, refinement_sentence
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.optimize import optimize
 from energymodel.system.evaluate import evaluate_once

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from energymodel.report.answer import CHANGE, DATA, Answer, Chart, Column, Sentence, Table, number, share, words
+from energymodel.report.answer import Answer, Chart, Sentence, Table
+from energymodel.report.cells import CHANGE, DATA, Column, number, share, words
 from energymodel.search.calendar import OBJECTIVES, Calendar
 
 _RUNS = (
@@ -24,17 +25,6 @@ _RUNS = (
     Column("price", "price paid in the mean", "USD/J"),
     Column("intensity", "carbon of energy in the mean", "kg/J"),
 )
-_HOURS = (
-    Column("hour", kind="count"),
-    Column("billing_month", kind="count"),
-    Column("price", unit="USD/J"),
-    Column("carbon", "carbon intensity", "kg/J"),
-    Column("occupied", kind="share"),
-    Column("clock"),
-    Column("token_rate", "tokens per second", "token/s"),
-    Column("power", "calendar", "W"),
-    Column("constant_power", "best constant power", "W"),
-)
 _DRAWN = {"power": ["power", "constant_power"], "price": ["price"], "carbon intensity": ["carbon"]}
 _UNCHANGED = ("start", "tokens")
 
@@ -50,16 +40,17 @@ def calendar_answer(calendar: Calendar) -> Answer:
     numbers["deadline"] = number(calendar.deadline, "s")
     texts = [f"The calendar saves {{saved}} of {objective} or {{share}}; the deadline is {{deadline}} after the start."]
     if calendar.pause_above is not None and hours.price is not None:
-        prices = {"above": calendar.pause_above, "highest": float(np.max(hours.price))}
         texts.append("An hour's pause would pay above {above}; the highest price of the run is {highest}.")
-        numbers |= {name: number(price, "USD/J") for name, price in prices.items()}
+        numbers["above"] = number(calendar.pause_above, "USD/J")
+        numbers["highest"] = number(np.max(hours.price), "USD/J")
     asked: dict[Column, Any] = {
         Column("deadline", unit="s"): calendar.deadline,
         Column("saving", kind="share"): calendar.saving,
+        Column("pause_above", "a pause pays above", "USD/J"): calendar.pause_above,
+        Column("carbon_price", "price of carbon", "USD/kg"): terms.carbon_price,
+        words("grid"): hours.name,
+        words("minimize"): terms.minimize,
     }
-    asked[Column("pause_above", "a pause pays above", "USD/J")] = calendar.pause_above
-    asked[Column("carbon_price", "price of carbon", "USD/kg")] = terms.carbon_price
-    asked |= {words("grid"): hours.name, words("minimize"): terms.minimize}
     return Answer.of(
         calendar.scenario,
         "calendar",
@@ -93,15 +84,17 @@ def hours_table(calendar: Calendar) -> Table:
     schedule, hours, levels = calendar.hourly.schedule, calendar.hours, calendar.levels
     own, speeds = calendar.constant.schedule.power, np.asarray(schedule.speeds)
     index, count = np.arange(len(schedule.power)) + calendar.hourly.start - calendar.constant.start, len(speeds)
-    prices = ([None] * count if series is None else series[:count] for series in (hours.price, hours.carbon))
-    columns = (
-        hours.first + np.arange(count),
-        hours.month[:count] + 1,
-        *prices,
-        schedule.occupied,
-        levels.clock[speeds],
-        levels.rate[speeds] * schedule.occupied,
-        schedule.power,
-        np.where((index >= 0) & (index < len(own)), own[np.clip(index, 0, len(own) - 1)], 0.0),
-    )
-    return Table("hours", "Hours of the calendar", _HOURS, [*zip(*columns, strict=True)], level=DATA)
+    price, carbon = ([None] * count if series is None else series[:count] for series in (hours.price, hours.carbon))
+    constant = np.where((index >= 0) & (index < len(own)), own[np.clip(index, 0, len(own) - 1)], 0.0)
+    cells = {
+        Column("hour", kind="count"): hours.first + np.arange(count),
+        Column("billing_month", kind="count"): hours.month[:count] + 1,
+        Column("price", unit="USD/J"): price,
+        Column("carbon", "carbon intensity", "kg/J"): carbon,
+        Column("occupied", kind="share"): schedule.occupied,
+        Column("clock"): levels.clock[speeds],
+        Column("token_rate", "tokens per second", "token/s"): levels.rate[speeds] * schedule.occupied,
+        Column("power", "calendar", "W"): schedule.power,
+        Column("constant_power", "best constant power", "W"): constant,
+    }
+    return Table.of("hours", "Hours of the calendar", cells, level=DATA)

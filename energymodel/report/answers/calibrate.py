@@ -10,7 +10,8 @@ from energymodel.calibration.calibrate import Calibration
 from energymodel.calibration.power_population import architecture_of
 from energymodel.errors import InputError
 from energymodel.report import toml_text
-from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Sentence, Table, number, share, words
+from energymodel.report.answer import Answer, Chart, Sentence, Table
+from energymodel.report.cells import DATA, FULL, SHORT, Column, number, share, words
 from energymodel.units import counted
 
 MOST_GROUPS = 20
@@ -28,16 +29,6 @@ HEADER = (
     "# Written by `energymodel calibrate`; give it to evaluate, optimize, sweep or calibrate --prior as a scenario."
 )
 BEST_NOTE = "Changes from the same batch at the highest setting; a lower one must save more than the held-out error."
-_CONSTANTS = (
-    words("constant"),
-    Column("value"),
-    words("unit"),
-    words("determined"),
-    Column("bootstrap_low", "by resampling, from", level=FULL),
-    Column("bootstrap_high", "to", level=FULL),
-    Column("prior"),
-    Column("ratio", "over its prior", level=DATA),
-)
 
 
 def calibrate_answer(fitted: Calibration) -> Answer:
@@ -51,9 +42,13 @@ def calibrate_answer(fitted: Calibration) -> Answer:
         tables += [best_table(fitted), curves_table(fitted)]
         charts.insert(0, _curves_chart(fitted))
     if fitted.predictions:
-        columns = [words("group"), Column("batch"), Column("amount"), words("unit", "")]
-        rows = [[of.group, of.batch, (of.amount, of.low, of.high), of.unit] for of in fitted.predictions]
-        tables.append(_short("predictions", "Predicted amount to the target", columns, rows, MOST_PREDICTIONS))
+        cells = {
+            words("group"): [of.group for of in fitted.predictions],
+            Column("batch"): [of.batch for of in fitted.predictions],
+            Column("amount"): [(of.amount, of.low, of.high) for of in fitted.predictions],
+            words("unit", ""): [of.unit for of in fitted.predictions],
+        }
+        tables.append(Table.of("predictions", "Predicted amount to the target", cells, MOST_PREDICTIONS))
     if best.asked:
         tables.append(asked_table(fitted))
     if fitted.rows and fitted.residuals:
@@ -70,10 +65,6 @@ def calibrate_answer(fitted: Calibration) -> Answer:
         result="successful" if fitted.converged else "not converged",
         message="" if fitted.converged else fitted.message,
     )
-
-
-def _short(name: str, title: str, columns: Sequence[Column], rows: list[list[Any]], most: int, note: str = "") -> Table:
-    return Table(name, title, columns, rows, short=range(min(len(rows), most)), note=note)
 
 
 def _sentences(fitted: Calibration) -> list[Sentence]:
@@ -99,13 +90,23 @@ def _sentences(fitted: Calibration) -> list[Sentence]:
 
 def constants_table(fitted: Calibration) -> Table:
     """Fitted constants with their intervals beside the priors."""
-    rows = []
-    for of in fitted.constants:
-        amounts, is_scaled = (of.value, *(of.laplace or ())), of.prior > 0.0 and of.value > 0.0
-        over_prior = tuple(amount / of.prior for amount in amounts) if is_scaled else None
-        resampled = of.bootstrap or (None, None)
-        rows.append([of.name, amounts, of.unit, bool(of.determined), *resampled, of.prior, over_prior])
-    return Table("constants", "Constants", _CONSTANTS, rows)
+    constants, resampled = fitted.constants, [of.bootstrap or (None, None) for of in fitted.constants]
+    amounts = [(of.value, *(of.laplace or ())) for of in constants]
+    ratios = [
+        tuple(amount / of.prior for amount in ends) if of.prior > 0.0 and of.value > 0.0 else None
+        for of, ends in zip(constants, amounts, strict=True)
+    ]
+    cells = {
+        words("constant"): [of.name for of in constants],
+        Column("value"): amounts,
+        words("unit"): [of.unit for of in constants],
+        words("determined"): [bool(of.determined) for of in constants],
+        Column("bootstrap_low", "by resampling, from", level=FULL): [low for low, _ in resampled],
+        Column("bootstrap_high", "to", level=FULL): [high for _, high in resampled],
+        Column("prior"): [of.prior for of in constants],
+        Column("ratio", "over its prior", level=DATA): ratios,
+    }
+    return Table.of("constants", "Constants", cells)
 
 
 def _constants_chart(fitted: Calibration) -> Chart:
@@ -143,38 +144,36 @@ def _errors_chart(fitted: Calibration) -> Chart:
     return Chart("bars", title, "errors", "group", [*means], subtitle, only=only, axis=axis)
 
 
-def _setting_columns(fitted: Calibration, settings: Sequence[PowerSetting]) -> list[Column]:
-    device = words("device", level=0 if fitted.case.devices else DATA)
-    limit, clock = Column("limit", unit="W"), Column("clock", kind="share")
-    return [words("workload"), device, Column("batch", kind="count"), limit if settings[0].clock is None else clock]
-
-
-def _setting(setting: PowerSetting) -> list[Any]:
-    speed = setting.limit if setting.clock is None else setting.clock
-    return [setting.workload, setting.device, setting.batch, speed]
+def _settings(fitted: Calibration, settings: Sequence[PowerSetting]) -> dict[Column, Any]:
+    is_limit = settings[0].clock is None
+    return {
+        words("workload"): [of.workload for of in settings],
+        words("device", level=SHORT if fitted.case.devices else DATA): [of.device for of in settings],
+        Column("batch", kind="count"): [of.batch for of in settings],
+        Column("limit", unit="W") if is_limit else Column("clock", kind="share"): [of.speed for of in settings],
+    }
 
 
 def best_table(fitted: Calibration) -> Table:
     """The setting of lowest energy of each workload."""
-    settings, names = fitted.best.settings, ("energy", "time")
-    columns = [*_setting_columns(fitted, settings), *(Column(name, kind="change") for name in names)]
-    rows = []
-    for of in settings:
-        amounts = [(getattr(of, name), *(getattr(of, f"{name}_interval") if of.saves else ())) for name in names]
-        rows.append([*_setting(of), *(tuple(end - 1.0 for end in ends) for ends in amounts)])
-    return _short("best", "Lowest energy for the same work", columns, rows, MOST_GROUPS, BEST_NOTE)
+    settings = fitted.best.settings
+    cells = _settings(fitted, settings)
+    for name in ("energy", "time"):
+        amounts = [(getattr(of, name), *(getattr(of, f"{name}_interval") if of.saves else ())) for of in settings]
+        cells[Column(name, kind="change")] = [tuple(end - 1.0 for end in ends) for ends in amounts]
+    return Table.of("best", "Lowest energy for the same work", cells, MOST_GROUPS, note=BEST_NOTE)
 
 
 def asked_table(fitted: Calibration) -> Table:
     """Time and power of the settings that were asked about."""
     asked = fitted.best.asked
-    columns = [*_setting_columns(fitted, asked), Column("line", kind="count"), Column("time", unit="s")]
-    columns += [Column("power", unit="W"), Column("energy", unit="J", level=DATA)]
-    rows = [
-        [*_setting(of), of.line, (of.time, *of.time_interval), (of.power, *of.power_interval), of.energy]
-        for of in asked
-    ]
-    return _short("settings", "Predicted time and power", columns, rows, MOST_PREDICTIONS)
+    cells = _settings(fitted, asked) | {
+        Column("line", kind="count"): [of.line for of in asked],
+        Column("time", unit="s"): [(of.time, *of.time_interval) for of in asked],
+        Column("power", unit="W"): [(of.power, *of.power_interval) for of in asked],
+        Column("energy", unit="J", level=DATA): [of.energy for of in asked],
+    }
+    return Table.of("settings", "Predicted time and power", cells, MOST_PREDICTIONS)
 
 
 def curves_table(fitted: Calibration) -> Table:

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.learning.critical_batch import PowerCriticalBatch
-from energymodel.report.answer import FULL, Chart, Column, Sentence, Table, number, present, share, spaced, words
+from energymodel.report.answer import Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run, Runs, parts_table
 from energymodel.report.answers.timeline import step_parts
+from energymodel.report.cells import FULL, Column, number, present, share, spaced, words
 from energymodel.report.fields import part_fields, total
 from energymodel.scenarios.scenario import SYSTEM, Scenario, distributions, leaf_paths
 from energymodel.search.training_run import TrainingRun
@@ -21,7 +22,6 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem, as_designed
 
-BARS = 12
 SMALLEST = 5e-4  # elasticity that is shown
 SMALLEST_SHARE = 0.005  # share of the variance of a cause that is shown
 MODEL = "system.workload."  # another model is another question
@@ -200,16 +200,18 @@ def elasticities_of_plan(scenario: Scenario, plan: TrainingPlan, objective: str)
 
 def elasticities(by_path: dict[str, float], of: str, subtitle: str) -> tuple[Table, Chart | None]:
     """Elasticities, the largest first, and bars of the largest; no chart where all are zero."""
-    output, order = spaced(of), sorted(by_path.items(), key=lambda pair: -abs(pair[1]))
+    order = sorted(by_path.items(), key=lambda pair: -abs(pair[1]))
     rows = [[path.removeprefix(SYSTEM), value] for path, value in order if abs(value) >= SMALLEST]
     columns = [words("number"), Column("elasticity", "percent per percent", digits="two")]
-    table = Table("elasticities", f"What one percent changes: {output}", columns, rows, level=FULL)
-    if not rows:
-        return table, None
-    change = {"change": number(rows[0][1] / 100.0, kind="change")}
-    title = Sentence(f"1 % more {rows[0][0]} changes {output} by {{change}}", change)
-    largest, axis = [row[0] for row in rows[:BARS]], f"{output}: percent per percent of the number"
-    return table, Chart("bars", title, table.name, "number", ["elasticity"], subtitle, only=largest, axis=axis)
+    table = Table("elasticities", f"What one percent changes: {spaced(of)}", columns, rows, level=FULL)
+    return table, elasticity_chart(table, "elasticity", spaced(of), subtitle)
+
+
+def elasticity_chart(table: Table, name: str, output: str, subtitle: str) -> Chart | None:
+    """The largest elasticities of an output, whose column has this name."""
+    title, axis = f"1 % more {{name}} changes {output} by {{largest}}", f"{output}: percent per percent of the number"
+    look = {"least": SMALLEST, "read": lambda elasticity: number(elasticity / 100.0, kind="change")}
+    return Chart.ranked(table, name, title, subtitle, axis, **look)
 
 
 def causes(scenario: Scenario, spread: OutcomeSpread, name: str) -> tuple[Table, Chart | None]:
@@ -227,15 +229,11 @@ def causes(scenario: Scenario, spread: OutcomeSpread, name: str) -> tuple[Table,
     ]
     columns = [words("number"), Column("share", axis, kind="share"), words("origin", "")]
     table = Table("causes", f"What makes the {output} uncertain", columns, rows, level=FULL)
-    largest = [cause for cause, part, _ in rows if part >= SMALLEST_SHARE][:BARS]
-    if not largest:
-        return table, None
-    of_priors = share(sum(part for cause, part in shares.items() if directions.is_prior[cause]))
-    title = Sentence(
-        f"{{share}} of the variance of {output} comes from numbers that nobody measured", {"share": of_priors}
-    )
+    of_priors = sum(part for cause, part in shares.items() if directions.is_prior[cause])
+    title = f"{{largest}} of the variance of {output} comes from numbers that nobody measured"
     subtitle = f"Share of the variance of {output}, to first order"
-    return table, Chart("bars", title, "causes", "number", ["share"], subtitle, "origin", only=largest, axis=axis)
+    look = {"least": SMALLEST_SHARE, "read": lambda _: share(of_priors), "series": "origin"}
+    return table, Chart.ranked(table, "share", title, subtitle, axis, **look)
 
 
 _ENDS = (0.05, 0.95)

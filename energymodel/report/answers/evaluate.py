@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table, number, present, share
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import (
     batch_sentences,
@@ -16,6 +16,7 @@ from energymodel.report.answers.details import (
     spent,
 )
 from energymodel.report.answers.run_tables import OWN, Run
+from energymodel.report.cells import DATA, Column, Quantity, number, present, share
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -187,70 +188,38 @@ def run_verdict(scenario: Scenario, run: Run, outputs: Table) -> tuple[str, str]
 
 def broken_limits(scenario: Scenario, run: Run) -> list[Sentence]:
     """One sentence for each limit of the hardware and the building that the plan breaks."""
-    system, plan, outcome, slack = scenario.system, run.plan, run.outcome, run.outcome.slack
-    facility, cap, chips = system.facility, float(plan.power_cap), float(plan.chips)
+    system, plan, outcome, slacks = scenario.system, run.plan, run.outcome, run.outcome.slack
+    chips, cap, coolant = float(plan.chips), float(plan.power_cap), float(plan.coolant_temperature)
+    lowest_clock = cap / math.exp(float(slacks.clock))
     flux = float(outcome.power_busy) / float(system.accelerator.die_area)
-    coolant, inlet = float(plan.coolant_temperature), facility.cooling.inlet
+    load, is_cold = math.exp(-float(slacks.supplies)), coolant < float(system.facility.cooling.inlet.lowest)
     floor = "Raise plan.power_floor, or give system.facility.storage power and energy (per chip)."
-    limits = {  # value, limit, unit, next step
-        "facility_power": (
-            outcome.power_peak,
-            facility.power_limit,
-            "W",
-            "Raise system.facility.power_limit to {value}, or lower plan.chips or plan.power_cap.",
-        ),
-        "temperature": (
-            outcome.temperature,
-            system.accelerator.maximum_temperature,
-            "K",
-            "Lower plan.coolant_temperature, plan.power_cap or plan.clock.",
-        ),
-        "clock": (
-            cap / math.exp(float(slack.clock)),
-            cap,
-            "W",
-            "The chip draws more than plan.power_cap at its lowest clock: raise it.",
-        ),
-        "heat_flux": (
-            flux,
-            flux * math.exp(float(slack.heat_flux)),
-            "W/m^2",
-            "Lower plan.power_cap, or take another system.facility.",
-        ),
-        "coolant": (
-            coolant,
-            inlet.highest if coolant > inlet.highest else inlet.lowest,
-            "K",
-            "Change plan.coolant_temperature, or take another class: system.facility.cooling.inlet=ashrae-a4.",
-        ),
-        "ramp": (
-            outcome.temperature_ramp,
-            facility.ramp_limit,
-            "K/s",
-            "Lower plan.power_cap, or raise system.facility.ramp_limit.",
-        ),
-        "chillers": (
-            outcome.chilled_heat,
-            float(facility.cooling.chiller_capacity) * chips,
-            "W",
-            "Raise system.facility.cooling.chiller_capacity to {each} per chip, raise plan.coolant_temperature, or "
-            "lower plan.power_cap or plan.clock.",
-        ),
-        "supplies": (
-            math.exp(-float(slack.supplies)),
-            1.0,
-            "1",
-            "Raise rated_power of system.facility.power_supply, .bus_converter or .point_of_load.",
-        ),
-        "power_swing": (outcome.power_swing, facility.swing_limit, "W", floor),
-        "power_ramp": (outcome.power_ramp, facility.power_ramp_limit, "W/s", floor),
+    raised = "Raise system.facility.power_limit to {value}, or lower plan.chips or plan.power_cap."
+    chillers = (
+        "Raise system.facility.cooling.chiller_capacity to {each} per chip, raise plan.coolant_temperature, or lower "
+        "plan.power_cap or plan.clock."
+    )
+    other_class = "Change plan.coolant_temperature, or take another class: system.facility.cooling.inlet=ashrae-a4."
+    supplies = "Raise rated_power of system.facility.power_supply, .bus_converter or .point_of_load."
+    limits = {  # value, unit, next step
+        "facility_power": (outcome.power_peak, "W", raised),
+        "temperature": (outcome.temperature, "K", "Lower plan.coolant_temperature, plan.power_cap or plan.clock."),
+        "clock": (lowest_clock, "W", "The chip draws more than plan.power_cap at its lowest clock: raise it."),
+        "heat_flux": (flux, "W/m^2", "Lower plan.power_cap, or take another system.facility."),
+        "coolant": (coolant, "K", other_class),
+        "ramp": (outcome.temperature_ramp, "K/s", "Lower plan.power_cap, or raise system.facility.ramp_limit."),
+        "chillers": (outcome.chilled_heat, "W", chillers),
+        "supplies": (load, "1", supplies),
+        "power_swing": (outcome.power_swing, "W", floor),
+        "power_ramp": (outcome.power_ramp, "W/s", floor),
     }
     sentences = []
-    for name, (amount, most, unit, remedy) in limits.items():
-        if float(getattr(slack, name)) < 0.0:
-            value, limit = float(amount), float(most)
+    for name, (amount, unit, remedy) in limits.items():
+        if (slack := float(getattr(slacks, name))) < 0.0:
+            is_below, value = name == "coolant" and is_cold, float(amount)
+            limit = value * math.exp(-slack if is_below else slack)
             amounts = {"value": value, "limit": limit, "each": value / chips}
             numbers = {key: number(of, unit) for key, of in amounts.items()}
-            verb = "exceeds" if value > limit else "is below"
+            verb = "is below" if is_below else "exceeds"
             sentences.append(Sentence(f"{name}: {{value}} {verb} the limit {{limit}}. {remedy}", numbers))
     return sentences

@@ -5,27 +5,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from energymodel.report.answer import DATA, Answer, Chart, Column, Sentence, Table, number, share, words
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run, outcome_table
+from energymodel.report.cells import DATA, Column, number, share, words
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.fleet import Fleet, FleetOptimum
 from energymodel.search.site import DividedPower, SitePower
 from energymodel.system.fleet import FleetOutcome
 
-_GROUPS = (
-    Column("chips", kind="count"),
-    Column("replicas", kind="count"),
-    Column("microbatches", "micro-batches of a replica"),
-    Column("token_share", "share of the tokens", kind="share"),
-    Column("energy_share", "share of the energy", kind="share"),
-    Column("clock", digits="rows"),
-    Column("busy_power", "power of a busy chip", "W"),
-    Column("waiting_share", "waits, of a step", kind="share"),
-    Column("memory", "memory of a chip", "B"),
-    Column("temperature", unit="K"),
-    Column("slack", "tightest slack", level=DATA),
-)
 _SHARED = {"chips": "chips", "token_share": "tokens", "energy_share": "energy"}
 _NOTHING = 5e-4  # percent for a percent: a limit that does not bind
 _WAITING = (
@@ -103,24 +91,21 @@ def groups_table(fleet: Fleet, outcome: FleetOutcome) -> Table:
     energy = chips * [np.asarray(own.energy.total) for own in outcome.groups]
     step = outcome.job.step_time
     idle = 1.0 - (np.asarray(outcome.work_time) + np.asarray(step.data)) / np.asarray(step.total)
-    rows = [
-        [
-            chips[index],
-            group.replicas,
-            tokens * outcome.share[index] / group.replicas,
-            outcome.share[index],
-            energy[index] / energy.sum(),
-            own.clock,
-            own.power_busy,
-            max(0.0, idle[index]),
-            own.memory_per_chip,
-            own.temperature,
-            min(float(slack) for slack in vars(own.slack).values()),
-        ]
-        for index, (group, own) in enumerate(zip(fleet.groups, outcome.groups, strict=True))
-    ]
-    labels = [group.name for group in fleet.groups]
-    return Table("groups", "Groups", _GROUPS, rows, tall=True, labels=labels)
+    replicas, shares = np.array([group.replicas for group in fleet.groups]), np.asarray(outcome.share)
+    cells = {
+        Column("chips", kind="count"): chips,
+        Column("replicas", kind="count"): replicas,
+        Column("microbatches", "micro-batches of a replica"): tokens * shares / replicas,
+        Column("token_share", "share of the tokens", kind="share"): shares,
+        Column("energy_share", "share of the energy", kind="share"): energy / energy.sum(),
+        Column("clock", digits="rows"): [own.clock for own in outcome.groups],
+        Column("busy_power", "power of a busy chip", "W"): [own.power_busy for own in outcome.groups],
+        Column("waiting_share", "waits, of a step", kind="share"): np.maximum(0.0, idle),
+        Column("memory", "memory of a chip", "B"): [own.memory_per_chip for own in outcome.groups],
+        Column("temperature", unit="K"): [own.temperature for own in outcome.groups],
+        Column("slack", "tightest slack", level=DATA): [min(vars(own.slack).values()) for own in outcome.groups],
+    }
+    return Table.of("groups", "Groups", cells, tall=True, labels=[group.name for group in fleet.groups])
 
 
 def site_answer(scenario: Scenario, divided: Sequence[DividedPower]) -> Answer:
@@ -131,10 +116,9 @@ def site_answer(scenario: Scenario, divided: Sequence[DividedPower]) -> Answer:
         for of, limit in zip(splits, divided, strict=True)
     ]
     table = Table("site_power", "The site's power, divided", _SITE, rows, tall=True, labels=labels)
-    names = [_PARTS.get(name, name) for name in SitePower._fields]
-    parts = [*zip(names, *(of.power for of in splits), strict=True)]
-    columns = [words("part"), *(Column(label, label, "W") for label in labels)]
-    of_limits = Table("parts", "Parts of the power", columns, parts, level=DATA)
+    parts = {words("part"): [_PARTS.get(name, name) for name in SitePower._fields]}
+    parts |= {Column(label, label, "W"): of.power for label, of in zip(labels, splits, strict=True)}
+    of_limits = Table.of("parts", "Parts of the power", parts, level=DATA)
     title, subtitle = Sentence("Division of highest throughput"), "Power of the site at each limit"
     return Answer.of(
         scenario,

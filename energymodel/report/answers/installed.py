@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, number, words
+from energymodel.report.answer import Answer, Sentence, Table
+from energymodel.report.cells import DATA, Column, Quantity, number, words
 from energymodel.scenarios.files import CATEGORIES, companions, is_quantity, names, read_preset
 
 KINDS = ("measured", "published", "specification", "derived", "definition", "prior")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,10 @@ from jaxtyping import Array, Float
 
 from energymodel.learning.loss_law import FLOP_PER_PARAMETER_AND_TOKEN
 from energymodel.physics import limits as physics
-from energymodel.report.answer import DATA, FULL, Answer, Chart, Column, Quantity, Sentence, Table, present, words
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import bits_sentence, energy_flow
 from energymodel.report.answers.run_tables import Run, outcome_table, prior_count, priors_table
+from energymodel.report.cells import DATA, FULL, Column, Quantity, present, words
 from energymodel.report.number import plain
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
@@ -29,30 +30,13 @@ OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimate
 RELAXATION_SHARE = 0.1  # of a clock period: the example of docs/physics.md A0.7, tau = 10 tau_c; an assumption
 _UNLIMITED_TOKENS = 1e20
 _MULTIPLE = Column("multiple", "the run is, times")
-_COLUMNS = (
-    words("bound"),
-    Column("energy", "energy", "J", digits="two"),
-    _MULTIPLE,
-    words("basis"),
-    words("key", level=DATA),
-)
 _OF_OPERATIONS = ("landauer_operation", "landauer_finite_time")
-
-
-class Bound(NamedTuple):
-    """A lower bound on the energy of a run [J], and what it rests on."""
-
-    key: str
-    title: str
-    energy: Float[Array, ""]
-    basis: str
 
 
 def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpread) -> Answer:
     """The bounds of a run from the scenario's own numbers [docs/physics.md A0.7, A0.8 and B8]."""
     with jax.enable_x64(True):  # rates of operations are beyond float32
-        bounds = energy_bounds(scenario.system, scenario.plan, outcome)
-        table, rates = bounds_table(bounds, outcome, spread), rates_table(scenario, outcome, spread)
+        table, rates = bounds_table(scenario, outcome, spread), rates_table(scenario, outcome, spread)
     run, (flow_table, flow) = Run(scenario.plan, outcome, spread), energy_flow(outcome)
     numbers = {row[4]: (_MULTIPLE, row[2]) for row in table.rows}
     numbers |= {column.name: rates.number(column.name) for column in rates.columns}
@@ -80,19 +64,26 @@ def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
     )
 
 
-def bounds_table(bounds: list[Bound], outcome: TrainingOutcome, spread: OutcomeSpread) -> Table:
+def bounds_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpread) -> Table:
     """Lower bounds and the multiples of them that the run takes.
 
     Those of the bits that operations erase are as uncertain as the outcome's multiple of Landauer's limit, whose bits
     per operation are uncertain; the others as the energy.
     """
-    energy, rows = float(np.asarray(outcome.energy.total)), []
-    for bound in bounds:
-        name = "landauer_multiple" if bound.key in _OF_OPERATIONS else "energy"
-        multiple = _uncertain(float(physics.landauer_multiple(energy, bound.energy)), spread, name)
-        rows.append([bound.title, bound.energy, multiple, bound.basis, bound.key])
-    rows.append(["the run", energy, 1.0, "", "run"])
-    return Table("bounds", "Lower bounds on energy", _COLUMNS, rows, short=range(len(bounds)))
+    energy, bounds = float(np.asarray(outcome.energy.total)), energy_bounds(scenario.system, scenario.plan, outcome)
+    multiples: list[Any] = []
+    for key, (_, bound, _) in bounds.items():
+        name = "landauer_multiple" if key in _OF_OPERATIONS else "energy"
+        multiples.append(_uncertain(float(physics.landauer_multiple(energy, bound)), spread, name))
+    titles, energies, bases = zip(*bounds.values(), strict=True)
+    cells = {
+        words("bound"): [*titles, "the run"],
+        Column("energy", "energy", "J", digits="two"): [*energies, energy],
+        _MULTIPLE: [*multiples, 1.0],
+        words("basis"): [*bases, ""],
+        words("key", level=DATA): [*bounds, "run"],
+    }
+    return Table.of("bounds", "Lower bounds on energy", cells, len(bounds))
 
 
 def _uncertain(value: float, spread: OutcomeSpread, name: str) -> Quantity:
@@ -108,19 +99,19 @@ def rates_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpr
     of_bit = float(physics.energy_per_bit(energy, information))
     multiple = float(physics.landauer_multiple(of_bit, physics.landauer_energy(1.0, temperature)))
     step_energy = float(outcome.power_average) * float(np.asarray(outcome.step_time.total))
-    rates = {"operation_rate": ("rate of operations", "FLOP/s", _operations(system, outcome) / float(outcome.time))}
-    for name, title, of in (("energy", "the energy", energy), ("step_energy", "a step", step_energy)):
-        rates[f"speed_limit_of_{name}"] = f"speed limit of {title}", "1/s", float(physics.margolus_levitin_rate(of))
+    rate = _operations(system, outcome) / float(outcome.time)
+    whole_run, one_step = (float(physics.margolus_levitin_rate(of)) for of in (energy, step_energy))
+    stored = _uncertain(information / capacity, spread, "information")
     cells = {
         Column("temperature", "erasure at", "K"): temperature,
         Column("information", "information absorbed", "bit"): _uncertain(information, spread, "information"),
         Column("capacity", "storage capacity", "bit"): capacity,
-        Column("share", "share of the capacity", kind="share"): _uncertain(
-            information / capacity, spread, "information"
-        ),
+        Column("share", "share of the capacity", kind="share"): stored,
         Column("energy_per_bit", "energy of a bit", "J/bit"): _uncertain(of_bit, spread, "energy_per_bit"),
         Column("energy_per_bit_multiple", "times k_B T ln 2"): _uncertain(multiple, spread, "energy_per_bit"),
-        **{Column(name, title, unit, digits="two"): rate for name, (title, unit, rate) in rates.items()},
+        Column("operation_rate", "rate of operations", "FLOP/s", digits="two"): rate,
+        Column("speed_limit_of_energy", "speed limit of the energy", "1/s", digits="two"): whole_run,
+        Column("speed_limit_of_step_energy", "speed limit of a step", "1/s", digits="two"): one_step,
     }
     return Table.facts("rates", "What a bit takes, and rates of operations", cells, FULL)
 
@@ -141,11 +132,14 @@ def _operations(system: TrainingSystem, outcome: TrainingOutcome) -> float:
     return FLOP_PER_PARAMETER_AND_TOKEN * float(system.workload.active_parameters) * float(outcome.tokens)
 
 
-def energy_bounds(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> list[Bound]:
-    """What erasing bits takes [Landauer 1961], what arithmetic takes in the best CMOS, and the roofline of the chip.
+def energy_bounds(
+    system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome
+) -> dict[str, tuple[str, Float[Array, ""], str]]:
+    """Title, energy [J] and basis of lower bounds on the energy of a run, by key.
 
-    Bits are erased at the coolant temperature; a step overwrites the bits of the working weights; the entropy of the
-    data is the floor of the loss law.
+    What erasing bits takes [Landauer 1961], what arithmetic takes in the best CMOS, and the roofline of the chip. Bits
+    are erased at the coolant temperature; a step overwrites the bits of the working weights; the entropy of the data
+    is the floor of the loss law.
     """
     temperature, operations = float(plan.coolant_temperature), _operations(system, outcome)
     parameters, tokens = float(system.workload.parameters), float(outcome.tokens)
@@ -160,38 +154,23 @@ def energy_bounds(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingO
     of_source = physics.landauer_source_energy(parameters, tokens * entropy / math.log(2.0), temperature)
     of_operation = plain(float(physics.source_bits_per_operation(entropy)))
     once = physics.landauer_operation_energy(operations, erased, temperature)
-    in_time = operations * erased, temperature, period, RELAXATION_SHARE * period
+    in_time = physics.finite_time_landauer_energy(operations * erased, temperature, period, RELAXATION_SHARE * period)
+    best_cmos = physics.cmos_wall_energy(operations, OPERATIONS_PER_JOULE)
     roofline = physics.roofline_energy(operations, flop_energy, traffic, byte_energy, floor)
-    bounds = {
-        "landauer_model": ("bits of the model", of_model, f"min(information absorbed, {capacity:g} bit per parameter)"),
-        "landauer_overwrite": (
-            "overwriting the weights every step",
-            overwritten,
-            f"{weight_bits:g} bit per parameter and step",
-        ),
-        "landauer_source": (
-            "parameters x data (source's form)",
-            of_source,
-            f"as {of_operation} bit per FLOP, at {plain(entropy)} nat/token",
-        ),
+    absorbed = f"min(information absorbed, {capacity:g} bit per parameter)"
+    source = f"as {of_operation} bit per FLOP, at {plain(entropy)} nat/token"
+    relaxation = f"relaxation in {RELAXATION_SHARE:g} of a clock period, an assumption"
+    chip = f"operations and memory traffic only, at {plain(floor)} of the reference voltage"
+    every_step = f"{weight_bits:g} bit per parameter and step"
+    return {
+        "landauer_model": ("bits of the model", of_model, absorbed),
+        "landauer_overwrite": ("overwriting the weights every step", overwritten, every_step),
+        "landauer_source": ("parameters x data (source's form)", of_source, source),
         "landauer_operation": ("bits erased by operations", once, f"{erased:g} bit per FLOP"),
-        "landauer_finite_time": (
-            "the same at the chip's clock",
-            physics.finite_time_landauer_energy(*in_time),
-            f"relaxation in {RELAXATION_SHARE:g} of a clock period, an assumption",
-        ),
-        "cmos_wall": (
-            "CMOS wall, fp4 arithmetic",
-            physics.cmos_wall_energy(operations, OPERATIONS_PER_JOULE),
-            f"{OPERATIONS_PER_JOULE:g} FLOP/J (Ho et al. 2023)",
-        ),
-        "roofline": (
-            "roofline of this chip",
-            roofline,
-            f"operations and memory traffic only, at {plain(floor)} of the reference voltage",
-        ),
+        "landauer_finite_time": ("the same at the chip's clock", in_time, relaxation),
+        "cmos_wall": ("CMOS wall, fp4 arithmetic", best_cmos, f"{OPERATIONS_PER_JOULE:g} FLOP/J (Ho et al. 2023)"),
+        "roofline": ("roofline of this chip", roofline, chip),
     }
-    return [Bound(key, *about) for key, about in bounds.items()]
 
 
 def entropy_floor(system: TrainingSystem) -> float:

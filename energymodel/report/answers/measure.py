@@ -7,7 +7,8 @@ import numpy as np
 
 from energymodel.readers.measured_log import MeasuredLogs, Measurement
 from energymodel.readers.metered import PhaseEnergy, whole_energy
-from energymodel.report.answer import DATA, Answer, Chart, Column, Quantity, Sentence, Table, finite, number, words
+from energymodel.report.answer import Answer, Chart, Sentence, Table
+from energymodel.report.cells import DATA, Column, Quantity, finite, number, words
 
 MOST_DEVICES = 16
 """Devices that the short form shows."""
@@ -134,7 +135,8 @@ def step_times_table(logs: MeasuredLogs) -> Table:
         for index in _thinned(times):
             series = str(run.phases[index]) if len(logs.runs) == 1 else _short(name)
             rows.append([series, run.columns["step"][index], times[index]])
-    return _series("step_times", "Step times", Column("step", kind="count"), Column("step_time", unit="s"), rows)
+    columns = [words("series", ""), Column("step", kind="count"), Column("step_time", unit="s")]
+    return Table("step_times", "Step times", columns, rows, level=DATA)
 
 
 def power_table(logs: MeasuredLogs) -> Table:
@@ -146,11 +148,8 @@ def power_table(logs: MeasuredLogs) -> Table:
             phase = next((span.phase for span in spans if span.start <= time <= span.stop), "outside the run")
             series = phase if len(logs.power) == 1 else _short(name) or "all devices"
             rows.append([series, time - power.time[0], power.mean[index]])
-    return _series("power", "Power over time", Column("time", unit="s"), Column("power", unit="W"), rows)
-
-
-def _series(name: str, title: str, x: Column, y: Column, rows: list[list[Any]]) -> Table:
-    return Table(name, title, [words("series", ""), x, y], rows, level=DATA)
+    columns = [words("series", ""), Column("time", unit="s"), Column("power", unit="W")]
+    return Table("power", "Power over time", columns, rows, level=DATA)
 
 
 def _thinned(values: np.ndarray) -> np.ndarray:

@@ -4,12 +4,13 @@ import dataclasses
 import math
 
 from energymodel.monitor.status import Status
-from energymodel.report.answer import CHANGE, DATA, FULL, PAGE, Answer, Chart, Column, Sentence, Table, number, words
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import detail_parts, parts_chart
 from energymodel.report.answers.evaluate import intervals_chart
 from energymodel.report.answers.optimize import headline, plans_table
 from energymodel.report.answers.run_tables import OWN, Run, outcome_table, parts_table
 from energymodel.report.answers.scenario import whole_run_table
+from energymodel.report.cells import CHANGE, DATA, FULL, PAGE, Column, number, words
 from energymodel.report.fields import total
 from energymodel.report.number import is_known, sentence
 from energymodel.search.replan import Replan

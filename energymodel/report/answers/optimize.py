@@ -1,20 +1,42 @@
-"""The answers of `optimize` and `design-chip`: the plan found beside the scenario's own, what limits cost, the chip."""
+"""The answers of `optimize` and `design-chip`: the plan found beside the own, what limits cost, the shape, the chip."""
 
 import dataclasses
 import math
 
+import equinox as eqx
 import jax
+import numpy as np
 
-from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, attributes, number, present
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import details as where
-from energymodel.report.answers import run_tables, search_notes, search_tables
+from energymodel.report.answers import run_tables, search_parts
 from energymodel.report.answers.evaluate import intervals_chart, limits_chart
 from energymodel.report.answers.run_tables import FOUND, OWN, Run
+from energymodel.report.cells import (
+    DATA,
+    FULL,
+    SHORT,
+    Column,
+    Quantity,
+    attributes,
+    finite,
+    number,
+    present,
+    share,
+    spaced,
+    words,
+)
+from energymodel.report.command_text import command_of
 from energymodel.scenarios.scenario import Scenario
+from energymodel.search.architecture import FLATNESS, Architecture
 from energymodel.search.compare import DesignedOptimum
 from energymodel.search.result import Optimum, SearchResult
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.first_order import SavingAtRisk
+from energymodel.sweeps.outcome_spread import outcome_spread
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outputs import parse_objective
+from energymodel.system.plan import TokenBudget
 
 
 def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, details: bool = False) -> Answer:
@@ -29,35 +51,33 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     spreads = (risk.own, risk.found) if risk and risk.own and risk.found else (None, None)
     own, best = Run(scenario.plan, optimum.baseline, spreads[0]), Run(optimum.plan, optimum.outcome, spreads[1])
     runs = {OWN: own, FOUND: best}
-    outcome, limits, prices = (
-        run_tables.outcome_table(runs),
-        run_tables.limits_table(best),
-        search_tables.prices_table(optimum, risk),
-    )
+    outcome, limits = run_tables.outcome_table(runs), run_tables.limits_table(best)
+    prices, at_risk = search_parts.prices_table(optimum, risk), []
     (energy, step), drawn = where.spent(runs)
-    saving, (layouts, nearest) = search_tables.saving_table(optimum, risk), search_tables.layouts_compared(optimum)
-    why, bars = search_tables.saving_causes(risk) if risk is not None and success else (None, None)
+    saving, (layouts, nearest) = search_parts.saving_table(optimum, risk), search_parts.layouts_compared(optimum)
+    why, bars, failure = None, None, "" if success else search_parts.failure(optimum)
+    if risk is not None and success:
+        why, bars = search_parts.saving_causes(risk)
+        at_risk = search_parts.risk_sentences(optimum, risk)
     tables = [plans_table(optimum), outcome, energy, step, prices, saving, limits, layouts]
     charts = drawn[::-1] if minimize == "time" else drawn
     money = where.money_table(scenario, runs) if minimize == "money" else None
     if money is not None and money.rows:
         tables.append(money)
         charts = [where.parts_chart(money, "money", "Money of the run by what it pays for"), *charts]
-    charts += present(search_tables.saving_chart(optimum, saving), search_tables.prices_chart(optimum, prices))
-    charts += present(
-        nearest, bars, *limits_chart(limits), intervals_chart(outcome, row=FOUND) if best.spread else None
-    )
-    notes = [*search_notes.limits_asked(optimum), *search_notes.search_sentences(optimum)]
-    at_risk = search_tables.risk_sentences(optimum, risk) if risk is not None and success else []
+    charts += present(search_parts.saving_chart(optimum, saving), search_parts.prices_chart(optimum, prices))
+    charts += [*present(nearest, bars), *limits_chart(limits)]
+    charts += [intervals_chart(outcome, row=FOUND)] if best.spread else []
+    notes = [*search_parts.limits_asked(optimum), *search_parts.search_sentences(optimum)]
     more: list[Table] = []
     if details:
         subtitle, pays = "Largest elasticities, the plan found held", money is None
         more, drawings, sentences = where.detail_parts(scenario_found(optimum), runs, minimize, subtitle, money=pays)
         charts, notes = [*charts, *drawings], [*notes, *sentences]
-    tables += [*present(why), *more, *search_tables.search_tables(optimum, risk), run_tables.priors_table(scenario)]
+    tables += [*present(why), *more, *search_parts.search_tables(optimum, risk), run_tables.priors_table(scenario)]
     what = f"The plan with the lowest {minimize}" if success else "No plan was found that can be trusted"
-    why_none = "" if success else search_notes.failure(optimum)
-    answered = [search_tables.binding_sentence(optimum, prices), *at_risk[:1]] if success else [Sentence(why_none)]
+    answered = [search_parts.binding_sentence(optimum, prices), *at_risk[:1]] if success else [Sentence(failure)]
+    notes += [*at_risk[1:], *where.batch_sentences(scenario, optimum.plan, optimum.outcome)]
     return Answer.of(
         scenario,
         "optimize",
@@ -65,23 +85,18 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         [headline(optimum, risk), *answered],
         [table for table in tables if table.rows],
         charts=charts,
-        notes=[
-            *notes,
-            *at_risk[1:],
-            *where.batch_sentences(scenario, optimum.plan, optimum.outcome),
-            *run_tables.provenance_notes(scenario),
-        ],
-        also=[("To evaluate this plan", search_notes.evaluate_command(optimum))] if success else [],
+        notes=[*notes, *run_tables.provenance_notes(scenario)],
+        also=[("To evaluate this plan", search_parts.evaluate_command(optimum))] if success else [],
         rows="outcome",
         result=str(optimum.result),
-        message=why_none,
+        message=failure,
     )
 
 
 def plans_table(optimum: Optimum) -> Table:
     """Both plans, and the numbers of the system that the search has chosen."""
     table = run_tables.plan_table(optimum.scenario, {OWN: optimum.scenario.plan, FOUND: optimum.plan}, optimum.varied)
-    chosen = search_notes.chosen_of_system(optimum)
+    chosen = search_parts.chosen_of_system(optimum)
     columns = [Column(path, path.removeprefix("system."), own.unit) for path, (own, _) in chosen.items()]
     pairs = [[Quantity(field.value) for field in fields] for fields in chosen.values()]
     added = [[*pair, run_tables.changed(column, *pair)] for column, pair in zip(columns, pairs, strict=True)]
@@ -150,3 +165,108 @@ def design_chip_answer(designed: DesignedOptimum, risk: SavingAtRisk | None = No
         sentences=[*answer.sentences, caches],
         tables=[run_tables.compared("chip", "Chip", _CHIP, rows), *answer.tables, closed],
     )
+
+
+COUNTS = (
+    *("layers", "hidden", "heads", "kv_heads", "head_size", "feed_forward", "dense_feed_forward"),
+    *("experts", "active_experts"),
+)
+TOTALS = ("parameters", "active_parameters")
+
+
+def architecture_answer(architecture: Architecture, *, details: bool = False) -> Answer:
+    """Both shapes, what the best saves, and how flat the optimum is; `details` as for `optimize`."""
+    own, minimize, plan = architecture.scenario, architecture.minimize, architecture.plan
+    unit, success = parse_objective(minimize).unit, architecture.success
+    if isinstance(own.plan.goal, TokenBudget):  # the kind of goal that the scenario has
+        plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(np.asarray(architecture.outcome.tokens)))
+    best = dataclasses.replace(own, system=architecture.system, plan=plan)
+    with jax.enable_x64(True):
+        baseline = jax.device_get(evaluate_once(own.system, own.plan))
+    spreads = [outcome_spread(scenario) if details else None for scenario in (own, best)]
+    runs = {OWN: Run(own.plan, baseline, spreads[0]), FOUND: Run(plan, architecture.outcome, spreads[1])}
+    outcome, energy = run_tables.outcome_table(runs), run_tables.parts_table("energy", "Energy", runs, FULL)
+    before, after = (_sizes(scenario) for scenario in (own, best))
+    differs = [name for name in COUNTS if not math.isclose(before[name], after[name], rel_tol=1e-9)]
+    columns = [Column(name, level=SHORT if name in (*differs, *TOTALS) else FULL) for name in before]
+    shape = run_tables.compared("shape", "Shape", columns, {OWN: [*before.values()], FOUND: [*after.values()]})
+    search = attributes(architecture, unit, "value", "own_value", "baseline_value")
+    search |= attributes(architecture, "1", "saving") | attributes(architecture, "nat/token", "loss", "penalty")
+    search[words("at_bounds")] = ", ".join(architecture.at_bounds)
+    flatness, flat = _flatness(architecture)
+    depths, curve = _depths(architecture, unit)
+    tables = [shape, run_tables.plan_table(best, {OWN: own.plan, FOUND: plan}), outcome, energy, flatness, depths]
+    tables += [Table.facts("search", "The search", search, DATA), run_tables.priors_table(best)]
+    charts = [flat, where.parts_chart(energy, "energy", "Energy of the run by where it goes"), *curve]
+    notes: list[Sentence] = []
+    if details:
+        more, drawings, notes = where.detail_parts(best, runs, minimize)
+        tables, charts = [*tables, *more], [*charts, *drawings, intervals_chart(outcome, row=FOUND)]
+    chosen = {f"system.workload.{name}": repr(after[name]) for name in differs}
+    numbers = {name: number(getattr(architecture, name), unit) for name in ("value", "own_value", "baseline_value")}
+    numbers |= {"saving": share(architecture.saving), "loss": number(architecture.loss, "nat/token")}
+    numbers["penalty"] = number(architecture.penalty, "nat/token", digits="two")
+    texts = [
+        f"{minimize.capitalize()}: {{value}}, {{saving}} less than the own shape with its best plan ({{own_value}}); "
+        "the own plan takes {baseline_value}. All reach a loss of {loss}.",
+        "Of the loss, {penalty} is what the shape adds, by a prior: how much depends on the shape is not measured "
+        "for models of this size, so that a small saving is none.",
+    ]
+    if architecture.at_bounds:
+        texts.append(f"{', '.join(architecture.at_bounds)} would go further than a factor of 4 from the own shape.")
+    return Answer.of(
+        own,
+        "optimize",
+        Sentence(f"The shape with the lowest {minimize}" if success else "No shape can be trusted"),
+        [Sentence(text, numbers) for text in (*texts, *([] if success else [architecture.message]))],
+        [table for table in tables if table.rows],
+        charts=charts,
+        notes=notes,
+        also=[("To evaluate this shape", command_of(own, plan, chosen))],
+        rows="shape",
+        result="successful" if success else "not trusted",
+        message="" if success else architecture.message,
+    )
+
+
+def _sizes(scenario: Scenario) -> dict[str, float]:
+    workload = scenario.system.workload
+    return {name: float(np.asarray(getattr(workload, name))) for name in (*COUNTS, *TOTALS)}
+
+
+def _flatness(architecture: Architecture) -> tuple[Table, Chart]:
+    """What a smaller and a larger value of each number of the shape costs; nothing where no plan obeys the limits."""
+    step, axis = f"{100.0 * FLATNESS:g} %", f"change of {architecture.minimize}"
+    costs = {spaced(name): [*map(finite, ends)] for name, ends in architecture.flatness.items()}
+    sizes = {name: [abs(end) for end in ends if end is not None] for name, ends in costs.items()}
+    most = {name: max(ends) for name, ends in sizes.items() if ends}
+    order = sorted(most, key=lambda name: -most[name])
+    title = Sentence("No other shape obeys the limits")
+    if order:
+        text = f"{step} less or more of {order[0]} costs at most {{most}}"
+        title = Sentence(text, {"most": share(most[order[0]])})
+    columns = [Column(name, f"{step} {name}", kind="change", digits="two") for name in ("less", "more")]
+    what = f"What {step} less and more of each costs, all else decided anew"
+    rows = [[name, *ends] for name, ends in costs.items()]
+    table = Table("flatness", what, [words("number", ""), *columns], rows)
+    subtitle = f"{axis.capitalize()} at another shape, all else decided anew"
+    return table, Chart("tornado", title, "flatness", "number", ["less", "more"], subtitle, only=order, axis=axis)
+
+
+def _depths(architecture: Architecture, unit: str) -> tuple[Table, list[Chart]]:
+    """The objective at each depth that divides over the pipeline, all else decided anew, and how flat it is."""
+    minimize = architecture.minimize
+    pairs = [*zip(map(float, architecture.depths), map(float, architecture.depth_values), strict=True)]
+    pairs = [(depth, value) for depth, value in pairs if math.isfinite(value)]
+    columns = [Column("layers", kind="count"), Column(minimize, minimize, unit, digits="rows")]
+    table = Table("depths", "The best of each depth", columns, pairs, level=FULL)
+    if len(pairs) < 2:
+        return table, []
+    best, lowest = min(pairs, key=lambda pair: pair[1])
+    near = [depth for depth, value in pairs if value <= 1.01 * lowest]
+    title = f"From {min(near):g} to {max(near):g} layers {minimize} stays within 1 % of its minimum"
+    if len(near) == 1:
+        title = f"{best:g} layers take the lowest {minimize}"
+    own_depth = _sizes(architecture.scenario)["layers"], "own depth", "x"
+    subtitle, look = "Widths and plan decided anew at each depth", {"lines": True, "limit": own_depth}
+    return table, [Chart("plane", Sentence(title), "depths", "layers", [minimize], subtitle, **look)]

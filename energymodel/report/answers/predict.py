@@ -9,24 +9,12 @@ import numpy as np
 
 from energymodel.calibration.step_prediction import TablePrediction
 from energymodel.calibration.step_table import PREDICTED
-from energymodel.report.answer import (
-    DATA,
-    FULL,
-    Answer,
-    Chart,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    number,
-    present,
-    spaced,
-    words,
-)
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import evaluate_answer, intervals_chart, limits_chart
 from energymodel.report.answers.run_tables import Run, limits_table
 from energymodel.report.answers.timeline import step_parts
+from energymodel.report.cells import DATA, FULL, Column, Quantity, number, present, spaced, words
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread

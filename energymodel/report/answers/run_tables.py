@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 from scipy.special import ndtr
 
-from energymodel.report.answer import (
+from energymodel.report.answer import Sentence, Table
+from energymodel.report.cells import (
     CHANCE,
     CHANGE,
     DATA,
@@ -18,8 +19,6 @@ from energymodel.report.answer import (
     Cell,
     Column,
     Quantity,
-    Sentence,
-    Table,
     number,
     spaced,
     words,
@@ -106,12 +105,18 @@ def changed(column: Column, before: Cell, after: Cell) -> Cell:
     return Quantity(after.value / before.value - 1.0) if before.value and after.value else None
 
 
-def compared(name: str, title: str, columns: Sequence[Column], rows: Mapping[str, Sequence[Any]]) -> Table:
+def compared(
+    name: str,
+    title: str,
+    columns: Sequence[Column],
+    rows: Mapping[str, Sequence[Any]],
+    change_of: Callable[[Column, Cell, Cell], Cell] = changed,
+) -> Table:
     """Rows by name as a tall table; of two of them, what changes."""
     table = Table(name, title, columns, [*rows.values()], tall=True, labels=tuple(rows) if len(rows) > 1 else ())
     if len(rows) != 2:
         return table
-    changes = [changed(column, *cells) for column, *cells in zip(columns, *table.rows, strict=True)]
+    changes = [change_of(column, *cells) for column, *cells in zip(columns, *table.rows, strict=True)]
     labels, kinds = (*rows, CHANGED), ("", "", CHANGE)
     return dataclasses.replace(table, rows=[*table.rows, changes], labels=labels, kinds=kinds)
 
@@ -141,14 +146,13 @@ def outcome_table(runs: Runs, digits: str = "", only: Collection[str] = ()) -> T
     sure = all(run.spread is not None for run in runs.values())
     columns = output_columns(serves, digits or ("interval" if sure else "two"))
     columns = [column for column in columns if not only or column.name in only]
-    rows = [[run.quantity(column.name) for column in columns] for run in runs.values()]
+    rows = {label: [run.quantity(column.name) for column in columns] for label, run in runs.items()}
     title = "Outcome, and its 90 % interval" if sure else "Outcome; how sure it is, is unknown"
-    if len(runs) != 2:
-        return Table("outcome", title, columns, rows, tall=True, labels=tuple(runs) if len(runs) > 1 else ())
-    own, best = runs.values()
-    changes = [None if "slack." in column.name else change(own, best, column.name, column) for column in columns]
-    labels, kinds = (*runs, CHANGED), ("", "", CHANGE)
-    return Table("outcome", title, columns, [*rows, changes], tall=True, labels=labels, kinds=kinds)
+
+    def change_of(column: Column, *_: Cell) -> Cell:
+        return None if "slack." in column.name else change(*runs.values(), column.name, column)
+
+    return compared("outcome", title, columns, rows, change_of)
 
 
 def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan], varied: Collection[str] = ()) -> Table:

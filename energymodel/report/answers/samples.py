@@ -4,22 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from energymodel.report.answer import (
-    DATA,
-    FULL,
-    Answer,
-    Chart,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    number,
-    share,
-    spaced,
-    words,
-)
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import prior_count, priors_table
 from energymodel.report.answers.sweep import question_table
+from energymodel.report.cells import DATA, FULL, Column, Quantity, number, present, share, spaced, words
 from energymodel.scenarios.scenario import SYSTEM, Scenario
 from energymodel.sweeps.monte_carlo import MonteCarlo
 from energymodel.sweeps.outcome_spread import DEVIATIONS
@@ -40,15 +28,15 @@ def samples_answer(scenario: Scenario, drawn: MonteCarlo, asked: Mapping[str, st
 
     - `asked`: the question in words, such as `{"seed": "0"}`.
     """
-    tables, charts = [], []
-    if drawn.spreads:
-        tables.append(outputs_table(drawn))
-        charts.append(_outputs_chart(drawn))
-    if drawn.chances:
-        tables.append(chances_table(drawn))
+    tables = [outputs_table(drawn)] if drawn.spreads else []
+    charts = [_outputs_chart(drawn)] if drawn.spreads else []
+    tables += [chances_table(drawn)] if drawn.chances else []
     for name in drawn.of if drawn.indices else ():
-        tables.append(indices_table(drawn, name))
-        charts += _indices_charts(drawn, name)
+        indices = indices_table(drawn, name)
+        title, look = f"{{name}} takes part in {{largest}} of the variance of {spaced(name)}", {"y": ["first", "total"]}
+        subtitle, axis = "Sobol indices with 90 % intervals", "share of the variance"
+        tables.append(indices)
+        charts += present(Chart.ranked(indices, "total", title, subtitle, axis, SMALLEST, TOP, **look))
     cells: dict[Column, Any] = {
         Column("samples", kind="count"): drawn.samples,
         Column("index_samples", "samples of the indices", kind="count"): drawn.index_samples,
@@ -81,8 +69,8 @@ def _sentences(drawn: MonteCarlo) -> list[Sentence]:
         inside = number(drawn.chances[ALL].share, kind="share")
         sentences.append(Sentence("The plan stays within all limits in {share} of the samples.", {"share": inside}))
     if drawn.indices and (ranked := drawn.by_total()):
-        text = f"{_factor(ranked[0].factor)} matters most: it takes part in {{total}} of the variance of "
-        sentences.append(Sentence(f"{text}{spaced(drawn.of[0])}.", {"total": share(ranked[0].total)}))
+        of = f"{ranked[0].factor.removeprefix(SYSTEM)} matters most: it takes part in {{total}} of the variance of"
+        sentences.append(Sentence(f"{of} {spaced(drawn.of[0])}.", {"total": share(ranked[0].total)}))
     return sentences
 
 
@@ -159,32 +147,18 @@ def indices_table(drawn: MonteCarlo, name: str) -> Table:
         half *= DEVIATIONS / NORMAL
         return Quantity(value, max(value - half, min(value, 0.0)), min(value + half, max(value, 1.0)))
 
-    columns = [
-        words("factor", "number"),
-        Column("first", "alone", kind="share"),
-        Column("total", "with others", kind="share"),
-        *(Column(f"{part}_error", "95 %: ±", kind="share", level=DATA) for part in ("first", "total")),
-        words("path", level=DATA),
-    ]
     ranked = drawn.by_total(name)
-    rows = [
-        [
-            _factor(of.factor),
-            index(of.first, of.first_half),
-            index(of.total, of.total_half),
-            of.first_half,
-            of.total_half,
-            of.factor,
-        ]
-        for of in ranked
-    ]
+    cells = {
+        words("factor", "number"): [of.factor.removeprefix(SYSTEM) for of in ranked],
+        Column("first", "alone", kind="share"): [index(of.first, of.first_half) for of in ranked],
+        Column("total", "with others", kind="share"): [index(of.total, of.total_half) for of in ranked],
+        Column("first_error", "95 %: ±", kind="share", level=DATA): [of.first_half for of in ranked],
+        Column("total_error", "95 %: ±", kind="share", level=DATA): [of.total_half for of in ranked],
+        words("path", level=DATA): [of.factor for of in ranked],
+    }
     short = range(min(TOP, sum(of.total >= SMALLEST for of in ranked)))
     title = f"What makes {spaced(name)} uncertain: shares of its variance"
-    return Table(f"indices_{name}", title, columns, rows, short=short)
-
-
-def _factor(path: str) -> str:
-    return path.removeprefix(SYSTEM)
+    return Table.of(f"indices_{name}", title, cells, short=short)
 
 
 def _outputs_chart(drawn: MonteCarlo) -> Chart:
@@ -196,16 +170,3 @@ def _outputs_chart(drawn: MonteCarlo) -> Chart:
         title = f"Of the outputs, {max(ratios, key=lambda name: ratios[name])} is the least certain"
     subtitle = "Medians, and quantiles of 5 and 95 % of the samples"
     return Chart("intervals", Sentence(title), "outputs", y=["median"], subtitle=subtitle, only=[*quantiles])
-
-
-def _indices_charts(drawn: MonteCarlo, name: str) -> list[Chart]:
-    """Shares of the uncertain numbers in the variance of an output: alone, and in total."""
-    ranked = [of for of in drawn.by_total(name) if of.total >= SMALLEST][:TOP]
-    if not ranked:
-        return []
-    only, axis = [_factor(of.factor) for of in ranked], "share of the variance"
-    title = Sentence(
-        f"{only[0]} takes part in {{total}} of the variance of {spaced(name)}", {"total": share(ranked[0].total)}
-    )
-    y, subtitle = ["first", "total"], "Sobol indices with 90 % intervals"
-    return [Chart("bars", title, f"indices_{name}", "factor", y, subtitle, only=only, axis=axis)]

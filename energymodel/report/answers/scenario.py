@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from energymodel.report import toml_text
-from energymodel.report.answer import DATA, Answer, Column, Quantity, Sentence, Table, words
+from energymodel.report.answer import Answer, Sentence, Table
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.run_tables import plan_table
+from energymodel.report.cells import DATA, Column, Quantity, words
 from energymodel.scenarios.pieces import Pieces
 from energymodel.search.replan import Forecast, Replan
 from energymodel.sweeps.first_order import SavingAtRisk

@@ -3,23 +3,23 @@
 import math
 from typing import Any, NamedTuple
 
-from energymodel.report.answer import (
+from energymodel.report.answer import Answer, Chart, Sentence, Table
+from energymodel.report.answers.details import elasticity_chart
+from energymodel.report.answers.run_tables import priors_table
+from energymodel.report.cells import (
     DATA,
     FULL,
-    Answer,
+    SHORT,
     Cell,
-    Chart,
     Column,
     Quantity,
-    Sentence,
-    Table,
     finite,
     number,
+    present,
     share,
     spaced,
     words,
 )
-from energymodel.report.answers.run_tables import priors_table
 from energymodel.report.fields import PERCENT
 from energymodel.scenarios.scenario import SYSTEM
 from energymodel.search.sensitivity import CHANGE, FREE, MEASURE, SHARES, NumberEffects, Sensitivity
@@ -27,7 +27,6 @@ from energymodel.search.training_run import is_gain
 from energymodel.sweeps.outcome_spread import OutcomeSpread
 
 TOP, BARS = 12, 12
-_KINDS = {"specification": "specified"}
 _SMALLEST = 5e-5  # relative change that a table shows
 
 
@@ -43,11 +42,11 @@ def sensitivity_answer(analysis: Sensitivity, spread: OutcomeSpread | None = Non
     tables, charts = [outputs_table(analysis, spread)], []
     sentences, remarks = [headline(analysis, spread)], []
     if analysis.rows:
-        measure, elasticities = measure_table(analysis, top), elasticity_table(analysis, top)
+        elasticities = elasticity_table(analysis, top)
         change = limits_table(analysis) if analysis.optimum else change_table(analysis, top)
-        tables = [measure, change, elasticities, *tables, numbers_table(analysis)]
+        tables = [measure_table(analysis, top), change, elasticities, *tables, numbers_table(analysis)]
         charts = [tornado_chart(analysis, name) for name in analysis.values]
-        charts += _elasticity_chart(analysis, elasticities)
+        charts += present(elasticity_chart(elasticities, first, spaced(first), "Largest elasticities"))
         sentences += [_measure_sentence(analysis, first), *_change_sentence(analysis, first)]
         remarks = [*together_sentences(analysis), *notes(analysis)]
     what = f"the lowest {spaced(first)}" if analysis.optimum else spaced(first)
@@ -80,10 +79,8 @@ def headline(analysis: Sensitivity, spread: OutcomeSpread | None = None) -> Sent
         outputs = ", ".join(f"{spaced(name)} {{{name}:i}}" for name in analysis.values)
         return Sentence(f"The scenario's own plan: {outputs}.", numbers)
     if not analysis.rows:
-        text = (
-            f"The search for the lowest {best.minimize} ended {analysis.result}, so the optimum has no sensitivities."
-        )
-        return Sentence(text)
+        search = f"The search for the lowest {best.minimize} ended {analysis.result}"
+        return Sentence(f"{search}, so the optimum has no sensitivities.")
     numbers["change"] = number(analysis.values[best.minimize] / best.baseline_value - 1.0, kind="change")
     return Sentence(
         f"Lowest {best.minimize} within the limits: {{{best.minimize}:i}}, {{change}} against the scenario's own plan.",
@@ -121,35 +118,31 @@ def measure_table(analysis: Sensitivity, top: int = TOP) -> Table:
     first, *others = values
     low, high = (f"{100 * share:g} %" for share in SHARES)
 
-    def changes(name: str, level: int) -> list[Column]:
+    def changes(name: str, level: int) -> dict[Column, Any]:
         titles = {f"{name}_at_low": f"{spaced(name)} at {low}", f"{name}_at_high": f"at {high}"}
-        return [Column(key, title, kind="change", digits="two", level=level) for key, title in titles.items()]
+        columns = [Column(key, title, kind="change", digits="two", level=level) for key, title in titles.items()]
+        pairs = [[*map(_change, row.changes(name, values[name]))] for row in rows]
+        return {column: [pair[end] for pair in pairs] for end, column in enumerate(columns)}
 
-    columns = [
-        words("number"),
-        words("known", "known as"),
-        Column("low", low),
-        Column("high", high),
-        *changes(first, 0),
-        Column("share", "of variance", kind="share", digits="two"),
-        *(Column(f"{name}_size", f"{spaced(name)} ±", kind="share", digits="two") for name in others),
-        *(column for name in others for column in changes(name, DATA)),
-        words("search", ""),
-    ]
-    rows: list[list[Any]] = []
-    for row in analysis.by_uncertainty():
-        sizes = {name: row.size(name, value) for name, value in values.items()}
-        if max(sizes.values()) < _SMALLEST:
-            continue
-        cells: dict[str, Any] = {name: own_number(row, getattr(row, name)) for name in ("low", "high")}
-        cells |= {"number": row.path, "known": _kind(row), "share": finite(shares.get(row.path))}
-        for name, value in values.items():
-            at_low, at_high = map(_change, row.changes(name, value))
-            cells |= {f"{name}_at_low": at_low, f"{name}_at_high": at_high, f"{name}_size": _change(sizes[name])}
-        cells["search"] = "" if row.effects[first].exact else "≈ from the elasticity"
-        rows.append([cells[column.name] for column in columns])
+    numbers, look = analysis.by_uncertainty(), {"kind": "share", "digits": "two"}
+    rows = [row for row in numbers if max(row.size(*output) for output in values.items()) >= _SMALLEST]
+    cells: dict[Column, Any] = {
+        words("number"): [row.path for row in rows],
+        words("known", "known as"): map(_kind, rows),
+        Column("low", low): [own_number(row, row.low) for row in rows],
+        Column("high", high): [own_number(row, row.high) for row in rows],
+        **changes(first, SHORT),
+        Column("share", "of variance", **look): [finite(shares.get(row.path)) for row in rows],
+    }
+    for name in others:
+        cells[Column(f"{name}_size", f"{spaced(name)} ±", **look)] = [
+            _change(row.size(name, values[name])) for row in rows
+        ]
+    for name in others:
+        cells |= changes(name, DATA)
+    cells[words("search", "")] = ["" if row.effects[first].exact else "≈ from the elasticity" for row in rows]
     title = f"Measure next: {spaced(first)} with each uncertain number at its {low} and {high} quantile"
-    return Table("measure", title, columns, rows, short=range(min(top, len(rows))))
+    return Table.of("measure", title, cells, top)
 
 
 def together_sentences(analysis: Sensitivity) -> list[Sentence]:
@@ -159,13 +152,12 @@ def together_sentences(analysis: Sensitivity) -> list[Sentence]:
     count, numbers = sum(row.is_uncertain for row in analysis.rows), {}
     for name in analysis.values:
         numbers |= {name: share(analysis.together(name)), f"{name} priors": share(analysis.prior_share(name))}
-    together, of_priors = (
-        ", ".join(f"{spaced(name)} {text % name}" for name in analysis.values) for text in ("± {%s}", "{%s priors}")
-    )
-    text = f"Share of the variance that comes from priors ({effective} of the {len(priors)} have any effect): "
+    together = ", ".join(f"{spaced(name)} ± {{{name}}}" for name in analysis.values)
+    of_priors = ", ".join(f"{spaced(name)} {{{name} priors}}" for name in analysis.values)
+    effect = f"{effective} of the {len(priors)} have any effect"
     return [
         Sentence(f"All {count} together, if independent (root of the sum of squares): {together}.", numbers),
-        Sentence(f"{text}{of_priors}.", numbers),
+        Sentence(f"Share of the variance that comes from priors ({effect}): {of_priors}.", numbers),
     ]
 
 
@@ -199,20 +191,17 @@ def choices(analysis: Sensitivity) -> list[Choice]:
 
 def change_table(analysis: Sensitivity, top: int = TOP) -> Table:
     """Decisions, the one whose next value improves the first output most first."""
-    columns = [words("number"), Column("from"), Column("to")]
-    columns += [Column(name, kind="change", digits="two") for name in analysis.values]
-    rows = [
-        [
-            choice.row.path,
-            own_number(choice.row, choice.row.value),
-            own_number(choice.row, choice.value),
-            *map(_change, choice.changes.values()),
-            _exceeded(choice.breaks),
-        ]
-        for choice in choices(analysis)
-    ]
+    best = choices(analysis)
+    cells = {
+        words("number"): [choice.row.path for choice in best],
+        Column("from"): [own_number(choice.row, choice.row.value) for choice in best],
+        Column("to"): [own_number(choice.row, choice.value) for choice in best],
+    }
+    for name in analysis.values:
+        cells[Column(name, kind="change", digits="two")] = [_change(choice.changes[name]) for choice in best]
+    cells[words("breaks", "")] = [_exceeded(choice.breaks) for choice in best]
     title = f"Change next: the next value of each decision, by what it does to {spaced(next(iter(analysis.values)))}"
-    return Table("change", title, [*columns, words("breaks", "")], rows, short=range(min(top, len(rows))))
+    return Table.of("change", title, cells, top)
 
 
 def _exceeded(limits: tuple[str, ...]) -> str:
@@ -222,39 +211,32 @@ def _exceeded(limits: tuple[str, ...]) -> str:
 def limits_table(analysis: Sensitivity) -> Table:
     """Limits of the search and what 1 % more of each does."""
     name = spaced(next(iter(analysis.values)))
-    columns = [
-        words("limit"),
-        Column("value"),
-        Column("elasticity", f"{name} (% per %)", digits="two"),
-        words("origin", ""),
-        Column("derivative", unit="", level=DATA),
-    ]
-    follows = {True: "taken from the scenario; moves with it", False: ""}
-    rows = [
-        [spaced(of.name), Quantity(of.value, unit=of.unit), of.elasticity, follows[of.follows], of.derivative]
-        for of in sorted(analysis.limits, key=lambda limit: -abs(limit.elasticity))
-    ]
-    return Table("limits", f"Change next: limits, by what 1 % more does to the lowest {name}", columns, rows)
+    limits = sorted(analysis.limits, key=lambda limit: -abs(limit.elasticity))
+    cells = {
+        words("limit"): [spaced(of.name) for of in limits],
+        Column("value"): [Quantity(of.value, unit=of.unit) for of in limits],
+        Column("elasticity", f"{name} (% per %)", digits="two"): [of.elasticity for of in limits],
+        words("origin", ""): ["taken from the scenario; moves with it" if of.follows else "" for of in limits],
+        Column("derivative", unit="", level=DATA): [of.derivative for of in limits],
+    }
+    return Table.of("limits", f"Change next: limits, by what 1 % more does to the lowest {name}", cells)
 
 
 def elasticity_table(analysis: Sensitivity, top: int = TOP) -> Table:
     """Numbers with the largest elasticity of the first output first; not of the layout, whose values are few."""
-    columns = [words("number"), Column("value"), words("known", "known as"), words("action", "next step")]
-    columns += [Column(name, digits="two") for name in analysis.values]
-    rows = [
-        [
-            row.path,
-            own_number(row, row.value),
-            _kind(row),
-            row.action if row.action in (CHANGE, MEASURE) else "",
-            *(row.effects[name].elasticity for name in analysis.values),
-        ]
-        for row in analysis.by_elasticity()
-        if row.action != FREE and not row.path.startswith("plan.layout.")
-    ]
+    ranked = analysis.by_elasticity()
+    rows = [row for row in ranked if row.action != FREE and not row.path.startswith("plan.layout.")]
+    cells = {
+        words("number"): [row.path for row in rows],
+        Column("value"): [own_number(row, row.value) for row in rows],
+        words("known", "known as"): map(_kind, rows),
+        words("action", "next step"): [row.action if row.action in (CHANGE, MEASURE) else "" for row in rows],
+    }
+    for name in analysis.values:
+        cells[Column(name, digits="two")] = [row.effects[name].elasticity for row in rows]
     first = spaced(next(iter(analysis.values)))
     title = f"Largest elasticities of {first}: percent of the output per percent of the number"
-    return Table("elasticities", title, columns, rows, short=range(min(top, len(rows))))
+    return Table.of("elasticities", title, cells, top)
 
 
 def numbers_table(analysis: Sensitivity) -> Table:
@@ -269,19 +251,15 @@ def numbers_table(analysis: Sensitivity) -> Table:
         columns += [Column(f"{name}.{end}", unit=unit, kind="amount") for end in ("at_low", "at_high")]
         columns += [words(f"{name}.exact"), Column(f"{name}.share", kind="share")]
     shares, rows = {name: analysis.shares(name) for name in analysis.values}, []
-    ordered = {row.path: row for row in (*analysis.by_uncertainty(), *analysis.by_elasticity())}
-    for path, row in ordered.items():
+    for row in {row.path: row for row in (*analysis.by_uncertainty(), *analysis.by_elasticity())}.values():
         broken = [f"{limit} at {end}" for end, ends in zip(("low", "high"), row.breaks, strict=True) for limit in ends]
-        cells: dict[str, Any] = {"path": path, "kind": row.provenance.kind, "source": row.provenance.source}
-        cells |= {name: own_number(row, getattr(row, name)) for name in ("value", "low", "high")}
-        cells |= {"distribution": analysis.scenario.uncertainty.get(path, ""), "action": row.action}
-        has_ends = (row.low, row.high) != (None, None)
-        cells["range"] = "quantiles" if row.is_uncertain else "next values" if has_ends else ""
-        cells["breaks"] = "; ".join(broken)
-        for name, effect in row.effects.items():
-            of_output = {"at_low": effect.low, "at_high": effect.high, "share": shares[name].get(path), **vars(effect)}
-            cells |= {f"{name}.{part}": value for part, value in of_output.items()}
-        rows.append([cells[column.name] for column in columns])
+        next_values = "next values" if (row.low, row.high) != (None, None) else ""
+        cells = [row.path, row.provenance.kind, row.provenance.source, analysis.scenario.uncertainty.get(row.path, "")]
+        cells += [row.action, "quantiles" if row.is_uncertain else next_values, "; ".join(broken)]
+        cells += [own_number(row, number) for number in (row.value, row.low, row.high)]
+        for name, of in row.effects.items():
+            cells += [of.elasticity, of.derivative, of.low, of.high, of.exact, shares[name].get(row.path)]
+        rows.append(cells)
     return Table("numbers", "All numbers and their effects", columns, rows, level=DATA)
 
 
@@ -347,30 +325,10 @@ def tornado_chart(analysis: Sensitivity, name: str) -> Chart:
     value, of = analysis.values[name], spaced(name)
     paths = [row.path for row in analysis.by_uncertainty(name) if _SMALLEST < row.size(name, value) < math.inf][:BARS]
     title = f"{paths[0].removeprefix(SYSTEM)} moves {of} most" if paths else f"Nothing uncertain moves {of}"
-    return Chart(
-        "tornado",
-        Sentence(title),
-        "measure",
-        "number",
-        [f"{name}_at_low", f"{name}_at_high"],
-        f"Change of {of}, one number at a time, at its quantiles",
-        hover=["low", "high"],
-        only=paths or ["none"],
-        axis=f"change of {of}",
-    )
-
-
-def _elasticity_chart(analysis: Sensitivity, table: Table) -> list[Chart]:
-    """The largest elasticities of the first output as bars."""
-    name = next(iter(analysis.values))
-    largest = [(path, cell.value) for path, _, cell in table.series(name) if abs(cell.value) >= 5e-4][:BARS]
-    if not largest:
-        return []
-    change = {"change": number(largest[0][1] / 100.0, kind="change", digits="two")}
-    title = Sentence(f"1 % more {largest[0][0].removeprefix(SYSTEM)} changes {spaced(name)} by {{change}}", change)
-    axis, only = f"{spaced(name)}: percent per percent of the number", [path for path, _ in largest]
-    return [Chart("bars", title, "elasticities", "number", [name], "Largest elasticities", only=only, axis=axis)]
+    y, subtitle = [f"{name}_at_low", f"{name}_at_high"], f"Change of {of}, one number at a time, at its quantiles"
+    look = {"hover": ["low", "high"], "only": paths or ["none"], "axis": f"change of {of}"}
+    return Chart("tornado", Sentence(title), "measure", "number", y, subtitle, **look)
 
 
 def _kind(row: NumberEffects) -> str:
-    return _KINDS.get(row.provenance.kind, row.provenance.kind)
+    return row.provenance.kind.replace("specification", "specified")

@@ -10,25 +10,11 @@ from typing import Any
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.report.answer import (
-    DATA,
-    PAGE,
-    SHORT,
-    Answer,
-    Chart,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    number,
-    present,
-    share,
-    spaced,
-    words,
-)
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import intervals_chart
 from energymodel.report.answers.run_tables import Run, outcome_table, output_columns, prior_count, priors_table
+from energymodel.report.cells import DATA, PAGE, SHORT, Column, Quantity, number, present, share, spaced, words
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.axes import Axis
@@ -46,6 +32,7 @@ SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
 ROWS = 24
 MOST_ROWS = 10**6
 """Points of a full array in a table or in JSON; more are for a Zarr store."""
+_RATE = Column("rate", "points per second", "1/s", digits="two")
 _BARS = 12
 _MOST_NAMED = 8  # combinations without a point
 _LOG = 20.0  # ratio of the ends of an axis from which on it is logarithmic
@@ -83,9 +70,17 @@ def sweep_answer(
     - `details`: also what makes the outputs uncertain.
     """
     rows, at = rows_table(swept, minimize, spread, most), {axis.name: axis_column(axis) for axis in swept.axes}
-    tables, charts = [rows, axes_table(swept.axes), _run_table(swept)], []
-    if swept.winners:
-        charts.append(_chart(swept, rows, minimize))
+    run: dict[Column, Any] = {
+        Column("points", kind="count"): swept.points,
+        Column("time", unit="s", digits="two"): swept.seconds,
+        _RATE: swept.points / swept.seconds if swept.seconds else None,
+        words("complete", level=DATA): swept.complete,
+        words("order", "order of the axes", DATA): ", ".join(swept.grid.names),
+        words("program", "evaluated by", DATA): swept.choice.program,
+        words("reason", "because", DATA): swept.choice.reason,
+    }
+    tables = [rows, axes_table(swept.axes), Table.facts("run", "The sweep", run)]
+    charts = [_chart(swept, rows, minimize)] if swept.winners else []
     if (near := swept.polished) is not None:
         columns = [*at.values(), _value_column(minimize), words("result"), words("message")]
         row = [*(near.point[name] for name in at), near.value, near.result, near.message]
@@ -171,20 +166,20 @@ def _points(swept: SweepResult, minimize: str, spread: OutcomeSpread | None) -> 
         columns.append(Column("change", f"{spaced(minimize)} above first", kind="change"))
     columns.append(words("point", level=DATA))
     halves = {name: DEVIATIONS * spread.deviation(name) for name in SHOWN if name in outputs} if spread else {}
+    labels = [point_words(swept.axes, winner.point) for winner in winners]
+    counts = Counter(labels)  # points that read alike are numbered
     rows: list[Mapping[str, Any]] = [
         {
             **winner.point,
             **{name: Quantity.around(value, halves.get(name) or None) for name, value in winner.outputs.items()},
             "value": winner.value,
             "change": winner.value / first - 1.0 if first else None,
-            "point": label,
+            "point": f"{label} (point {index})" if counts[label] > 1 else label,
         }
-        for winner, label in zip(winners, _labels(swept), strict=True)
+        for index, (winner, label) in enumerate(zip(winners, labels, strict=True), 1)
     ]
-    cells, count = (
-        [[row.get(column.name) for column in columns] for row in (*rows, *infeasible_points(swept))],
-        len(rows),
-    )
+    count = len(rows)
+    cells = [[row.get(column.name) for column in columns] for row in (*rows, *infeasible_points(swept))]
     title = f"{min(count, ROWS)} of {count:,} points that were kept" if count > ROWS else "Points that were kept"
     return Table("points", title, columns, cells, short=range(min(count, ROWS)))
 
@@ -271,21 +266,6 @@ def _value_name(swept: SweepResult, minimize: str) -> str:
     return minimize if minimize in swept.winners[0].outputs else "value"
 
 
-def _run_table(swept: SweepResult) -> Table:
-    """Points, time and rate of the evaluation, and the program."""
-    rate = Column("rate", "points per second", "1/s", digits="two")
-    cells: dict[Column, Any] = {
-        Column("points", kind="count"): swept.points,
-        Column("time", unit="s", digits="two"): swept.seconds,
-        rate: swept.points / swept.seconds if swept.seconds else None,
-        words("complete", level=DATA): swept.complete,
-        words("order", "order of the axes", DATA): ", ".join(swept.grid.names),
-        words("program", "evaluated by", DATA): swept.choice.program,
-        words("reason", "because", DATA): swept.choice.reason,
-    }
-    return Table.facts("run", "The sweep", cells)
-
-
 def _best_index(swept: SweepResult) -> int:
     """Index of the point of the lowest value; the first where nothing is minimized."""
     values = [winner.value if math.isfinite(winner.value) else math.inf for winner in swept.winners]
@@ -294,19 +274,12 @@ def _best_index(swept: SweepResult) -> int:
 
 def point_words(axes: Sequence[Axis], point: Mapping[str, Any]) -> str:
     """Where a point lies: the last word of each axis, and its value."""
-    return ", ".join(f"{axis_column(axis).title} {_read(axis, point[axis.name])}" for axis in axes)
-
-
-def _read(axis: Axis, value: Any) -> str:
-    column = axis_column(axis)
-    return value if isinstance(value, str) else plain(float(value), column.unit, column.kind)
-
-
-def _labels(swept: SweepResult) -> list[str]:
-    """Words for each point; points that read alike are numbered."""
-    labels = [point_words(swept.axes, winner.point) for winner in swept.winners]
-    counts = Counter(labels)
-    return [f"{label} (point {index})" if counts[label] > 1 else label for index, label in enumerate(labels, 1)]
+    parts = []
+    for axis in axes:
+        column, value = axis_column(axis), point[axis.name]
+        read = value if isinstance(value, str) else plain(float(value), column.unit, column.kind)
+        parts.append(f"{column.title} {read}")
+    return ", ".join(parts)
 
 
 def _chart(swept: SweepResult, rows: Table, minimize: str) -> Chart:
@@ -319,24 +292,19 @@ def _chart(swept: SweepResult, rows: Table, minimize: str) -> Chart:
             title = f"One point of the grid is best in both {spaced(first)} and {spaced(second)}"
         return Chart("plane", Sentence(title), rows.name, second, [first], "Hover for the point", hover=["point"])
     value = _value_name(swept, minimize)
-    along = [
-        axis
-        for axis in swept.axes
-        if axis.numeric and len({winner.point[axis.name] for winner in winners}) == len(winners)
-    ]
+    numeric = [axis for axis in swept.axes if axis.numeric]
+    along = [axis for axis in numeric if len({winner.point[axis.name] for winner in winners}) == len(winners)]
     if isinstance(swept.keep, BestAlong) and along and len(winners) > 2:
-        axis, column = along[0], axis_column(along[0])
-        numbers = [winner.point[axis.name] for winner in winners]
-        title = Sentence(f"The lowest {of} is at {column.title} {_read(axis, numbers[_best_index(swept)])}")
+        axis, numbers = along[0], [winner.point[along[0].name] for winner in winners]
+        title = Sentence(f"The lowest {of} is at {point_words([axis], winners[_best_index(swept)].point)}")
         log = [axis.name] if min(numbers) > 0.0 and max(numbers) > _LOG * min(numbers) else []
-        subtitle = f"Lowest {of} at each {column.title}"
+        subtitle = f"Lowest {of} at each {axis_column(axis).title}"
         return Chart("plane", title, rows.name, axis.name, [value], subtitle, hover=["point"], lines=True, log=log)
     column, cell = rows.number(value)
     title = Sentence(f"The lowest {of} is {{lowest}}", {"lowest": number(cell, column.unit, column.kind)})
     if "change" in rows.names:
-        title = Sentence(
-            f"The second-best point takes {{more}} more {of}", {"more": share(rows.number("change", 1)[1])}
-        )
+        more = {"more": share(rows.number("change", 1)[1])}
+        title = Sentence(f"The second-best point takes {{more}} more {of}", more)
     only, subtitle = [str(label) for label in rows.column("point")[1][:_BARS]], f"Best points of the grid by {of}"
     return Chart("bars", title, rows.name, "point", [value], subtitle, only=only, axis=of)
 
@@ -349,7 +317,7 @@ def cost_answer(scenario: Scenario, cost: SweepCost) -> Answer:
         Column("chunk", "points of a chunk", kind="count"): cost.chunk,
         Column("memory", "memory, besides that of the compiler", "B"): cost.memory,
         Column("time", "time, after compilation", "s", digits="two"): cost.seconds,
-        Column("rate", "points per second", "1/s", digits="two"): cost.points / cost.seconds,
+        _RATE: cost.points / cost.seconds,
         words("order", "order of the axes, outermost first"): ", ".join(cost.order),
     }
     headline = Sentence(f"{counted(cost.points, 'point')} in {counted(cost.tiles, 'tile')}, not evaluated")

@@ -6,36 +6,18 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.performance.pipeline_simulator import SimulatedPass
-from energymodel.report.answer import (
-    DATA,
-    FULL,
-    Answer,
-    Chart,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    number,
-    spaced,
-    words,
-)
+from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run
+from energymodel.report.cells import DATA, FULL, Column, Quantity, number, spaced, words
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.pipeline import Timeline, step_timeline
 from energymodel.search.pipeline_clocks import StageFront
 from energymodel.solver import RESULTS, result_is
 
 NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
-_PASSES = (
-    Column("rank", "pipeline rank", kind="count"),
-    words("kind", "pass"),
-    Column("stage", "virtual stage", kind="count", level=DATA),
-    Column("microbatch", "micro-batch", kind="count", level=DATA),
-    Column("start", unit="s"),
-    Column("end", unit="s"),
-    Column("lane", kind="count", level=DATA),
-    Column("lanes", kind="count", level=DATA),
-)
+DIRECTIONS = ("forward", "backward")
+_MOST_RANKS = 64
+_MOST_KINDS = 4  # of operations of a rank that a table for people shows
 
 
 def step_parts(scenario: Scenario, run: Run) -> tuple[Table | None, Chart | None, Sentence]:
@@ -52,12 +34,18 @@ def passes_table(timeline: Timeline) -> Table:
     slots: dict[tuple[int, float], list[SimulatedPass]] = {}
     for of_rank in timeline.simulated.passes:
         slots.setdefault((of_rank.rank, of_rank.start), []).append(of_rank)
-    rows = [
-        [rank, NAMES[of.operation.kind], of.operation.stage, of.operation.microbatch, start, of.end, lane, len(slot)]
-        for (rank, start), slot in slots.items()
-        for lane, of in enumerate(slot)
-    ]
-    return Table("passes", "A step of the plan", _PASSES, rows, level=DATA)
+    passes = [(each, lane, len(slot)) for slot in slots.values() for lane, each in enumerate(slot)]
+    cells = {
+        Column("rank", "pipeline rank", kind="count"): [of.rank for of, *_ in passes],
+        words("kind", "pass"): [NAMES[of.operation.kind] for of, *_ in passes],
+        Column("stage", "virtual stage", kind="count", level=DATA): [of.operation.stage for of, *_ in passes],
+        Column("microbatch", "micro-batch", kind="count", level=DATA): [of.operation.microbatch for of, *_ in passes],
+        Column("start", unit="s"): [of.start for of, *_ in passes],
+        Column("end", unit="s"): [of.end for of, *_ in passes],
+        Column("lane", kind="count", level=DATA): [lane for _, lane, _ in passes],
+        Column("lanes", kind="count", level=DATA): [lanes for *_, lanes in passes],
+    }
+    return Table.of("passes", "A step of the plan", cells, level=DATA)
 
 
 def timeline_chart(timeline: Timeline) -> Chart:
@@ -65,15 +53,15 @@ def timeline_chart(timeline: Timeline) -> Chart:
     step = timeline.simulated
     waits = 1.0 - float(np.mean(step.busy)) / timeline.pipeline_time
     ranks, count = len(step.busy), max(each.operation.microbatch for each in step.passes) + 1
-    mean = {"share": number(waits, kind="share")}
-    title = Sentence("The mean rank waits {share} of the time of the passes", mean)
+    title = "The mean rank waits {share} of the time of the passes"
     if ranks == 1:
-        title = Sentence("Without a pipeline no rank waits for another")
+        title = "Without a pipeline no rank waits for another"
     subtitle = (
         f"Passes of one replica through {ranks} pipeline rank{'s' * (ranks > 1)}, schedule {timeline.schedule}, "
         f"{count} micro-batch{'es' * (count > 1)}; what is empty is waiting"
     )
-    return Chart("timeline", title, "passes", subtitle=subtitle, axis="pipeline rank", limit=(step.time, "end"))
+    mean, look = {"share": number(waits, kind="share")}, {"axis": "pipeline rank", "limit": (step.time, "end")}
+    return Chart("timeline", Sentence(title, mean), "passes", subtitle=subtitle, **look)
 
 
 def step_sentence(timeline: Timeline, step_time: Quantity) -> Sentence:
@@ -94,45 +82,15 @@ def step_sentence(timeline: Timeline, step_time: Quantity) -> Sentence:
     )
 
 
-DIRECTIONS = ("forward", "backward")
-_MOST_RANKS = 64
-_MOST_KINDS = 4  # of operations of a rank that a table for people shows
-_RANK = Column("rank", kind="count")
-_RANKS = (
-    _RANK,
-    Column("layers"),
-    Column("working", unit="s"),
-    Column("waiting", unit="s"),
-    Column("waiting_share", "of the time", kind="share"),
-    Column("held", "micro-batches held"),
-)
-_FRONT = (
-    Column("step_time", unit="s"),
-    Column("longer", kind="change"),
-    Column("energy", unit="J"),
-    Column("one_clock_energy", "with one clock", "J"),
-    Column("saved", kind="share"),
-    Column("price", "price of time", "W"),
-    words("converged", level=FULL),
-)
-_CLOCKS = (
-    Column("step_time", unit="s"),
-    words("direction"),
-    _RANK,
-    Column("kind", "kind of operation", kind="count"),
-    Column("clock"),
-)
-
-
 def timeline_answer(scenario: Scenario, timeline: Timeline) -> Answer:
     """Each pipeline rank, the terms of the step, and all passes."""
     ranks, total = len(timeline.simulated.busy), float(np.asarray(timeline.step_time.total))
-    terms = {name: float(value) for name, value in vars(timeline.step_time).items()} | {"total": total}
-    rows = [[spaced(name), value, value / total] for name, value in terms.items()]
+    terms = {spaced(name): float(value) for name, value in vars(timeline.step_time).items()} | {"total": total}
+    cells = {words("term"): terms, Column("time", unit="s"): terms.values()}
+    cells[Column("share", kind="share")] = [term / total for term in terms.values()]
     times = {Column("pipeline_time", "time of the passes", "s"): timeline.pipeline_time}
     times[Column("closed_form_time", "by the closed form", "s")] = timeline.closed_form_time
-    columns = [words("term"), Column("time", unit="s"), Column("share", kind="share")]
-    tables = [ranks_table(timeline), Table("step_time", "Step time", columns, rows)]
+    tables = [ranks_table(timeline), Table.of("step_time", "Step time", cells)]
     return Answer.of(
         scenario,
         "timeline",
@@ -151,15 +109,19 @@ def ranks_table(timeline: Timeline) -> Table:
         layers[rank] += timeline.layers[stage]
     if timeline.schedule == "dualpipe":
         layers[:] = np.mean(layers)
-    of_whole = len(step.busy) / len(timeline.layers)
-    rows = [
-        [rank, layers[rank], busy, time - busy, (time - busy) / time, step.held[rank] * of_whole]
-        for rank, busy in enumerate(step.busy)
-    ]
-    return Table("ranks", "Pipeline ranks", _RANKS, rows, short=_ends(len(rows), _MOST_RANKS))
+    ranks, busy = len(layers), np.asarray(step.busy)
+    cells = {
+        Column("rank", kind="count"): range(ranks),
+        Column("layers"): layers,
+        Column("working", unit="s"): busy,
+        Column("waiting", unit="s"): time - busy,
+        Column("waiting_share", "of the time", kind="share"): (time - busy) / time,
+        Column("held", "micro-batches held"): np.asarray(step.held) * (ranks / len(timeline.layers)),
+    }
+    return Table.of("ranks", "Pipeline ranks", cells, short=_ends(ranks))
 
 
-def _ends(count: int, most: int) -> Sequence[int]:
+def _ends(count: int, most: int = _MOST_RANKS) -> Sequence[int]:
     """Indices of the first and the last ranks, all where they are few."""
     return range(count) if count <= most else (*range(most // 2), *range(count - most // 2, count))
 
@@ -169,15 +131,21 @@ def stage_clocks_answer(scenario: Scenario, front: StageFront) -> Answer:
     clocks, best, kinds = front.clocks, int(np.argmax(front.saved)), front.clocks.clock.shape[-1]
     is_found = np.asarray(result_is(clocks.result, RESULTS.successful))
     times = {f"time{row}": number(clocks.step_time[row], "s") for row in np.flatnonzero(~is_found)}
-    longer, price = clocks.step_time / clocks.step_time[0] - 1.0, np.maximum(0.0, clocks.price)
-    columns = (clocks.step_time, longer, clocks.energy, front.one_clock_energy, front.saved, price, is_found)
-    on_front = Table("front", "Passes of a step, all chips", _FRONT, [*zip(*map(np.asarray, columns), strict=True)])
+    on_front = {
+        Column("step_time", unit="s"): clocks.step_time,
+        Column("longer", kind="change"): clocks.step_time / clocks.step_time[0] - 1.0,
+        Column("energy", unit="J"): clocks.energy,
+        Column("one_clock_energy", "with one clock", "J"): front.one_clock_energy,
+        Column("saved", kind="share"): front.saved,
+        Column("price", "price of time", "W"): np.maximum(0.0, clocks.price),
+        words("converged", level=FULL): is_found,
+    }
+    of_clocks = [words("direction"), Column("rank", kind="count"), Column("kind", "kind of operation", kind="count")]
     all_clocks = [
         [time, DIRECTIONS[direction], rank, kind, clock]
         for time, of_time in zip(clocks.step_time, clocks.clock, strict=True)
         for (direction, rank, kind), clock in np.ndenumerate(of_time)
     ]
-    of_ranks = rank_clocks_table(clocks.clock[best], float(scenario.system.accelerator.reference_clock))
     numbers = {"saved": number(front.saved[best], kind="share"), "time": number(clocks.step_time[best], "s")}
     texts = ["Clocks by rank save up to {saved} of the energy that one clock takes, at {time}."]
     texts += [f"The search needed {clocks.paths} paths through the schedule."]
@@ -192,7 +160,17 @@ def stage_clocks_answer(scenario: Scenario, front: StageFront) -> Answer:
         "timeline",
         Sentence("Clocks of the pipeline ranks with the lowest energy of a step"),
         [Sentence(text, numbers) for text in texts],
-        [on_front, of_ranks, Table("clocks", "All clocks", _CLOCKS, all_clocks, level=DATA)],
+        [
+            Table.of("front", "Passes of a step, all chips", on_front),
+            rank_clocks_table(clocks.clock[best], float(scenario.system.accelerator.reference_clock)),
+            Table(
+                "clocks",
+                "All clocks",
+                [Column("step_time", unit="s"), *of_clocks, Column("clock")],
+                all_clocks,
+                level=DATA,
+            ),
+        ],
         charts=[Chart("plane", title, "front", "step_time", y, subtitle, lines=True, axis="energy")],
         warnings=[Sentence(late, times)] if times else [],
         rows="clocks",
@@ -202,12 +180,11 @@ def stage_clocks_answer(scenario: Scenario, front: StageFront) -> Answer:
 def rank_clocks_table(clocks: np.ndarray, reference: float) -> Table:
     """Clocks of each rank at one step time, as shares of the reference clock [Hz] and as frequencies."""
     _, ranks, kinds = clocks.shape
-    columns, cells = [_RANK], [np.arange(ranks)]
+    cells = {Column("rank", kind="count"): np.arange(ranks)}
     for index, direction in enumerate(DIRECTIONS):
         for kind in range(min(kinds, _MOST_KINDS)):
             title = direction if kinds == 1 else f"{direction} {kind}"
             name, own = title.replace(" ", "_"), np.asarray(clocks[index, :, kind])
-            columns += [Column(name, title), Column(f"{name}_frequency", "", "Hz")]
-            cells += [own, own * reference]
-    title, rows = "Clocks at the step time that saves most", [*zip(*cells, strict=True)]
-    return Table("rank_clocks", title, columns, rows, short=_ends(ranks, _MOST_RANKS // 2))
+            cells |= {Column(name, title): own, Column(f"{name}_frequency", "", "Hz"): own * reference}
+    title = "Clocks at the step time that saves most"
+    return Table.of("rank_clocks", title, cells, short=_ends(ranks, _MOST_RANKS // 2))

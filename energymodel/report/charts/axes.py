@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from energymodel.report.answer import Column
+from energymodel.report.cells import Column
 from energymodel.report.charts.svg import SMALL, line, text
 from energymodel.report.charts.words import shortened, text_width, widest
 from energymodel.report.number import Scale, scale_of

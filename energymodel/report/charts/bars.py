@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from energymodel.report.answer import Answer, Chart, Column, Quantity, Table
+from energymodel.report.answer import Answer, Chart, Table
+from energymodel.report.cells import Column, Quantity
 from energymodel.report.charts.axes import BELOW, Axis, bounds
 from energymodel.report.charts.figure import Entry, Figure
 from energymodel.report.charts.svg import SMALL, Hatches, element, is_hatched, line, number, point, rectangle, text

@@ -3,7 +3,8 @@
 import math
 from typing import NamedTuple
 
-from energymodel.report.answer import Answer, Chart, Column, Quantity
+from energymodel.report.answer import Answer, Chart
+from energymodel.report.cells import Column, Quantity
 from energymodel.report.charts.bars import words_of
 from energymodel.report.charts.figure import Figure
 from energymodel.report.charts.svg import SMALL, Hatches, element, hue, note, number, rectangle, text

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from energymodel.report.answer import Answer, Cell, Chart, Column, Quantity
+from energymodel.report.answer import Answer, Chart
+from energymodel.report.cells import Cell, Column, Quantity
 from energymodel.report.charts.axes import Axis, Plane, bounds, plane
 from energymodel.report.charts.figure import Entry, Figure
 from energymodel.report.charts.svg import SMALL, Hatches, dash, element, hue, line, number, point, text

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from energymodel.report.answer import Answer, Chart, Column, Quantity
+from energymodel.report.answer import Answer, Chart
+from energymodel.report.cells import Column, Quantity
 from energymodel.report.charts.axes import BELOW, Axis
 from energymodel.report.charts.bars import words_of
 from energymodel.report.charts.figure import Entry, Figure

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import booleans, floats, integers
 
-from energymodel.report.answer import Column
+from energymodel.report.cells import Column
 from energymodel.report.charts.axes import Axis, bounds, tick_texts, ticks
 from energymodel.report.charts.words import shortened, text_width, wrapped
 

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from energymodel.report.answer import Answer, Cell, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answer import Answer, Chart, Sentence, Table
+from energymodel.report.cells import Cell, Column, Quantity
 from energymodel.report.charts.words import Area, text_width
 from energymodel.report.drawing import svg
 from energymodel.report.page import figure

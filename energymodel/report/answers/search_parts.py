@@ -1,30 +1,25 @@
-"""What a search is worth: binding limits with their prices, the saving by cause and its risk, layouts compared."""
+"""Parts of the answer of a search: prices of limits, causes and risk of the saving, layouts, and how it went."""
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from energymodel.report.answer import (
-    DATA,
-    FULL,
-    Chart,
-    Column,
-    Quantity,
-    Sentence,
-    Table,
-    attributes,
-    number,
-    share,
-    spaced,
-    words,
-)
+import numpy as np
+
+from energymodel.report.answer import Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run, outcome_table, plan_table
-from energymodel.report.fields import plan_fields
+from energymodel.report.cells import DATA, FULL, Column, Number, Quantity, attributes, number, share, spaced, words
+from energymodel.report.command_text import command_of, exact
+from energymodel.report.fields import Field, plan_fields
+from energymodel.report.number import sentence
 from energymodel.search.layouts import layout_label
-from energymodel.search.result import Optimum
+from energymodel.search.result import OBEYS_LIMITS_ASKED, NearTie, Optimum, Refinement
+from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.sweeps.outcome_spread import DEVIATIONS
+from energymodel.system.facility import NO_LIMIT
+from energymodel.system.outputs import objective_value
 
 # Steps of a limit that a person would consider, in SI, by its unit, the largest first.
 _STEPS = {
@@ -39,6 +34,9 @@ _STEPS = {
     "W/m^2": ((1e4, "1 W/cm^2"),),
     "1": ((1000.0, "1000"), (100.0, "100"), (10.0, "10"), (1.0, "1")),
 }
+_SAME = 1e-4  # relative difference of an objective that no one minds
+_COMPARED = ("plan.chips", "plan.batch", "plan.clock", "plan.coolant_temperature")
+_DEGREES = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 _LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
 AIM = "loss"
 """What the run is for: a price of it beside those of resources would make these look like nothing."""
@@ -52,26 +50,25 @@ def prices_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
     A price is taken to be as uncertain as the objective.
     """
     of, unit = optimum.minimize, optimum.value_unit
-    columns = [
-        words("limit", "binding constraint"),
-        Column("change", f"1 % more: {of}", kind="change"),
-        words("step"),
-        Column("saved", f"{of} saved by it", unit),
-        words("name", "", DATA),
-        Column("elasticity", level=DATA),
-        Column("price", unit="", level=DATA),
-        words("price_unit", level=DATA),
-        words("binds", level=DATA),
-    ]
-    rows = []
-    for name in sorted(optimum.prices, key=lambda name: name not in optimum.active):
-        price, binds = optimum.prices[name], name in optimum.active
+    names = sorted(optimum.prices, key=lambda name: name not in optimum.active)
+    prices, half = [optimum.prices[name] for name in names], DEVIATIONS * risk.deviation if risk else 0.0
+    steps = [price_step(optimum, name, half) for name in names]
+    cells = {
+        words("limit", "binding constraint"): map(spaced, names),
         # An elasticity compounds: 1 % more of a limit with elasticity 178 saves 83 %, not 178 %.
-        more = math.expm1(-price.elasticity * _ONE_PERCENT)
-        step, saved = price_step(optimum, name, DEVIATIONS * risk.deviation if risk else 0.0)
-        rows.append([spaced(name), more, step, saved, name, price.elasticity, price.price, price.price_unit, binds])
-    binding = range(sum(name in optimum.active for name in optimum.prices))
-    return Table("prices", "Shadow prices of the limits", columns, rows, short=binding)
+        Column("change", f"1 % more: {of}", kind="change"): [
+            math.expm1(-price.elasticity * _ONE_PERCENT) for price in prices
+        ],
+        words("step"): [step for step, _ in steps],
+        Column("saved", f"{of} saved by it", unit): [saved for _, saved in steps],
+        words("name", "", DATA): names,
+        Column("elasticity", level=DATA): [price.elasticity for price in prices],
+        Column("price", unit="", level=DATA): [price.price for price in prices],
+        words("price_unit", level=DATA): [price.price_unit for price in prices],
+        words("binds", level=DATA): [name in optimum.active for name in names],
+    }
+    binding = range(sum(name in optimum.active for name in names))
+    return Table.of("prices", "Shadow prices of the limits", cells, short=binding)
 
 
 def price_step(optimum: Optimum, name: str, half: float) -> tuple[str, Quantity | None]:
@@ -94,7 +91,7 @@ def binding_sentence(optimum: Optimum, prices: Table) -> Sentence:
     listed = f"{listed[:1].upper()}{listed[1:]}"
     if not optimum.prices:
         return Sentence(f"{listed}; there are no shadow prices at this plan.")
-    worth = {name: abs(optimum.prices[name].elasticity) for name in optimum.active if name in optimum.prices}
+    worth = {name: abs(price.elasticity) for name, price in optimum.prices.items() if name in optimum.active}
     worth = {name: size for name, size in worth.items() if math.isfinite(size)}
     if not worth:
         return Sentence(f"{listed}.")
@@ -150,12 +147,12 @@ def saving_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
 
 def saving_chart(optimum: Optimum, table: Table) -> Chart | None:
     """The causes of the saving as bars."""
-    if not table.rows:
-        return None
-    title = Sentence(f"The {table.rows[0][0]} brings {{share}} of the saving", {"share": share(table.rows[0][2])})
-    causes, subtitle = [row[0] for row in table.rows[:-1]], f"Saving of {optimum.minimize} by what is changed"
-    axis = f"{optimum.minimize} saved"
-    return Chart("bars", title, "saving", "cause", ["saved"], subtitle, only=causes, axis=axis)
+    largest, subtitle = (
+        share(table.rows[0][2] if table.rows else 0.0),
+        f"Saving of {optimum.minimize} by what is changed",
+    )
+    look = {"axis": f"{optimum.minimize} saved", "most": len(table.rows) - 1, "read": lambda _: largest}
+    return Chart.ranked(table, "saved", "The {name} brings {largest} of the saving", subtitle, **look)
 
 
 def risk_sentences(optimum: Optimum, risk: SavingAtRisk) -> list[Sentence]:
@@ -187,13 +184,13 @@ def saving_causes(risk: SavingAtRisk) -> tuple[Table, Chart | None]:
     """Numbers that nobody measured, by their share of the variance of the saving."""
     axis, title = "share of the variance", "Numbers that nobody measured, by what they do to the saving"
     rows = [[name.removeprefix("system."), part] for name, part in risk.shares.items()]
-    large = [name for name, part in rows if part >= SMALLEST]
-    columns = [words("number"), Column("share", axis, kind="share", digits="two")]
-    table = Table("saving_causes", title, columns, rows, short=range(len(large)), level=FULL)
-    if not large:
-        return table, None
-    first = Sentence(f"{large[0]} causes {{share}} of the variance of the saving", {"share": share(rows[0][1])})
-    return table, Chart("bars", first, table.name, "number", ["share"], title, only=large[:CAUSES], axis=axis)
+    columns, large = (
+        [words("number"), Column("share", axis, kind="share", digits="two")],
+        sum(part >= SMALLEST for _, part in rows),
+    )
+    table = Table("saving_causes", title, columns, rows, short=range(large), level=FULL)
+    first = "{name} causes {largest} of the variance of the saving"
+    return table, Chart.ranked(table, "share", first, title, axis, SMALLEST, CAUSES)
 
 
 def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
@@ -205,12 +202,12 @@ def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
         rows.append(["all layouts that were not searched, at least", others, ""])
     excess = Column("excess", f"more {of} than the best", kind="share", digits="two")
     table = Table("layouts", "Layouts compared", [words("layout"), excess, words("label", "")], rows, level=FULL)
-    if not rows:
-        return table, None
-    nearest = {"excess": share(min(row[1] for row in rows))}
-    title, subtitle = f"Another layout takes at least {{excess}} more {of}", "above that of the best layout"
-    first, axis = Sentence(title, nearest), f"more {of}"
-    return table, Chart("bars", first, "layouts", "layout", ["excess"], f"{of.capitalize()} {subtitle}", axis=axis)
+    title, subtitle = (
+        f"Another layout takes at least {{largest}} more {of}",
+        f"{of.capitalize()} above that of the best layout",
+    )
+    nearest = share(min((row[1] for row in rows), default=0.0))
+    return table, Chart.ranked(table, "excess", title, subtitle, f"more {of}", read=lambda _: nearest)
 
 
 def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table]:
@@ -259,3 +256,128 @@ def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table
         plans["exact_plan"] = tie.plan
     for name, plan in plans.items():
         yield dataclasses.replace(plan_table(scenario, {name: plan}), name=name, level=DATA)
+
+
+def limits_asked(optimum: Optimum) -> list[Sentence]:
+    """The limits of the search. Those of shares are 1, and stand in the table of margins."""
+    units = optimum.limit_units
+    numbers = {
+        name: number(value, units.get(name, "1"))
+        for name, value in optimum.limits.items()
+        if name == "chips" or units[name] != "1" or not math.isclose(value, 1.0, rel_tol=1e-6)
+        if value < NO_LIMIT or units[name] not in ("W", "W/s")
+    }
+    asked = ", ".join(f"{spaced(name)} {{{name}}}" for name in numbers)
+    lines = [Sentence(f"Limits: {asked}." if asked else "No limits.", numbers)]
+    return lines + ([Sentence(optimum.message)] if OBEYS_LIMITS_ASKED in optimum.message else [])
+
+
+def search_sentences(optimum: Optimum) -> list[Sentence]:
+    """How many layouts were compared, whether restarts agree, how far the second best is, what rounding costs."""
+    statistics, minimize, second = optimum.statistics, optimum.minimize, optimum.runner_up
+    left, others = statistics["layouts_left"], float(statistics["others_excess"])
+    numbers: dict[str, Number] = {"others": share(others), "gap": share(optimum.gap)}
+    texts = [
+        f"Layouts: {optimum.layouts_considered:,} compared, {optimum.layouts_feasible:,} fit in memory, "
+        f"{statistics['layouts_searched']:,} searched."
+    ]
+    if left:
+        texts.append(f"No bound excludes {left:,} of the others: a better plan may be among them.")
+    elif math.isfinite(others) and others > 0.0:
+        text = f"The others need at least {{others}} more {minimize}: a lower bound, from the prices of the limits at "
+        texts.append(f"{text}the best plan.")
+    if statistics["restarts"]:
+        texts.append(_restarts(statistics))
+        numbers["spread"] = share(math.expm1(statistics["restarts_spread"]))
+    if second is not None:
+        degrees = {name: float(getattr(second.layout, name)) for name in _DEGREES}
+        listed = ", ".join(f"{spaced(name)} {degree:g}" for name, degree in degrees.items() if degree != 1.0)
+        layout = f"The second-best layout ({listed or 'data parallelism alone'})"
+        texts.append(f"{layout} needs {{second}} more {minimize} than the best.")
+        numbers["second"] = share(second.excess)
+    if math.isfinite(optimum.gap):
+        cost = "at most {gap}" if optimum.gap >= _SAME else "less than 0.01 %"
+        texts.append(f"Rounding to whole numbers costs {cost}.")
+    return [
+        *(Sentence(text, numbers) for text in texts),
+        *([near_tie_sentence(optimum, optimum.near_tie)] if optimum.near_tie is not None else []),
+        *(refinement_sentence(optimum, refinement) for refinement in optimum.refinements),
+    ]
+
+
+def _restarts(statistics: Mapping[str, int | float]) -> str:
+    count, agreeing, astray = (statistics[name] for name in ("restarts", "restarts_agreeing", "restarts_astray"))
+    text = f"{agreeing} of {count} restarts of the best layout converge to the same optimum"
+    text += f"; {astray} do not converge" if astray else ""
+    if agreeing + astray < count:
+        is_close = math.expm1(statistics["restarts_spread"]) < _SAME
+        text += f"; the others end {'less than 0.01 %' if is_close else 'at most {spread}'} above it"
+    return f"{text}."
+
+
+def refinement_sentence(optimum: Optimum, refinement: Refinement) -> Sentence:
+    """What a batch that follows the progress, or power by stage, saves beside the best plan without."""
+    added = refinement.added
+    numbers = {
+        "batch": number(float(np.ravel(refinement.plan.batch)[0]), "token"),
+        "clock": number(refinement.outcome.clock, kind="share"),
+        "share": share(refinement.saving / float(objective_value(refinement.outcome, optimum.minimize))),
+    }
+    beside = " and ".join(["a batch of {batch}"] * bool(added.knots) + ["a clock of {clock}"] * bool(added.stages))
+    unsure = "" if refinement.converged else " Its search did not converge: a better one may exist."
+    saves = "nothing" if refinement.saving <= 0.0 else f"{{share}} {optimum.minimize}"
+    return Sentence(f"{added.names.capitalize()} saves {saves} beside the best plan with {beside}.{unsure}", numbers)
+
+
+def near_tie_sentence(optimum: Optimum, tie: NearTie) -> Sentence:
+    """What the last tenths of a percent of the objective cost in energy or money."""
+    shares = {"near": tie.tolerance, "saving": tie.saving, "cost": max(tie.cost, 0.0)}
+    numbers = {name: share(part) for name, part in shares.items()}
+    numbers["more"] = share(tie.saving / (1.0 - tie.saving))
+    near = f"{{near}} of the lowest {optimum.minimize}"
+    if not tie.taken:
+        text = f"No plan within {near} saves more than {{saving}} {tie.saved}; that one takes {{cost}} more."
+        return Sentence(text, numbers)
+    fields = {field.name: field for field in plan_fields(tie.plan)}
+    own = {field.name: field.value for field in plan_fields(optimum.plan)}
+    differing = [fields[name] for name in _COMPARED if name in fields and fields[name].value != own[name]]
+    for field in differing:
+        numbers[field.name] = number(field.value, field.unit, "share" if field.name == "plan.clock" else "")
+    differs = ", ".join(f"{field.title} {{{field.name}}}" for field in differing)
+    return Sentence(
+        f"Many plans come within {near}; of these, this one takes the lowest {tie.saved}. The plan of the lowest "
+        f"{optimum.minimize}{f' ({differs})' if differs else ''} saves {{cost}} more {optimum.minimize}, and takes "
+        f"{{more}} more {tie.saved}. --tolerance 0 finds it.",
+        numbers,
+    )
+
+
+def failure(optimum: Optimum) -> str:
+    """Why there is no trusted answer, and what to do next, in one line: limits that exclude each other."""
+    parts = [optimum.message or str(optimum.result)]
+    for conflict in optimum.conflicts:
+        if conflict.limit not in parts[0]:
+            numbers = {name: number(getattr(conflict, name), conflict.unit) for name in ("asked", "nearest")}
+            text = f"{conflict.limit}: asked {{asked}}, nearest feasible {{nearest}}."
+            parts.append(sentence(Sentence(text, numbers)))
+    return " ".join(" ".join(part.split()) for part in parts)
+
+
+def chosen_of_system(optimum: Optimum) -> dict[str, tuple[Field, Field]]:
+    """Own and found value of the numbers of the system that were varied, by path."""
+    run, origins = TrainingRun(optimum.scenario.system, optimum.scenario.plan), optimum.scenario.provenance
+
+    def number_at(path: str, value: float) -> Field:
+        return Field(path, path, origins[path].unit, value)
+
+    return {
+        path: (number_at(path, run.number(path)), number_at(path, value))
+        for path, value in optimum.found.items()
+        if path.startswith("system.")
+    }
+
+
+def evaluate_command(optimum: Optimum) -> str:
+    """The command that evaluates the plan of a search."""
+    chosen = {path: exact(value) for path, (_, value) in chosen_of_system(optimum).items()}
+    return command_of(optimum.scenario, optimum.plan, chosen)
