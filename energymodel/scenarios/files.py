@@ -11,11 +11,12 @@ from typing import Any
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.readers import text_file
+from energymodel.readers.expressions import data_file
 from energymodel.readers.model_config import read_model_config
 from energymodel.readers.text_file import is_file, is_folder, read_text
 
 ROOT = Path(__file__).parents[1] / "presets"
-CATEGORIES: dict[str, str] = tomllib.loads((ROOT / "categories.toml").read_text(encoding="utf-8"))
+CATEGORIES: dict[str, str] = data_file(__file__, "categories.toml")
 """Folders of presets, and what they hold."""
 COMPANIONS = "companions"
 MODEL_FILE = ".json"

@@ -1,7 +1,5 @@
 """A question reads the same from a file, from Python and from the command line, and a mistake has one message."""
 
-from functools import partial
-
 import pytest
 
 import energymodel as em
@@ -72,38 +70,6 @@ def test_the_section_of_a_question_reads_back(scenario):
 def test_the_low_bound_may_leave_its_unit_to_the_high_one(scenario, low, high, expected):
     asked = scenario.with_question(vary={"plan.coolant_temperature": (low, high)}).optimize
     assert asked.vary["plan.coolant_temperature"] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"minimise": "time"}, '[optimize]: unknown key "minimise". Did you mean "minimize"?'),
-        ({"minimize": "enrgy"}, 'Unknown objective "enrgy". Did you mean "energy"?'),
-        ({"limits": {"tme": "2 days"}}, 'limit: unknown "tme". Did you mean "time"?'),
-        ({"limits": {"time": "2 MW"}}, "limit time:"),
-        ({"limits": {"time": [1.0]}}, "limit time: [1.0] is neither text with a unit nor a number in s."),
-        ({"limits": {"time": 0.0}}, "limit time: 0.0 is not a positive number in s."),
-        ({"vary": {"plan.clok": [0.5, 1.0]}}, 'vary: unknown path "plan.clok". Did you mean "plan.clock"?'),
-        ({"vary": {"plan.clock": 0.5}}, "vary plan.clock: 0.5 is not a range."),
-        ({"vary": {"plan.clock": [0.5, 0.7, 1.0]}}, "is not a range."),
-        ({"vary": {"plan.clock": [1.0, 0.5]}}, "vary plan.clock: 1.0 is above 0.5."),
-        ({"vary": {"plan.clock": [0.5, float("inf")]}}, "inf is not a finite number."),
-        ({"vary": {"plan.batch": [0.0, 1e6]}}, "vary plan.batch: 0.0 is not positive."),
-        ({"vary": {"plan.goal.loss": [1.9, 2.0]}}, "vary plan.goal.loss: the loss is held at its limit."),
-        ({"fix": ["plan.clok"]}, 'fix: unknown path "plan.clok". Did you mean "plan.clock"?'),
-        ("time", "[optimize]: a table with minimize, limits, vary, fix, tolerance, knots is needed"),
-    ],
-)
-def test_one_message_for_files_and_for_python(scenario, section, message):
-    with pytest.raises(em.InputError) as in_file:
-        with_section(section)
-    assert message in str(in_file.value)
-    if isinstance(section, dict) and "minimise" not in section:
-        every = (em.optimize, em.pareto, partial(em.sensitivity, optimum=True))
-        for ask in every[:1] if "minimize" in section else every:
-            with pytest.raises(em.InputError) as in_python:
-                ask(scenario, **section)
-            assert str(in_python.value) == str(in_file.value)
 
 
 def test_a_misspelled_key_is_refused_by_python_as_by_the_command():
