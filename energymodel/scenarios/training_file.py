@@ -8,6 +8,8 @@ from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
+from energymodel.readers.expressions import data_file, evaluate, work_out
+from energymodel.readers.training.config import MODEL_WORDS
 from energymodel.readers.training.interpreter import framework, preset_of
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.scenarios.files import model_source, read_preset
@@ -15,28 +17,10 @@ from energymodel.scenarios.pieces import Pieces, common_tables, notes_of, tokens
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.outputs import parse_number
 
-ASK = {
-    "model": "--model (a preset or a config.json)",
-    "vocabulary": "--vocabulary (rows of the embedding)",
-    "chips": "--chips",
-    "sequence": "--sequence",
-    "batch": "--batch",
-    "tokens": "--tokens",
-}
+RULES = data_file(__file__, "training_file.toml")
 SHAPE = {"layers", "hidden", "heads", "head_size", "feed_forward", "vocabulary"}
 """Words with which a file describes a model of its own."""
 NARROW = ("fp8", "fp4")
-DEGREES = {
-    "tensor": "tensor",
-    "pipeline": "pipeline",
-    "interleave": "virtual_stages",
-    "context": "context",
-    "expert": "expert",
-    "first_stage_layers": "first_stage_layers",
-    "last_stage_layers": "last_stage_layers",
-    "micro_batch": "microbatch",
-}
-"""Fields of a configuration, and what a layout calls them."""
 
 
 def scenario_of_training(
@@ -93,11 +77,11 @@ def scenario_of_training(
     says_tokens = amount is not None
     if amount is None and tokens_otherwise is not None:
         amount = tokens_of(tokens_otherwise, "tokens")
-    missing = [item for item in config.missing() if item in ASK and answers[item] is None]
+    missing = [item for item in config.missing() if item in RULES["ask"] and answers[item] is None]
     missing += ["tokens"] if amount is None else []
     if missing or config.chips is None or length is None or size is None or amount is None:
         missing = missing or ["chips"]
-        asked, hint = ", ".join(ASK[item] for item in missing), ""
+        asked, hint = ", ".join(RULES["ask"][item] for item in missing), ""
         if "model" in missing:
             hint = _hint(config, Path(path).stem)
         raise InputError(f"{path}: the file does not say {', '.join(missing)}. Give {asked}.{hint}")
@@ -166,7 +150,7 @@ def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: 
     if float(words.get("experts", 1)) > 1:
         shared = float(words.get("shared_feed_forward", 0) or 0)
         numbers |= {"router": 1, "shared_experts": shared / float(words["feed_forward"])}
-        numbers["expert_vectors"] = _inner(words) * float(words.get("linear_bias", 0) or 0)
+        numbers["expert_vectors"] = _vectors(words)["expert_vectors"]
     numbers["vector_parameters"] = vector_parameters(words)
     origin = {"kind": "specification", "source": Path(path).name}
     quantities = {
@@ -183,33 +167,19 @@ def vector_parameters(words: Mapping[str, int | float | str]) -> float:
 
     A bias of experts belongs to them and is not counted here.
     """
-
-    def number(name: str, otherwise: float = 0.0) -> float:
-        value = words.get(name, otherwise)
-        return otherwise if isinstance(value, str) else float(value)
-
-    hidden, heads, layers, size = (number(name) for name in ("hidden", "heads", "layers", "head_size"))
-    keys, experts, dense = number("kv_heads", heads), number("experts", 1.0), number("dense_layers")
-    norm = hidden * {"layer": 2.0, "plain": 0.0}.get(str(words.get("norm")), 1.0)
-    of_latents = number("kv_rank") + number("query_rank")
-    of_queries = {"head": 2.0 * size, "projection": (heads + keys) * size, "latent": of_latents}
-    layer = number("norms_per_layer", 2.0) * norm + of_queries.get(str(words.get("qk_norm")), 0.0)
-    layer += (heads + 2.0 * keys) * size * number("qkv_bias") + hidden * number("linear_bias")
-    layer += heads * number("sinks")
-    mixed = (layers - dense) * (experts * number("router_bias") + hidden * number("shared_gate"))
-    blocks = layers * _inner(words) * number("linear_bias") if experts <= 1.0 else mixed
-    return layers * layer + blocks + norm + number("learned_positions") * hidden
+    return _vectors(words)["vector_parameters"]
 
 
-def _inner(words: Mapping[str, int | float | str]) -> float:
-    """Entries of the biases of a feed-forward block, or of an expert, that has biases [1]."""
-    width, gated, hidden = (float(words.get(name, 0) or 0) for name in ("feed_forward", "gated", "hidden"))
-    return width * (1.0 + gated) + hidden
+def _vectors(words: Mapping[str, int | float | str]) -> dict[str, Any]:
+    defaults = {"norms_per_layer": 2.0, "experts": 1.0, "kv_heads": words.get("heads", 0.0)}
+    numbers = {name: value for name, value in words.items() if value is not None}
+    texts = {name: str(words.get(name)) for name in ("norm", "qk_norm")}
+    return work_out(RULES["vectors"], {**dict.fromkeys(MODEL_WORDS, 0.0), **defaults, **numbers, **texts})
 
 
 def _layout(config: TrainingConfig) -> dict[str, Any]:
     """The layout as a plan states it."""
-    degrees = {own: getattr(config, name) for name, own in DEGREES.items() if getattr(config, name) is not None}
+    degrees = {own: getattr(config, name) for own, name in RULES["layout"].items() if getattr(config, name) is not None}
     layout = {"microbatch": 1, **degrees, "zero": config.sharding or 0}
     layout["recomputation"] = config.recomputation or "none"
     if config.schedule not in (None, "1f1b"):
@@ -224,18 +194,12 @@ def _layout(config: TrainingConfig) -> dict[str, Any]:
 def _assumed(config: TrainingConfig) -> list[str]:
     """Sentences on what was read, and what was not."""
     silent = {"recomputation": "none", "sharding": "ZeRO stage 0", "precision": "bf16"}
-    usual = [f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None]
-    sentences = {
-        f"Not in the file and taken as usual: {', '.join(usual)}.": usual,
-        "The batch grows during the run; its last value is taken.": config.batch_schedule,
-        f"All products with weights are in {config.precision}.": config.precision in NARROW,
-        f"The file trains adapters ({config.adapters}), not the whole model. Time, energy and memory are those of "
-        "training all parameters; set plan.trained_share to the share that is trained.": config.adapters,
-        f"In host memory and not counted here: {', '.join(config.offload)}.": config.offload,
-        f"Keys that may change the run and were not read: {', '.join(config.ignored)}.": config.ignored,
+    words = {
+        **vars(config),
+        "usual": ", ".join(f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None),
+        "host_memory": ", ".join(config.offload),
+        "unread": ", ".join(config.ignored),
     }
-    return [
-        f"Read as {config.kind}; the software is the preset of its framework.",
-        *(f"{note}." for note in config.notes),
-        *(sentence for sentence, applies in sentences.items() if applies),
-    ]
+    sentences = [text.format_map(words) for text, applies in RULES["assumed"].items() if evaluate(applies, words)]
+    read = f"Read as {config.kind}; the software is the preset of its framework."
+    return [read, *(f"{note}." for note in config.notes), *sentences]
