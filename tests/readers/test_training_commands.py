@@ -54,13 +54,6 @@ def test_programs_of_other_models_are_refused(tmp_path: Path, program: str) -> N
         read(tmp_path, "a.sh", f"torchrun {program} --num-layers 4 --tensor-model-parallel-size 2")
 
 
-def test_variables_that_hold_arguments_are_no_values(tmp_path: Path) -> None:
-    script = 'EMPTY=" "\nargs=" "\nargs=" --zero-stage=3 ${args}"\nargs=" --other ${args}"\n'
-    script += "deepspeed pretrain_gpt.py --tensor-model-parallel-size 1 --checkpoint-activations $EMPTY $args --fp16"
-    run = read(tmp_path, "a.sh", script)
-    assert (run.sharding, run.recomputation, run.precision) == (3, "full", "fp16")
-
-
 LAUNCHED = yaml.safe_load(Path(__file__).with_name("launched.yaml").read_text())
 LINEAR, LAYER, MIXTURE, SAVED, AUTOMATIC = (
     LAUNCHED[name] for name in ("linear", "layer", "mixture", "saved", "automatic")
@@ -82,21 +75,6 @@ def test_a_run_that_torchtitan_saves_says_the_model_layer_by_layer(tmp_path: Pat
     assert saved_shape(model | {"layers": [{**LAYER, "new_part": {}}]}) == {}
     again = SAVED | {"model_spec": {"name": "own", "flavor": "x", "model": model | {"layers": [tuned]}}}
     assert read(tmp_path, "tuned.json", again).adapters == "lora, rank 8"
-
-
-@pytest.mark.parametrize(
-    ("section", "kind"),
-    [
-        ({"preserve_rng_state": True}, "full"),
-        ({"preserve_rng_state": True, "force_recompute_mm_shapes_by_fqns": []}, "selective"),
-        ({"memory_budget": 0.5}, "selective"),
-        (None, "none"),
-        ({"mode": "none"}, "none"),
-        ({}, "selective"),
-    ],
-)
-def test_a_policy_of_recomputation_may_be_saved_without_its_name(tmp_path: Path, section: Any, kind: str) -> None:
-    assert read(tmp_path, "saved.json", SAVED | {"activation_checkpoint": section}).recomputation == kind
 
 
 def test_what_a_trainer_fills_in_is_asked_for_by_name(tmp_path: Path) -> None:
@@ -143,40 +121,6 @@ def test_variables_of_variables_are_no_bomb(tmp_path: Path) -> None:
         read(tmp_path, "b.sh", "model.a=1 " * 5001)
 
 
-def test_a_fork_of_megatron_has_its_own_mixtures(tmp_path: Path) -> None:
-    script = "SEQ=2048\nT=300000000000\nI=$(( ${T} * 3 / 512 / ${SEQ} ))\n"
-    script += "deepspeed pretrain_gpt.py --deepspeed --deepspeed_config ds.json --tensor-model-parallel-size 1 "
-    script += "--num-layers 24 --hidden-size 64 --num-attention-heads 4 --num-experts 128 "
-    script += "--moe-expert-parallel-size 64 "
-    script += "--seq-length $SEQ --global-batch-size 512 --train-tokens $T --train-iters $I"
-    run = read(tmp_path, "a.sh", script)
-    # 3 x 300e9 / (512 x 2048) = 858,306.9 steps bound the run; its tokens end it.
-    assert (run.expert, run.steps, run.tokens, run.sharding) == (64, 858_306, 300e9, None)
-    assert (run.model["active_experts"], run.model["dense_layers"], run.model["alternating_dense"]) == (1, 12, 1.0)
-
-
-def test_degrees_before_the_first_version_of_torchtitan_lie_in_training(tmp_path: Path) -> None:
-    training = {"batch_size": 8, "seq_len": 8192, "tensor_parallel_degree": 8, "data_parallel_shard_degree": 4}
-    run = read(tmp_path, "a.json", {"job": {}, "model": {"name": "llama3", "flavor": "70B"}, "training": training})
-    assert (run.tensor, run.data, run.chips, run.batch_sequences, run.ignored) == (8, 4, 32, 32, ())
-
-
-def test_other_ways_to_say_it(tmp_path: Path) -> None:
-    run = read(tmp_path, "a.yml", {"base_model": "x/pythia-12b", "bf16": False, "fp16": False, "float16": True})
-    assert run.precision == "fp16"
-    primus = {"name": "x", "modules": [{"name": "pre_trainer", "framework": "torchtitan", "model": {"name": "llama3"}}]}
-    primus["modules"][0]["params"] = {"training": {"steps": 7}}  # type: ignore[index]
-    run = read(tmp_path, "b.yaml", primus)
-    assert (run.kind, run.steps, run.model_name) == ("primus", 7, "llama3 unknown")
-    # A recipe below lends what an override of the depth leaves out: nothing is 1 or fp32 because of silence.
-    override = {"model": {"num_layers": 8, "tensor_model_parallel_size": 2}, "train": {"micro_batch_size": 1}}
-    run = read(tmp_path, "c.yaml", override)
-    assert (run.context, run.precision, run.recomputation, run.sharding) == (None, None, None, None)
-    saved = {"model": {"tensor_model_parallel_size": 1, "fp8_recipe": "delayed"}, "train": {}}
-    run = read(tmp_path, "d.yaml", saved | {"mixed_precision": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "mxfp8"}})
-    assert (run.precision, run.precision_recipe) == ("fp8", "mxfp8")
-
-
 REFUSED = yaml.safe_load(Path(__file__).with_name("refused_runs.yaml").read_text())
 
 
@@ -199,10 +143,3 @@ def test_a_model_of_maxtext_has_the_parameters_of_its_card(tmp_path: Path, name:
             **{key: np.asarray(quantity["value"]) for key, quantity in words.items()}, sequence=np.asarray(1.0)
         )
         assert float(model.parameters) == MODELS[name]["parameters"]
-
-
-def test_experts_of_gpt_neox_lie_in_every_second_layer(tmp_path: Path) -> None:
-    table = {"pipe_parallel_size": 1, "num_layers": 12, "hidden_size": 64, "num_attention_heads": 4, "seq_length": 8}
-    model = read(tmp_path, "a.yml", table | {"num_experts": 4}).model
-    assert (model["dense_layers"], model["alternating_dense"]) == (6, 1.0)
-    assert "dense_layers" not in read(tmp_path, "a.yml", table | {"moe_num_experts": 4}).model

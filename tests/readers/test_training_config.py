@@ -39,22 +39,40 @@ def read(tmp_path: Path, kind: str, **changes: Any) -> TrainingConfig:
     return read_training_config(written(tmp_path, FILES[kind].name, TABLES[kind] | changes))
 
 
-RUNS = yaml.safe_load(Path(__file__).with_name("runs.yaml").read_text())
+def data(name: str) -> Any:
+    return yaml.safe_load(Path(__file__).with_name(name).read_text())
 
 
-@pytest.mark.parametrize("expected", RUNS, ids=lambda expected: expected["file"])
-def test_an_example_gives_its_run(expected: dict[str, Any]) -> None:
-    run = read_training_config(EXAMPLES / expected["file"])
-    for name, value in expected["run"].items():
+LAUNCHED, RUNS = data("launched.yaml"), [*data("runs.yaml"), *data("written_runs.yaml")]
+
+
+@pytest.mark.parametrize("expected", RUNS, ids=lambda expected: expected.get("name", expected["file"]))
+def test_a_file_gives_its_run(tmp_path: Path, expected: dict[str, Any]) -> None:
+    path = EXAMPLES / expected["file"]
+    if content := expected.get("content"):
+        below = LAUNCHED[expected["over"]] if "over" in expected else {}
+        path = written(tmp_path, expected["file"], content if isinstance(content, str) else below | content)
+    run = read_training_config(path)
+    for name, value in expected.get("run", {}).items():
         assert json.loads(json.dumps(getattr(run, name))) == value, name
     assert expected.get("model", {}).items() <= run.model.items()
+    assert not {*expected.get("lacks", ())} & run.model.keys()
+    assert expected.get("note", "") in "".join(run.notes[-1:])
     assert list(run.missing()) == expected.get("missing", list(run.missing()))
     if on := expected.get("on"):
         assert on.items() <= vars(run.on(on["chips"])).items()
 
 
+def test_chips_that_the_degrees_do_not_divide_are_refused(tmp_path: Path) -> None:
+    run = read_training_config(
+        written(tmp_path, "bare.toml", "[training]\n[parallelism]\ntensor_parallel_degree = 8\n")
+    )
+    with pytest.raises(InputError, match="60 chips do not divide by tensor 8"):
+        run.on(60)
+
+
 def test_arguments_may_lie_in_yaml_of_a_functional_test_or_in_plain_yaml(tmp_path: Path) -> None:
-    plain = yaml.safe_load(Path(__file__).with_name("launched.yaml").read_text())["plain"]
+    plain = LAUNCHED["plain"]
     run = read_training_config(written(tmp_path, "a.yaml", plain))
     flags = {f"--{key.replace('_', '-')}": value for key, value in plain.items()}
     assert run == read_training_config(written(tmp_path, "b.yaml", {"ENV_VARS": {"A": 1}, "MODEL_ARGS": flags}))
@@ -63,42 +81,11 @@ def test_arguments_may_lie_in_yaml_of_a_functional_test_or_in_plain_yaml(tmp_pat
     assert run.missing() == ("vocabulary", "chips", "accelerator")
 
 
-def test_an_example_whose_launcher_is_too_small_asks_for_chips(tmp_path: Path) -> None:
-    text = 'NNODES=${SLURM_NNODES:-"1"}\ntorchrun --nproc_per_node 8 --nnodes $NNODES a.py --num-layers 4 '
-    text += "--tensor-model-parallel-size 8 --pipeline-model-parallel-size"
-    assert read_training_config(written(tmp_path, "one.sh", f"{text} 1")).chips == 8
-    run = read_training_config(written(tmp_path, "many.sh", f"{text} 16"))
-    assert run.chips is None
-    assert "the degrees need a multiple of 128" in run.notes[-1]
-
-
-def test_the_list_that_megatron_prints_is_read(tmp_path: Path) -> None:
-    values = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "world_size": 8, "bf16": True} | {
-        "padded_vocab_size": 1024, "tensor_model_parallel_size": 2, "micro_batch_size": 1, "global_batch_size": 8,
-    }  # fmt: skip
-    values |= {f"other_{i}": None for i in range(20)}
-    text = "\n".join(f"  {name} {'.' * 20} {value}" for name, value in values.items())
-    run = read_training_config(written(tmp_path, "out.log", text))
-    assert (run.chips, run.data, run.accumulation, run.model["vocabulary"]) == (8, 4, 2, 1024)
-
-
 def test_torchtitan_may_name_the_model_and_its_converters_elsewhere(tmp_path: Path) -> None:
     newer = {key: value for key, value in TABLES["torchtitan"].items() if key not in ("model", "quantize")}
     newer |= {"model_spec": {"name": "llama3", "flavor": "8B"}, "model_converters": {"converters": []}}
     run = read_training_config(written(tmp_path, "saved.json", newer))
     assert (run.model, run.precision) == (read(tmp_path, "torchtitan").model, "bf16")
-
-
-def test_torchtitan_takes_the_accelerators_of_its_comment_and_a_rest(tmp_path: Path) -> None:
-    keys = "[training]\nlocal_batch_size = 2\n[parallelism]\ntensor_parallel_degree = 8\n"
-    text = f"# NOTE: this toml config is a preset for 64 A100 GPUs.\n{keys}"
-    run = read_training_config(written(tmp_path, "job.toml", text))
-    assert (run.chips, run.data, run.batch_sequences, run.accelerator) == (64, 8, 16, "A100")
-    bare = read_training_config(written(tmp_path, "bare.toml", keys))
-    assert (bare.chips, bare.data, bare.batch_sequences) == (None, None, None)
-    assert bare.on(64).batch_sequences == 16
-    with pytest.raises(InputError, match="60 chips do not divide by tensor 8"):
-        bare.on(60)
 
 
 def test_nemo_leaves_the_environment_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +111,7 @@ def test_frameworks_are_recognized(tmp_path: Path) -> None:
         read_training_config(written(tmp_path, "other.yaml", {"a": 1}), "nanotro")
 
 
-REFUSED = yaml.safe_load(Path(__file__).with_name("refused_changes.yaml").read_text())
+REFUSED = data("refused_changes.yaml")
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused["words"])

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import statistics
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,7 @@ from preset_layout import fields_of, names, read, value
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 DEVICES = [name for name in names("hardware") if name != "near-limit"]
-LINK_RATES = """
-    dgx-1-v100=1.5e+11 dgx-a100=3e+11 dgx-h100=4.5e+11 hgx-h800=2e+11 hgx-h200=4.5e+11 server-h100-pcie=6.4e+10
-    dgx-b200=9e+11 gb200-nvl72=9e+11 gb300-nvl72=9e+11 mi250x-node=3.5e+11 mi300x-node=4.48e+11 tpu-v3-block=4e+11
-    tpu-v4-cube=2.7e+11 tpu-v5e-block=1.8e+11 tpu-v5p-cube=5.4e+11 tpu-v6e-block=3.6e+11 tpu-v7-cube=6e+11
-    mi325x-node=4.48e+11 mi355x-node=5.355e+11 a100-pcie-pair=3e+11 h100-nvl-pair=3e+11 a40-pair=5.625e+10
-    rtx-3090-pair=5.625e+10 pcie3-server-4=1.6e+10 pcie4-server-8=3.2e+10 pcie4-workstation-1=3.2e+10
-    pcie4-workstation-2=3.2e+10 pcie4-workstation-4=3.2e+10 pcie5-server-8=6.4e+10 pcie5-workstation-1=6.4e+10
-    pcie5-workstation-2=6.4e+10 pcie5-workstation-4=6.4e+10 trainium2-node=6.4e+11 gaudi3-node=5.25e+11
-    near-limit-node=2.5875e+14
-"""
+DATA = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -92,10 +84,9 @@ def test_supplies_deliver_what_was_metered():
 
 @pytest.mark.parametrize("name", names("nodes"))
 def test_link_rates_are_those_of_the_product(name):
-    # Per chip and direction, nominal: SOURCES.md and hardware_specs.csv.
-    nominal = {link: rate for link, _, rate in (pair.partition("=") for pair in LINK_RATES.split())}[name]
+    nominal = DATA["link_rates"][name]
     link = read("nodes", name)["scale_up"]
-    assert value(link, "lanes") * value(link, "lane_bandwidth") == pytest.approx(float(nominal), rel=1e-6)
+    assert value(link, "lanes") * value(link, "lane_bandwidth") == pytest.approx(nominal, rel=1e-6)
 
 
 def test_total_link_efficiencies_are_those_of_the_specification():
@@ -123,32 +114,9 @@ def parameters(model):
     )
 
 
-# Published parameter counts; Chinchilla's 70e9 includes relative positions (80 x 8192^2 = 5.4e9), left out here.
-PUBLISHED = {
-    "chinchilla-70b": (70e9 - 80 * 8192**2, 0.01),
-    "gpt3-175b": (175e9, 0.01),
-    "bloom-176b": (176.2e9, 0.01),
-    "llama-2-7b": (6.738e9, 0.001),
-    "llama-2-13b": (13.016e9, 0.001),
-    "llama-2-70b": (68.98e9, 0.001),
-    "llama-3.1-8b": (8.03e9, 0.001),
-    "llama-3.1-70b": (70.55e9, 0.001),
-    "llama-3.1-405b": (405.9e9, 0.001),
-    "olmo-2-7b": (7.3e9, 0.01),
-    "olmo-2-13b": (13.7e9, 0.01),
-    "deepseek-v3": (671e9, 0.0005),
-    "moonlight-16b": (15.96e9, 0.001),
-    "test-1b": (1.18e9, 0.01),
-    "megatron-22b": (22e9, 0.01),
-    "megatron-175b": (175e9, 0.01),
-    "megatron-530b": (530e9, 0.01),
-    "megatron-1t": (1.008e12, 0.01),
-}
-
-
 @pytest.mark.parametrize("name", names("models"))
 def test_parameter_count_is_the_published_one(name):
-    published, tolerance = PUBLISHED[name]
+    published, tolerance = DATA["published"][name]
     assert parameters(read("models", name))[0] == pytest.approx(published, rel=tolerance)
 
 
