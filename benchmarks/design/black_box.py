@@ -35,7 +35,7 @@ class BlackBox(NamedTuple):
         values = tuple(np.unique(column) for column in table.T)
         places = {tuple(row): index for index, row in enumerate(table.tolist())}
         function = jax.jit(
-            jax.vmap(problem.formulation, in_axes=(0, 0, None, None)), compiler_options=compiler_options()
+            jax.vmap(problem.formulation.values, in_axes=(0, 0, None, None)), compiler_options=compiler_options()
         )
         return BlackBox(problem, lattice, places, values, function)
 

@@ -128,8 +128,12 @@ def optimize_architecture(
     **Raises:** `InputError` for a name, limit, path or objective that does not exist, for a range of the layout, and
     for a batch or a clock over progress or power by stage, which only `optimize` searches without a shape.
     """
-    names = _shape_variables(scenario, names)
-    prior = ShapePrior() if prior is None else prior
+    mixture = float(scenario.system.workload.experts) > 1.0
+    usual, all_names = SHAPE[:3] + (SHAPE[4:] if mixture else ()), SHAPE if mixture else SHAPE[:4]
+    names, prior = tuple(usual if names is None else names), ShapePrior() if prior is None else prior
+    for name in names:
+        if name not in all_names:
+            raise InputError(f'Shape variable "{name}" is none of {", ".join(all_names)}.')
     with jax.enable_x64(True):
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         own_loss = {"loss": float(baseline.loss + prior.penalty(scenario.system.workload))}
@@ -148,8 +152,7 @@ def optimize_architecture(
                 )
         search = _ShapeSearch(problem, prior, names)
         depths = search.depths()
-        best = int(np.argmin(depths.values))
-        if not np.isfinite(depths.values[best]):
+        if not np.isfinite(depths.values[depths.best]):
             raise InputError(
                 "optimize_architecture: no shape at any depth obeys the limits in this layout. Relax a limit (time, "
                 "memory), or start from the plan that `optimize` finds."
@@ -159,7 +162,7 @@ def optimize_architecture(
         outcome = jax.tree.map(np.asarray, evaluate_once(system, plan))
         penalty = float(prior.penalty(system.workload))
         low, high = (side[0] for side in search.problem.boxes(1))
-        reached = np.minimum(depths.points[best] - low, high - depths.points[best]) < AT_BOUND
+        reached = np.minimum(depths.points[depths.best] - low, high - depths.points[depths.best]) < AT_BOUND
         return Architecture(
             scenario=scenario,
             minimize=problem.minimize,
@@ -172,7 +175,7 @@ def optimize_architecture(
             penalty=penalty,
             own_value=own_value,
             baseline_value=float(objective_value(baseline, problem.minimize)),
-            relaxed_value=float(np.exp(depths.values[best])),
+            relaxed_value=float(np.exp(depths.values[depths.best])),
             at_bounds=tuple(name for name, at in zip(SHAPE, reached, strict=False) if at and name in names),
             depths=depths.layers,
             depth_values=np.exp(depths.values),
@@ -182,23 +185,17 @@ def optimize_architecture(
         )
 
 
-def _shape_variables(scenario: Scenario, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Those that vary besides depth: `names`, or the usual ones of a dense model or a mixture of experts."""
-    mixture = float(scenario.system.workload.experts) > 1.0
-    if names is None:
-        return SHAPE[:3] + (SHAPE[4:] if mixture else ())
-    for name in names:
-        if name not in SHAPE or (name in SHAPE[4:] and not mixture):
-            raise InputError(f'Shape variable "{name}" is none of {", ".join(SHAPE if mixture else SHAPE[:4])}.')
-    return tuple(names)
-
-
 class _Depths(NamedTuple):
     """The best shape and plan at each depth: logarithm of the objective, and point."""
 
     layers: Float[np.ndarray, " depths"]
     values: Float[np.ndarray, " depths"]
     points: Float[np.ndarray, "depths n"]
+
+    @property
+    def best(self) -> int:
+        """Index of the best depth."""
+        return int(np.argmin(self.values))
 
 
 class _ShapeSearch:
@@ -221,27 +218,22 @@ class _ShapeSearch:
         formulation = ShapedFormulation.of(plain.formulation, prior)
         self.problem = dataclasses.replace(plain, formulation=formulation, bounds={**bounds, **plain.bounds})
 
-    def depth(self, layers: Float[np.ndarray, " lanes"]) -> Depth:
-        """Depths with their layouts, as lanes."""
-        lanes = jax.tree.map(lambda leaf: np.full(len(layers), float(leaf)), self.layout)
-        if float(self.layout.virtual_stages) > 1.0:
-            stages = np.ceil(layers / depth_step(self.layers, self.layout))
-            lanes = eqx.tree_at(lambda lanes: lanes.virtual_stages, lanes, stages)
-        return Depth(layers, lanes)
-
     def solve(
         self,
         layers: Float[np.ndarray, " lanes"],
         start: Float[np.ndarray, "lanes n"],
-        fixed: Float[np.ndarray, "lanes n"] | None = None,
-    ) -> tuple[Float[np.ndarray, " lanes"], Solution]:
+        fixed: Float[np.ndarray, "lanes n"] | float = np.nan,
+    ) -> tuple[_Depths, Depth, Solution]:
         """Optimize each lane; coordinates in `fixed` that are not NaN stay. Infinite where limits do not hold."""
-        lower, upper = self.problem.boxes(len(layers))
-        if fixed is not None:
-            lower, upper = np.where(np.isnan(fixed), lower, fixed), np.where(np.isnan(fixed), upper, fixed)
-        lanes, start = self.depth(layers), np.clip(start, lower, upper)
-        solution = solve_relaxed(self.problem, lanes, start, bounds=(lower, upper))
-        return np.where(obeys_limits(solution), solution.value, np.inf), solution
+        lower, upper = (np.where(np.isnan(fixed), side, fixed) for side in self.problem.boxes(len(layers)))
+        layouts = jax.tree.map(lambda leaf: np.full(len(layers), float(leaf)), self.layout)
+        if float(self.layout.virtual_stages) > 1.0:
+            stages = np.ceil(layers / depth_step(self.layers, self.layout))
+            layouts = eqx.tree_at(lambda layouts: layouts.virtual_stages, layouts, stages)
+        lanes = Depth(layers, layouts)
+        solution = solve_relaxed(self.problem, lanes, np.clip(start, lower, upper), bounds=(lower, upper))
+        values = np.where(obeys_limits(solution), solution.value, np.inf)
+        return _Depths(layers, values, np.asarray(solution.x)), lanes, solution
 
     def depths(self) -> _Depths:
         """All depths, or many and then the neighbors of the best."""
@@ -252,15 +244,13 @@ class _ShapeSearch:
             """From the own shape and plan, as wide as makes the parameters the same at another depth."""
             start = np.tile(np.concatenate([self.own, plan]), (len(depths), 1))
             start[:, SHAPE.index("hidden")] += 0.5 * np.log(self.layers / depths)
-            values, solution = self.solve(depths, start)
-            return _Depths(depths, values, np.asarray(solution.x))
+            return self.solve(depths, start)[0]
 
         every = depths_that_divide(self.layers, self.layout)
         spread = np.unique(np.round(np.linspace(0, len(every) - 1, min(DEPTHS, len(every)))).astype(int))
         first = np.union1d(every[spread], [self.layers])
         coarse = solve(first)
-        best = int(np.argmin(coarse.values))
-        near = np.searchsorted(every, first[[max(best - 1, 0), min(best + 1, len(first) - 1)]])
+        near = np.searchsorted(every, first[[max(coarse.best - 1, 0), min(coarse.best + 1, len(first) - 1)]])
         others = np.setdiff1d(every[near[0] : near[1] + 1], first)
         if not len(others):
             return coarse
@@ -280,51 +270,41 @@ class _ShapeSearch:
         ]
         index = np.array([index for index, _ in trials])
         fixed = np.full((len(trials), depths.points.shape[1]), np.nan)
-        fixed[:, : len(SHAPE)] = [shape.logarithms(self.workload) for _, shape in trials]
-        values, solution = self.solve(depths.layers[index], depths.points[index], fixed)
-        best = int(np.argmin(values))
-        if not np.isfinite(values[best]):
+        fixed[:, : len(SHAPE)] = np.log([list(map(float, proportions(shape).values())) for _, shape in trials])
+        ends, lanes, solution = self.solve(depths.layers[index], depths.points[index], fixed)
+        best = ends.best
+        if not np.isfinite(ends.values[best]):
             best = int(np.argmax(np.min(solution.slacks.inequalities, axis=1)))
-        shape, point = trials[best][1], np.asarray(solution.x[best])
-        layout = self.depth(np.array([shape.layers])).layout
+        workload, point, layout = trials[best][1], ends.points[best], take(lanes.layout, np.array([best]))
         counts = nearby_counts(problem, layout, 0, point, 1)
         if not counts:
             raise InputError("optimize_architecture: no whole micro-batches lie within the bounds of chips and batch.")
         start = np.tile(point, (len(counts), 1))
-        lanes = at_counts(problem, layout, counts, start)
-        fixed = np.where(lanes.bounds[0] == lanes.bounds[1], lanes.bounds[0], fixed[best])
-        layers = np.full(len(counts), shape.layers)
-        values, solution = self.solve(layers, start, fixed)
-        best = int(np.argmin(values))
-        depth = take(self.depth(layers), np.array(best))
-        system, plan = jax.tree.map(
-            np.asarray, problem.formulation.at(solution.x[best], depth, problem.criteria, problem.run)
-        )
-        workload = shape.workload(self.workload)
+        lower, upper = at_counts(problem, layout, counts, start).bounds
+        fixed = np.where(lower == upper, lower, fixed[best])
+        ends, lanes, solution = self.solve(np.full(len(counts), float(workload.layers)), start, fixed)
+        at = ends.points[ends.best], take(lanes, np.array(ends.best)), problem.criteria, problem.run
+        system, plan = jax.tree.map(np.asarray, problem.formulation.at(*at))
         goal = TargetLoss(np.asarray(problem.criteria.limits["loss"] - self.prior.penalty(workload)))
         system = eqx.tree_at(lambda system: system.workload, system, workload)
-        plan = with_counts(eqx.tree_at(lambda plan: plan.goal, plan, goal), system, counts[best])
-        converged = result_is(solution.result, RESULTS.successful)[best]
-        return system, plan, bool(np.isfinite(values[best]) and converged)
+        plan = with_counts(eqx.tree_at(lambda plan: plan.goal, plan, goal), system, counts[ends.best])
+        converged = result_is(solution.result, RESULTS.successful)[ends.best]
+        return system, plan, bool(np.isfinite(ends.values[ends.best]) and converged)
 
     def look_around(self, depths: _Depths) -> tuple[float, dict[str, tuple[float, float]]]:
         """The objective of the scenario's own shape, and the cost of 20 % to either side of each shape variable."""
-        best = int(np.argmin(depths.values))
-        center, value = depths.points[best], depths.values[best]
-        ends = np.log([1.0 - FLATNESS, 1.0 + FLATNESS])
+        center, value = depths.points[depths.best], depths.values[depths.best]
+        steps = np.log([1.0 - FLATNESS, 1.0 + FLATNESS])
         fixed = np.full((1 + 2 * len(self.names), len(center)), np.nan)
         fixed[0, : len(SHAPE)] = self.own
-        for row, (name, end) in enumerate(product(self.names, ends), 1):
-            fixed[row, SHAPE.index(name)] = center[SHAPE.index(name)] + end
-        layers = np.full(len(fixed), depths.layers[best])
+        for row, (name, step) in enumerate(product(self.names, steps), 1):
+            fixed[row, SHAPE.index(name)] = center[SHAPE.index(name)] + step
+        layers = np.full(len(fixed), depths.layers[depths.best])
         layers[0] = self.layers
-        values, _ = self.solve(layers, np.tile(center, (len(fixed), 1)), fixed)
+        values = self.solve(layers, np.tile(center, (len(fixed), 1)), fixed)[0].values
         values = np.where(np.isfinite(values), values, np.nan)
         finite = np.isfinite(depths.values)  # between the nearest depths that divide
-        at, wanted = np.log(depths.layers[finite]), np.log(depths.layers[best]) + ends
+        at, wanted = np.log(depths.layers[finite]), np.log(depths.layers[depths.best]) + steps
         by_depth = np.interp(wanted, at, depths.values[finite], left=np.nan, right=np.nan)
-        excess = np.expm1(np.append(values[1:], by_depth) - value).reshape(-1, 2)
-        names = (*self.names, "layers")
-        return float(np.exp(values[0])), {
-            name: (float(low), float(high)) for name, (low, high) in zip(names, excess, strict=True)
-        }
+        excess = np.expm1(np.append(values[1:], by_depth) - value).reshape(-1, 2).tolist()
+        return float(np.exp(values[0])), dict(zip((*self.names, "layers"), map(tuple, excess), strict=True))

@@ -16,15 +16,7 @@ from jaxtyping import Float
 
 from energymodel.search.layouts import Lattice, take
 from energymodel.search.problem import FAR, Criteria, DesignProblem
-from energymodel.search.relaxation import (
-    FINE,
-    SETTLED,
-    TOLERANCE,
-    evaluate_points,
-    grid_points,
-    layout_bounds,
-    solve_relaxed,
-)
+from energymodel.search.relaxation import FINE, SETTLED, TOLERANCE, layout_bounds, screen, solve_relaxed
 from energymodel.search.result import Conflict
 from energymodel.system.outputs import AT_LEAST, unit_of
 
@@ -59,8 +51,7 @@ class _InfeasibleProblem:
 
     def __init__(self, problem: DesignProblem, lattice: Lattice) -> None:
         self.problem, self.lattice = problem, lattice
-        self.grid = grid_points(problem, lattice, FINE)
-        values = evaluate_points(problem, self.grid, lattice)
+        self.grid, values = screen(problem, lattice, FINE)
         self.excess = np.where(np.isfinite(values.inequalities), values.inequalities, np.inf)
         self.rows = {name: row for row, name in enumerate(problem.formulation.rows) if name in problem.limits}
         self.least_broken: tuple[float, np.ndarray] | None = None

@@ -24,12 +24,13 @@ from energymodel.search.relaxation import (
     SETTLED,
     LayoutSearch,
     Screening,
+    converged,
     layout_bounds,
     obeys_limits,
     screen,
     solve_relaxed,
 )
-from energymodel.solver import RESULTS, Solution, Values, result_is
+from energymodel.solver import Values
 
 PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on the fine one
 FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid
@@ -87,10 +88,7 @@ def _search(
 
 
 def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[np.ndarray, " lanes"]) -> LayoutSearch:
-    """The same with patient searches of stalled lanes, from there and from a grid around the best lane.
-
-    Those with the lowest finite bounds are searched again, if any plan obeys the limits.
-    """
+    """The same with searches of stalled lanes of the lowest finite bounds, from there and around the best lane."""
     stuck = np.flatnonzero(~searched.solved & np.isfinite(bound))
     stuck = stuck[np.argsort(bound[stuck], kind="stable")][:AGAIN]
     if not len(stuck) or not searched.usable.any() or searched.interrupted:
@@ -103,8 +101,7 @@ def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[n
 def _search_elsewhere(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
     """The same with restarts of the lanes that break their limits least, each of which may be at a local minimum."""
     lanes = np.argsort(searched.broken, kind="stable")[:ELSEWHERE]
-    start = spread_starts(problem, take(searched.lattice, lanes), RESTARTS)
-    return _with_better(problem, searched, lanes, start)[0]
+    return _with_better(problem, searched, lanes, spread_starts(problem, take(searched.lattice, lanes), RESTARTS))[0]
 
 
 def _with_better(
@@ -114,20 +111,25 @@ def _with_better(
     start: Float[np.ndarray, "starts n"],
     similar: float = 0.0,
     *,
-    converged: bool = False,
+    only_converged: bool = False,
 ) -> tuple[LayoutSearch, Float[np.ndarray, "some ends"]]:
-    """The same with the best end of several patient searches of some lanes where it is better, and the values.
+    """The same with the best end of patient searches of some lanes where it is better, and the values of all ends.
 
-    The starts have each lane in turn. An end may be worse than a lane by `similar`; only `converged` ends count if
-    that is asked for.
+    The starts have each lane in turn. An end may be worse than a lane by `similar`.
     """
     part = take(searched.lattice, np.resize(lanes, len(start)))
     again = solve_relaxed(problem, part, start, iterations=SETTLED, patient=True)
-    usable = obeys_limits(again) & (result_is(again.result, RESULTS.successful) | (not converged))
+    usable = obeys_limits(again) & (converged(again) | (not only_converged))
     values = np.where(usable, again.value, np.inf).reshape(-1, len(lanes)).T
     better = np.flatnonzero(np.min(values, axis=1) < searched.values[lanes] + similar)
     ends = np.argmin(values, axis=1)[better] * len(lanes) + better
-    return searched._replace(solution=_replaced(searched.solution, lanes[better], again, ends)), values
+
+    def put(into: np.ndarray, source: np.ndarray) -> np.ndarray:
+        into = np.array(into)
+        into[lanes[better]] = np.asarray(source)[ends]
+        return into
+
+    return searched._replace(solution=jax.tree.map(put, searched.solution, again)), values
 
 
 def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
@@ -140,7 +142,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
         return searched
     lanes, similar = np.array([best]), 0.0 if searched.solved[best] else SIMILAR
     start = spread_starts(problem, take(searched.lattice, lanes), RESTARTS)
-    searched, ends = _with_better(problem, searched, lanes, start, similar, converged=True)
+    searched, ends = _with_better(problem, searched, lanes, start, similar, only_converged=True)
     values, value = ends[np.isfinite(ends)], float(searched.solution.value[best])
     return searched._replace(
         restarted=best,
@@ -161,19 +163,6 @@ def spread_starts(problem: DesignProblem, lattice: Lattice, count: int) -> Float
     return np.concatenate([lower + share * (upper - lower) for share in shares])
 
 
-def _replaced(
-    solution: Solution, lanes: Int[np.ndarray, " some"], other: Solution, ends: Int[np.ndarray, " some"]
-) -> Solution:
-    """A solution with some lanes replaced by those of another."""
-
-    def put(into: np.ndarray, source: np.ndarray) -> np.ndarray:
-        into = np.array(into)
-        into[lanes] = np.asarray(source)[ends]
-        return into
-
-    return jax.tree.map(put, solution, other)
-
-
 def lower_bounds(
     problem: DesignProblem, lattice: Lattice, searched: LayoutSearch, coarse: Screening
 ) -> Float[np.ndarray, " layouts"]:
@@ -184,8 +173,8 @@ def lower_bounds(
     of the multipliers, or equally where there are none. Multipliers of a lane that stalled may be anything: the best
     lane that converged gives them.
     """
-    converged = np.where(searched.solved, searched.values, np.inf)
-    best = int(np.argmin(converged)) if np.isfinite(converged).any() else searched.best
+    solved = np.where(searched.solved, searched.values, np.inf)
+    best = int(np.argmin(solved)) if np.isfinite(solved).any() else searched.best
     point = searched.solution.x[best]
     y = np.asarray(searched.solution.multipliers.inequalities[best])
     weights = np.where(np.isfinite(y) & (y > 0.0), y, 0.0)

@@ -6,9 +6,11 @@ The variables are proportions, from which parameters, operations and memory foll
 import dataclasses
 import math
 from collections.abc import Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -83,7 +85,7 @@ def shaped(workload: Transformer, layers: Numeric, shape: Mapping[str, Numeric])
     hidden = full["hidden"]
     heads = full["attention_ratio"] * hidden * workload.heads / workload.attention_width
     active_width = full["feed_forward_ratio"] * hidden
-    changes = {
+    counts = {
         "layers": layers,
         "hidden": hidden,
         "heads": heads,
@@ -93,11 +95,11 @@ def shaped(workload: Transformer, layers: Numeric, shape: Mapping[str, Numeric])
         "experts": full["experts"],
         "active_experts": full["active_experts"],
     }
-    return _replace_fields(workload, {name: jnp.asarray(value) for name, value in changes.items()})
+    return _with_counts(workload, jax.tree.map(jnp.asarray, counts))
 
 
-def _replace_fields(workload: Transformer, fields: Mapping[str, Array | np.ndarray]) -> Transformer:
-    return eqx.tree_at(lambda w: [getattr(w, name) for name in fields], workload, list(fields.values()))
+def _with_counts(workload: Transformer, counts: Mapping[str, Any]) -> Transformer:
+    return eqx.tree_at(lambda w: [getattr(w, name) for name in counts], workload, list(counts.values()))
 
 
 class Depth(NamedTuple):
@@ -105,11 +107,6 @@ class Depth(NamedTuple):
 
     layers: Any
     layout: ParallelLayout
-
-    @property
-    def tensor(self) -> Any:
-        """Tensor ranks of each lane, as of a lattice of layouts."""
-        return self.layout.tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,35 +123,30 @@ class ShapedFormulation(Formulation):
     @classmethod
     def of(cls, plain: Formulation, prior: ShapePrior) -> "ShapedFormulation":
         """The formulation of a plan with a shape."""
-        own: dict[str, Any] = vars(plain) | {"paths": (*(MODEL + name for name in SHAPE), *plain.paths)}
-        own["rows"] = (*plain.rows, "active_experts")
-        numbers = (float(prior.best_ratio), float(prior.best_feed_forward), float(prior.stiffness))
-        return cls(**own, prior=numbers, plain=plain)
+        paths, rows = (*(MODEL + name for name in SHAPE), *plain.paths), (*plain.rows, "active_experts")
+        numbers = tuple(map(float, jax.tree.leaves(prior)))
+        return cls(**{**vars(plain), "paths": paths, "rows": rows}, prior=numbers, plain=plain)
 
     def values(self, point: Array, layout: Any, criteria: Criteria, run: TrainingRun) -> Values:
         """Objective and rows of a shape and its plan at a depth."""
-        criteria, run = self._shaped(point, layout, criteria, run)
-        values = self.plain.values(point[len(SHAPE) :], layout.layout, criteria, run)
-        workload = run.system.workload
-        choice = jnp.log(jnp.asarray(workload.active_experts) / workload.experts)
+        values = self.plain.values(*self._plan(point, layout, criteria, run))
+        choice = point[SHAPE.index("active_experts")] - point[SHAPE.index("experts")]
         return Values(values.objective, jnp.append(values.inequalities, choice))
 
     def at(
         self, point: Float[Array | np.ndarray, " n"], layout: Any, criteria: Criteria, run: TrainingRun
     ) -> tuple[TrainingSystem, TrainingPlan]:
         """System and plan at a point, at a depth."""
-        criteria, run = self._shaped(point, layout, criteria, run)
-        return self.plain.at(point[len(SHAPE) :], layout.layout, criteria, run)
+        return self.plain.at(*self._plan(point, layout, criteria, run))
 
-    def _shaped(
-        self, point: Float[Array | np.ndarray, " n"], depth: Depth, criteria: Criteria, run: TrainingRun
-    ) -> tuple[Criteria, TrainingRun]:
-        """The numbers of the problem for a shape: the loss that its penalty leaves, and its workload."""
-        shape = {name: jnp.exp(point[index]) for index, name in enumerate(SHAPE)}
+    def _plan(self, point: Any, depth: Depth, criteria: Criteria, run: TrainingRun) -> tuple[Any, ...]:
+        """Arguments of the formulation of the plan: with the workload of the shape, and the loss its penalty leaves."""
+        shape = dict(zip(SHAPE, jnp.exp(point[: len(SHAPE)]), strict=True))
         workload = shaped(run.system.workload, depth.layers, shape)
         left = criteria.limits["loss"] - ShapePrior(*self.prior).penalty(workload)
         criteria = eqx.tree_at(lambda criteria: criteria.limits["loss"], criteria, left)
-        return criteria, eqx.tree_at(lambda run: run.system.workload, run, workload)
+        run = eqx.tree_at(lambda run: run.system.workload, run, workload)
+        return point[len(SHAPE) :], depth.layout, criteria, run
 
 
 def depths_that_divide(layers: float, layout: ParallelLayout) -> Float[np.ndarray, " depths"]:
@@ -176,55 +168,39 @@ def depth_step(layers: float, layout: ParallelLayout) -> int:
     return pipeline if virtual_stages == 1 else pipeline * math.ceil(layers / (pipeline * virtual_stages))
 
 
-class ShapeCounts(NamedTuple):
-    """A realizable shape."""
-
-    layers: float
-    hidden: int
-    heads: int
-    kv_heads: int
-    feed_forward: int
-    experts: int
-    active_experts: int
-
-    def logarithms(self, workload: Transformer) -> Float[np.ndarray, " shape"]:
-        """Its shape variables."""
-        return np.log([float(value) for value in proportions(self.workload(workload)).values()])
-
-    def workload(self, workload: Transformer) -> Transformer:
-        """The transformer, with vocabulary, context and kind of another."""
-        scaled = float(workload.dense_feed_forward) / float(active_feed_forward(workload))
-        width = self.feed_forward * (self.active_experts + float(workload.shared_experts))
-        dense = FEED_FORWARD_STEP * round(scaled * width / FEED_FORWARD_STEP)
-        counts = {**self._asdict(), "dense_feed_forward": dense}
-        return _replace_fields(workload, {name: np.asarray(float(value)) for name, value in counts.items()})
-
-
 def realizable_shapes(
     workload: Transformer, layout: ParallelLayout, layers: float, point: Float[np.ndarray, " n"]
-) -> list[ShapeCounts]:
+) -> list[Transformer]:
     """Whole shapes around a point: hidden in heads and tensor ranks, heads in tensor ranks, widths in blocks of 256.
 
     All combinations of the nearest whole numbers; `point` begins with logarithms in the order of `SHAPE`.
     """
-    shape = shaped(workload, layers, {name: np.exp(point[index]) for index, name in enumerate(SHAPE)})
+    shape = shaped(workload, layers, dict(zip(SHAPE, np.exp(point[: len(SHAPE)]), strict=True)))
     tensor, head = round(float(layout.tensor)), round(float(workload.head_size))
-    mixture = float(workload.experts) > 1.0
-    share = math.exp(point[SHAPE.index("kv_share")])
-    counts = []
-    for hidden in around(float(shape.hidden), math.lcm(head, tensor)):
-        for heads in around(float(shape.heads), tensor):
-            groups = [kv for kv in range(1, heads + 1) if heads % kv == 0]
-            kv_heads = min(groups, key=lambda kv: abs(math.log(kv / (share * heads))))
-            for experts in around(float(shape.experts), round(float(layout.expert))) if mixture else [1]:
-                for active in around(float(shape.active_experts), 1) if mixture else [1]:
-                    width = float(active_feed_forward(shape)) / (active + float(workload.shared_experts))
-                    counts += [
-                        ShapeCounts(layers, hidden, heads, kv_heads, feed_forward, experts, active)
-                        for feed_forward in around(width, math.lcm(FEED_FORWARD_STEP, tensor))
-                        if active <= experts
-                    ]
-    return list(dict.fromkeys(counts))
+    share, shared_experts = float(shape.kv_heads / shape.heads), float(workload.shared_experts)
+    width, dense = float(active_feed_forward(shape)), float(workload.dense_feed_forward / active_feed_forward(workload))
+    expert_counts = [(1, 1)]
+    if float(workload.experts) > 1.0:
+        every = around(float(shape.experts), round(float(layout.expert))), around(float(shape.active_experts), 1)
+        expert_counts = [(experts, active) for experts, active in product(*every) if active <= experts]
+    widths = around(float(shape.hidden), math.lcm(head, tensor)), around(float(shape.heads), tensor)
+    shapes = []
+    for hidden, heads, (experts, active) in product(*widths, expert_counts):
+        groups = [kv for kv in range(1, heads + 1) if heads % kv == 0]
+        for feed_forward in around(width / (active + shared_experts), math.lcm(FEED_FORWARD_STEP, tensor)):
+            dense_blocks = round(dense * feed_forward * (active + shared_experts) / FEED_FORWARD_STEP)
+            counts = {
+                "layers": layers,
+                "hidden": hidden,
+                "heads": heads,
+                "kv_heads": min(groups, key=lambda kv, heads=heads: abs(math.log(kv / (share * heads)))),
+                "feed_forward": feed_forward,
+                "dense_feed_forward": FEED_FORWARD_STEP * dense_blocks,
+                "experts": experts,
+                "active_experts": active,
+            }
+            shapes.append(_with_counts(workload, {name: np.asarray(float(count)) for name, count in counts.items()}))
+    return shapes
 
 
 def around(value: float, step: int) -> list[int]:

@@ -52,7 +52,7 @@ from energymodel.search.result import (
     SearchResult,
     exceeded_limits,
 )
-from energymodel.search.rounding import RoundedPlan, plans_at, round_layouts
+from energymodel.search.rounding import RoundedPlan, evaluated_plan, plans_at, round_layouts
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, objective_value, parse_objective, unit_of
@@ -348,30 +348,27 @@ def saving_by_cause(
     own = {path: problem.run.number(path) for path in formulation.paths if path != TOKENS}
     own = {TOKENS: float(baseline.tokens), LOSS: float(baseline.loss), **own}
     new = {**variables, LOSS: float(problem.criteria.limits[LOSS]) if LOSS in problem.limits else own[LOSS]}
-    causes = {
-        CAUSES.get(path, path) for path, value in new.items() if not math.isclose(own[path], value, rel_tol=SAME_NUMBER)
-    }
-    if not all(math.isclose(a, b, rel_tol=SAME_NUMBER) for a, b in zip(*map(jax.tree.leaves, layouts), strict=True)):
-        causes.add(LAYOUT)
-    causes = sorted(causes)
+
+    def same(before: float, after: float) -> bool:
+        return math.isclose(before, after, rel_tol=SAME_NUMBER)
+
+    changed = {CAUSES.get(path, path) for path, value in new.items() if not same(own[path], value)}
+    if not all(map(same, *map(jax.tree.leaves, layouts))):
+        changed.add(LAYOUT)
+    causes = sorted(changed)
     if len(causes) > MOST_CAUSES:
         return {}
+
+    def value(kept: set[str]) -> float:
+        """The objective of the plan found, but for some causes that stay as they were."""
+        values = {path: own[path] if CAUSES.get(path, path) in kept else new[path] for path in new}
+        point = np.array([formulation.coordinate(path, values[path]) for path in formulation.paths])
+        criteria = Criteria(problem.criteria.powers, {**problem.criteria.limits, LOSS: values[LOSS]})
+        system, plan = formulation.at(point, layouts[LAYOUT not in kept], criteria, problem.run)
+        return float(objective_value(evaluated_plan(scenario, system, plan)[1], problem.minimize))
+
     sets = (np.arange(2 ** len(causes))[:, None] >> np.arange(len(causes))) & 1 == 1
-
-    def chosen(cause: str, own: float, new: float) -> np.ndarray:
-        """The own or the new number, in each set of causes."""
-        return np.where(sets[:, causes.index(cause)] if cause in causes else True, new, np.full(len(sets), own))
-
-    coordinates = [
-        formulation.coordinate(path, chosen(CAUSES.get(path, path), own[path], new[path])) for path in formulation.paths
-    ]
-    lattice = jax.tree.map(lambda a, b: chosen(LAYOUT, float(a), float(b)), *layouts)
-    powers, limits = jax.tree.map(
-        lambda leaf: np.full(len(sets), leaf), (problem.criteria.powers, problem.criteria.limits)
-    )
-    criteria = Criteria(powers, {**limits, LOSS: chosen(LOSS, own[LOSS], new[LOSS])})
-    plans = plans_at(scenario, problem, np.stack(coordinates, axis=1), lattice, criteria)
-    values = np.array([float(objective_value(outcome, problem.minimize)) for _, outcome in plans])
+    values = np.array([value({cause for cause, new in zip(causes, row, strict=True) if not new}) for row in sets])
     if not np.all(np.isfinite(values)):
         return {}
     shares = zip(causes, _shapley(values, sets), strict=True)

@@ -29,10 +29,9 @@ from energymodel.search.result import (
     relative_hypervolume,
     simplex,
 )
-from energymodel.search.rounding import RoundedPlan, plans_at, round_points
+from energymodel.search.rounding import OPTIMAL, plans_at, round_lanes
 from energymodel.solver import Values
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, is_output, output, unit_of
 
 NODES = 7  # of the front, at which all layouts are searched
@@ -95,7 +94,7 @@ def pareto(
 
 
 class _Node(NamedTuple):
-    """A point of the front at which all layouts were searched: its weights of the ends, and its best first."""
+    """A point of the front at which all layouts were searched: its weights of the ends, and its best lanes first."""
 
     weights: np.ndarray
     problem: DesignProblem
@@ -108,7 +107,7 @@ class _Node(NamedTuple):
         return int(lanes[0]) if lanes.size else None
 
 
-def _searched(scenario: Scenario, names: tuple[str, ...], points: int, tell: Callable[[str], None]) -> Front:
+def _searched(scenario: Scenario, names: tuple[str, ...], count: int, tell: Callable[[str], None]) -> Front:
     tell("evaluating the scenario's own plan")
     baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
     problem = formulate(scenario, baseline, free=names)
@@ -123,21 +122,20 @@ def _searched(scenario: Scenario, names: tuple[str, ...], points: int, tell: Cal
 
     tell(f"finding the ends of {' and '.join([', '.join(names[:-1]), names[-1]])}")
     # A touch of the others picks, of equally good plans, one that is not worse in them.
-    corners = np.eye(len(names))
     ends = [
         node(corner, problem.asking(dict.fromkeys(names, AUGMENTATION) | {name: 1.0}))
-        for name, corner in zip(names, corners, strict=True)
+        for name, corner in zip(names, np.eye(len(names)), strict=True)
     ]
     if any(not len(end.order) for end in ends):
         raise InputError("pareto: no plan obeys the limits. `energymodel optimize` with the same limits names them.")
     columns = [problem.formulation.rows.index(name) for name in names]
-    reached = [
-        end.searched.solution.slacks.inequalities[end.order[0]][columns]
-        - np.log([end.problem.criteria.limits[name] for name in names])
-        for end in ends
-    ]
-    logarithms = -np.array(reached, np.float64)
-
+    logarithms = np.array(
+        [
+            np.log([end.problem.criteria.limits[name] for name in names])
+            - end.searched.solution.slacks.inequalities[end.order[0]][columns]
+            for end in ends
+        ]
+    )
     first, *others = names
 
     def at_level(weights: np.ndarray) -> DesignProblem:
@@ -147,19 +145,48 @@ def _searched(scenario: Scenario, names: tuple[str, ...], points: int, tell: Cal
     tell(f"searching {len(inner)} levels of {' and '.join(others)}")
     between = [node(weights, at_level(weights)) for weights in inner]
     nodes = [*ends, *(each for each in between if len(each.order))]
-    levels = simplex(points, len(names)) if len(names) > 2 else _by_slope(nodes, logarithms, others[0], points)
+    levels = simplex(count, len(names)) if len(names) > 2 else _by_slope(nodes, logarithms, others[0], count)
     tell(f"searching {len(levels)} levels of {' and '.join(others)}")
     lanes, owner = _lanes(nodes, lattice, levels, [at_level(weights) for weights in levels])
     tell("rounding to whole replicas and micro-batches")
     merit, chosen = lanes.values, []
-    for point in np.unique(owner):
-        candidates = np.flatnonzero((owner == point) & np.isfinite(merit))
-        chosen += map(int, candidates[np.argsort(merit[candidates], kind="stable")][:ROUNDED])
-    rounded = round_points(problem, lanes, owner, chosen)
+    for level in np.unique(owner):
+        candidates = np.flatnonzero((owner == level) & np.isfinite(merit))
+        chosen.extend(candidates[np.argsort(merit[candidates], kind="stable")][:ROUNDED])
+    rounded = [plan for _, plan in sorted(round_lanes(problem, lanes, owner, np.array(chosen, int)).items())]
     if not rounded:
         raise InputError("pareto: no realizable plan obeys the limits. Relax a limit, or free plan.batch.")
-    exchange = _exchange(problem, lanes, owner, names, points)
-    return _front(scenario, problem, names, considered, lanes, rounded, exchange, baseline)
+    index = np.array([plan.lane for plan in rounded])
+    layouts, criteria = take((lanes.lattice, lanes.criteria), index)
+    at, counts = [plan.point for plan in rounded], [plan.counts for plan in rounded]
+    plans = plans_at(scenario, problem, at, layouts, criteria, counts)
+    table = np.array([[float(output(outcome, name)) for name in names] for _, outcome in plans])
+    order = np.flatnonzero(efficient(np.round(np.log(table), SAME)))
+    order = order[np.argsort(table[order, 1], kind="stable")]
+    exchange = _exchange(problem, lanes, owner, names, count)[index]
+    points = [
+        FrontPoint(
+            dict(zip(names, table[i].tolist(), strict=True)),
+            dict(zip(others, exchange[i].tolist(), strict=True)),
+            *plans[i],
+        )
+        for i in order
+    ]
+    # A plan whose own search reached the iteration limit is as good as its lane's bound, if it is as close to it.
+    converged = all(plan.converged or plan.value <= lanes.solution.value[plan.lane] + OPTIMAL for plan in rounded)
+    return Front(
+        scenario=scenario,
+        minimize=names,
+        units={name: unit_of(name) for name in names},
+        points=tuple(points),
+        baseline={name: float(output(baseline, name)) for name in names},
+        hypervolume=relative_hypervolume(table[order]),
+        knee=knee(table[order]),
+        layouts_considered=considered,
+        layouts_searched=len(np.unique(np.stack(jax.tree.leaves(layouts), axis=1), axis=0)),
+        result=SearchResult.successful if converged else SearchResult.not_converged,
+        message=front_message(scenario, points, converged=converged),
+    )
 
 
 def _screened_again(problem: DesignProblem, coarse: Screening, asked: DesignProblem) -> Screening:
@@ -249,39 +276,3 @@ def _exchange(
             nearest = np.lexsort((lanes.solution.value[priced], distance))[:1]
             column[lane] = column[priced[nearest[0]]] if nearest.size else np.nan
     return prices
-
-
-def _front(
-    scenario: Scenario,
-    problem: DesignProblem,
-    names: tuple[str, ...],
-    considered: int,
-    lanes: LayoutSearch,
-    rounded: list[RoundedPlan],
-    exchange: Float[np.ndarray, "lanes objectives"],
-    baseline: TrainingOutcome,
-) -> Front:
-    layouts, criteria = take((lanes.lattice, lanes.criteria), np.array([plan.lane for plan in rounded]))
-    at, counts = [plan.point for plan in rounded], [plan.counts for plan in rounded]
-    points = []
-    for count, (plan, outcome) in zip(counts, plans_at(scenario, problem, at, layouts, criteria, counts), strict=True):
-        prices = dict(zip(names[1:], map(float, exchange[count.lane]), strict=True))
-        points.append(FrontPoint({name: float(output(outcome, name)) for name in names}, prices, plan, outcome))
-    table = np.array([[point.values[name] for name in names] for point in points])
-    order = np.flatnonzero(efficient(np.round(np.log(table), SAME)))
-    order = order[np.argsort(table[order, 1], kind="stable")]
-    table = table[order]
-    converged = all(plan.converged for plan in rounded)
-    return Front(
-        scenario=scenario,
-        minimize=names,
-        units={name: unit_of(name) for name in names},
-        points=tuple(points[index] for index in order),
-        baseline={name: float(output(baseline, name)) for name in names},
-        hypervolume=relative_hypervolume(table),
-        knee=knee(table),
-        layouts_considered=considered,
-        layouts_searched=len(np.unique(np.stack(jax.tree.leaves(layouts), axis=1), axis=0)),
-        result=SearchResult.successful if converged else SearchResult.not_converged,
-        message=front_message(scenario, points, converged=converged),
-    )

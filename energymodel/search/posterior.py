@@ -199,7 +199,7 @@ def _slopes(
         high, low = (_value(now, path, z + end) for end in (SLOPE_STEP, -SLOPE_STEP))
         step[places[path]] = (high - low) / (2.0 * SLOPE_STEP)
     changes = changes_along(run, steps)
-    return _logarithms(changes.outcome, products), np.array([changes.relative_product(powers) for powers in products])
+    return _logarithms(changes.outcome, products), np.array([changes.relative(powers) for powers in products])
 
 
 def _logarithms(outcome: TrainingOutcome, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:

@@ -58,11 +58,10 @@ class Criteria(eqx.Module):
 class Formulation:
     """The structure of a problem: which paths vary, which outputs may be minimized or limited. Hashable.
 
-    Calling it gives the logarithm of the objective and of value over limit (limit over value where more is better),
-    at the coordinates of the variables: their logarithms, or for paths in `affine` their values. What is minimized
-    and how much is allowed are numbers, so that one compiled program answers all questions of this structure.
-    `own` are the outputs among them that a user defined. With `knots` the logarithms of the batch at so many knots of
-    progress come before the other coordinates.
+    What is minimized and how much is allowed are numbers, so that one compiled program answers all questions of this
+    structure. Coordinates are logarithms of the variables, or for paths in `affine` their values. `own` are the outputs
+    among them that a user defined. With `knots` the logarithms of the batch at so many knots of progress come before
+    the other coordinates.
     """
 
     paths: tuple[str, ...]
@@ -72,14 +71,13 @@ class Formulation:
     knots: int = 0
     own: tuple[OwnOutput, ...] = ()
 
-    def __call__(
+    def values(
         self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, run: TrainingRun
     ) -> Values:
-        """Objective and rows, `microbatches` (at least what the pipeline schedule needs) last."""
-        return _values(self, jnp.asarray(point), layout, criteria, run)
+        """Logarithms of the objective and of value over limit (limit over value where more is better).
 
-    def values(self, point: Array, layout: ParallelLayout, criteria: Criteria, run: TrainingRun) -> Values:
-        """The same, traced anew at every call."""
+        The last row is `microbatches`, at least what the pipeline schedule needs.
+        """
         system, plan = self.at(point, layout, criteria, run)
         outcome = evaluate(system, plan)
         values = limited_values(system, plan, outcome)
@@ -133,10 +131,6 @@ def excess(name: str, value: Numeric, limit: Numeric) -> Float[Array, "..."]:
     """Logarithm by which an output breaks its limit; negative where it keeps it [1]."""
     ratio = jnp.asarray(value) / limit
     return -jnp.log(ratio) if name in AT_LEAST else jnp.log(jnp.maximum(ratio, SMALLEST_RATIO))
-
-
-# One trace of the model serves all derivatives and batches of it: tracing is most of the time of a second run.
-_values = jax.jit(Formulation.values, static_argnums=0, inline=True)
 
 
 @dataclasses.dataclass(frozen=True)

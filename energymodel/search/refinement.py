@@ -32,7 +32,7 @@ from energymodel.scenarios.scenario import Scenario
 from energymodel.search.layout_search import spread_starts
 from energymodel.search.layouts import take
 from energymodel.search.problem import DesignProblem, row_of_objective
-from energymodel.search.relaxation import SETTLED, LayoutSearch, evaluate_points, solve_relaxed, violation
+from energymodel.search.relaxation import SETTLED, LayoutSearch, converged, evaluate_points, solve_relaxed, violation
 from energymodel.search.result import Additions, NearTie, Optimum, Refinement
 from energymodel.search.rounding import (
     TOLERATED,
@@ -45,7 +45,6 @@ from energymodel.search.rounding import (
     solve_at_counts,
 )
 from energymodel.search.training_run import TrainingRun
-from energymodel.solver import RESULTS, result_is
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value, parse_objective
 from energymodel.system.plan import EvenPower, StagePower, TrainingPlan
@@ -104,8 +103,8 @@ def refine(
         refined = _with_variables(scenario, problem, added)
         plan = _refined(scenario, refined, problem, searched, rounded[:LAYOUTS])
         value = plain_value if plan is None else float(objective_value(plan.outcome, problem.minimize))
-        converged = plan is not None and plan.converged
-        gains.append(Refinement(added, max(0.0, plain_value - value), converged, plain, plain_outcome))
+        gain = max(0.0, plain_value - value), plan is not None and plan.converged
+        gains.append(Refinement(added, *gain, plain, plain_outcome))
         if plan is not None and value < best:
             best, winner = value, (refined.formulation, plan)
     gains[-1] = dataclasses.replace(gains[-1], saving=max(gain.saving for gain in gains))
@@ -134,19 +133,16 @@ def _refined(
     rounded: list[RoundedPlan],
 ) -> EvaluatedPlan | None:
     """The best realizable plan with additions, exactly evaluated; none if no lane keeps the limits."""
-    knots, stages = refined.formulation.knots, sum(path.startswith(STAGE_POWER) for path in refined.formulation.paths)
-    lanes = _starts(scenario, problem, refined, searched, rounded)
-    end = first = _best_end(refined, lanes, stages)
+    knots = refined.formulation.knots
+    end = first = _best_end(refined, _starts(scenario, problem, refined, searched, rounded))
     if end is not None and knots:
-        lanes = _at_whole_microbatches(refined, lanes, *end[:2])
-        end = _best_end(refined, lanes, stages)
+        end = _best_end(refined, _at_whole_microbatches(refined, *end[:2]))
     if end is None or first is None:
         return None
-    (lane, point, _), unit = end, lanes.unit[end[0]]
-    layout = take(lanes.layouts, np.array(lane))
-    system, plan = refined.formulation.at(point, layout, refined.criteria, refined.run)
+    lane, point, _ = end
+    system, plan = refined.formulation.at(point, lane.layouts, refined.criteria, refined.run)
     batches = np.exp(point[:knots]) if knots else np.reshape(plan.batch, (1,))
-    exact = np.round(batches / unit) * unit, np.round(plan.chips)
+    exact = np.round(batches / lane.unit) * lane.unit, np.round(plan.chips)
     plan = eqx.tree_at(lambda plan: (plan.batch, plan.chips), plan, exact)
     return EvaluatedPlan(*evaluated_plan(scenario, system, plan), point, first[2])
 
@@ -177,43 +173,40 @@ def _starts(
     knots = refined.formulation.knots
     rises = RISES if knots else RISES[:1]
     plans = [plan for plan in rounded for _ in rises]
+    points, counts = np.array([plan.point for plan in plans]), [plan.counts for plan in plans]
+    layouts = take(searched.lattice, np.array([plan.lane for plan in rounded]))
+    evaluated = plans_at(scenario, problem, [plan.point for plan in rounded], layouts)
+    busy = np.log(np.repeat([float(outcome.power_busy) for _, outcome in evaluated], len(rises)))
+    own = [problem.index(path) for path in refined.formulation.paths]
+    start = np.stack([busy if index is None else points[:, index] for index in own], axis=1)
     lower, upper = refined.boxes(len(plans))
-    start = np.empty_like(lower)
-    for column, path in enumerate(refined.formulation.paths):
-        own = problem.index(path)
-        if own is not None:
-            start[:, column] = [plan.point[own] for plan in plans]
-        else:
-            points = [plan.point for plan in rounded]
-            layouts = take(searched.lattice, np.array([plan.lane for plan in rounded]))
-            busy = [float(outcome.power_busy) for _, outcome in plans_at(scenario, problem, points, layouts)]
-            start[:, column] = np.clip(np.log(np.repeat(busy, len(rises))), lower[:, column], upper[:, column])
-    lanes = at_counts(refined, searched.lattice, [plan.counts for plan in plans], start)
+    capped = np.array([index is None for index in own])
+    lanes = at_counts(refined, searched.lattice, counts, np.where(capped, np.clip(start, lower, upper), start))
     if not knots:
         return lanes
-    counts = np.array([plan.counts.microbatches for plan in plans])
     fewest = np.array([float(take(lanes.layouts, np.array(i)).fewest_microbatches) for i in range(len(plans))])
     low, high = problem.bounds.get(BATCH, (0.0, np.inf))
     smallest = lanes.unit * fewest
     ends = np.log(np.maximum(low, smallest))[:, None], np.log(np.minimum(np.maximum(high, smallest), 1e30))[:, None]
     rise = np.log(np.tile(rises, len(rounded)))[:, None] * (np.linspace(0.0, 1.0, knots) - 0.5)
-    batches = np.clip(np.log(lanes.unit * counts)[:, None] + rise, *ends)
+    own_batches = lanes.unit * np.array([count.microbatches for count in counts])
+    batches = np.clip(np.log(own_batches)[:, None] + rise, *ends)
     lower, upper = (
         np.hstack([np.repeat(end, knots, axis=1), side]) for end, side in zip(ends, lanes.bounds, strict=True)
     )
     return lanes._replace(start=np.hstack([batches, lanes.start]), bounds=(lower, upper))
 
 
-def _best_end(problem: DesignProblem, lanes: Lanes, stages: int) -> tuple[int, np.ndarray, bool] | None:
+def _best_end(problem: DesignProblem, lanes: Lanes) -> tuple[Lanes, np.ndarray, bool] | None:
     """Lane and point of the best end that keeps the limits, and whether it converged; none if no lane does."""
     solution = solve_relaxed(problem, lanes.layouts, lanes.start, bounds=lanes.bounds)
-    points, converged = np.asarray(solution.x), result_is(solution.result, RESULTS.successful)
+    points, settled = np.asarray(solution.x), converged(solution)
     values = np.where((violation(solution) <= TOLERATED) & np.isfinite(solution.value), solution.value, np.inf)
-    if stages:
-        points, values, settled = _compass(problem, lanes, points, values, stages)
-        converged = converged | settled
-    lane = int(np.argmin(values))
-    return (lane, points[lane], bool(converged[lane])) if np.isfinite(values[lane]) else None
+    if stages := sum(path.startswith(STAGE_POWER) for path in problem.formulation.paths):
+        points, values, still = _compass(problem, lanes, points, values, stages)
+        settled = settled | still
+    best = np.argmin(values)
+    return (take(lanes, best), points[best], bool(settled[best])) if np.isfinite(values[best]) else None
 
 
 def _compass(
@@ -252,17 +245,15 @@ def _compass(
     return points, values, step < LAST_STEP
 
 
-def _at_whole_microbatches(problem: DesignProblem, lanes: Lanes, lane: int, point: np.ndarray) -> Lanes:
+def _at_whole_microbatches(problem: DesignProblem, lane: Lanes, point: np.ndarray) -> Lanes:
     """The schedule of a lane with whole micro-batches at each knot: the nearest ones, those below, those above."""
-    knots, lanes = problem.formulation.knots, take(lanes, np.full(len(ROUNDINGS), lane))
-    layout = take(lanes.layouts, np.array(0))
-    multiple = multiple_count(problem.run.system, layout)
-    unit, fewest = lanes.unit[0] * multiple, np.ceil(float(layout.fewest_microbatches) / multiple)
+    knots, multiple = problem.formulation.knots, multiple_count(problem.run.system, lane.layouts)
+    unit, fewest = lane.unit * multiple, np.ceil(float(lane.layouts.fewest_microbatches) / multiple)
     counts = np.stack([np.maximum(rounding(np.exp(point[:knots]) / unit), fewest) for rounding in ROUNDINGS])
-    start, (lower, upper) = np.tile(point, (len(ROUNDINGS), 1)), lanes.bounds
-    for array in (start, lower, upper):
+    lanes = jax.tree.map(lambda leaf: np.stack([leaf] * len(ROUNDINGS)), lane._replace(start=point))
+    for array in (lanes.start, *lanes.bounds):
         array[:, :knots] = np.log(counts * unit)
-    return lanes._replace(start=start)
+    return lanes
 
 
 def without_refinements(scenario: Scenario, baseline: TrainingOutcome) -> Scenario:
@@ -293,17 +284,32 @@ def near_tie(
 ) -> tuple[EvaluatedPlan, NearTie | None]:
     """The plan to take, and how it compares with the exact optimum; `None` where no other plan saves anything.
 
-    Of plans that save the same, the cheapest is meant. The exact optimum stays if the other saves less, in percent,
-    than it costs.
+    It is searched in the layouts whose relaxed optimum is within the tolerance, and from starts all over the bounds at
+    the layout and counts of realizable plans within it: where a power cap binds, the objective has a kink, at which a
+    single search may end. Of plans that save the same, the cheapest is meant. The exact optimum stays if the other
+    saves less, in percent, than it costs.
     """
     tolerance, saved = tolerance_of(scenario), saved_beside(problem.minimize)
     most = rounded[0].value + math.log1p(tolerance)
     within = problem.asking({saved: 1.0}, {row_of_objective(problem.minimize): math.exp(most - TOLERATED)})
+    plans = []
+    lanes = np.argsort(searched.values, kind="stable")[:MOST_LAYOUTS]
+    lanes = lanes[searched.values[lanes] <= most]
+    if len(lanes):
+        lattice = take(searched.lattice, lanes)
+        solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED, patient=True)
+        relaxed = LayoutSearch(lattice, solution)
+        plans = round_layouts(within, relaxed, relaxed.usable)
+        plans = [plan._replace(counts=plan.counts._replace(lane=int(lanes[plan.lane]))) for plan in plans]
     near = [plan for plan in rounded if plan.value <= most][:RESTARTED]
-    plans = sorted([*_in_layouts(within, searched, most), *_at_counts(within, searched, near)], key=lambda p: p.value)
+    each = STARTS // len(near)
+    start = spread_starts(within, take(searched.lattice, np.array([plan.lane for plan in near])), each)
+    start[: len(near)] = [plan.point for plan in near]
+    plans += solve_at_counts(within, searched, [plan.counts for plan in near] * each, SETTLED, start)
     if not plans:
         return exact, None
-    plans = [plan for plan in plans if plan.value <= plans[0].value + EQUAL][:EVALUATED]
+    least = min(plan.value for plan in plans)
+    plans = sorted((plan for plan in plans if plan.value <= least + EQUAL), key=lambda plan: plan.value)[:EVALUATED]
     layouts, points = take(searched.lattice, np.array([plan.lane for plan in plans])), [plan.point for plan in plans]
     evaluated = plans_at(scenario, within, points, layouts, counts=[plan.counts for plan in plans])
     other = min(map(EvaluatedPlan, *zip(*evaluated, strict=True), points), key=lambda plan: float(plan.outcome.money))
@@ -312,27 +318,3 @@ def near_tie(
         return exact, None
     taken = saving > cost
     return other if taken else exact, NearTie(tolerance, saved, cost, saving, taken, exact.plan, exact.outcome)
-
-
-def _in_layouts(within: DesignProblem, searched: LayoutSearch, most: float) -> list[RoundedPlan]:
-    """Plans in the layouts whose relaxed optimum is within the tolerance, from there."""
-    lanes = np.argsort(searched.values, kind="stable")[:MOST_LAYOUTS]
-    lanes = lanes[searched.values[lanes] <= most]
-    if not len(lanes):
-        return []
-    lattice = take(searched.lattice, lanes)
-    solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED, patient=True)
-    relaxed = LayoutSearch(lattice, solution)
-    plans = round_layouts(within, relaxed, relaxed.usable)
-    return [plan._replace(counts=plan.counts._replace(lane=int(lanes[plan.lane]))) for plan in plans]
-
-
-def _at_counts(within: DesignProblem, searched: LayoutSearch, near: list[RoundedPlan]) -> list[RoundedPlan]:
-    """Plans of the same layouts and counts as those that are within the tolerance, from starts all over the bounds.
-
-    Such plans exist. Where a power cap binds, the objective has a kink, at which a single search may end.
-    """
-    each = STARTS // len(near)
-    start = spread_starts(within, take(searched.lattice, np.array([plan.lane for plan in near])), each)
-    start[: len(near)] = [plan.point for plan in near]
-    return solve_at_counts(within, searched, [plan.counts for plan in near] * each, SETTLED, start)

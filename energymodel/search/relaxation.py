@@ -3,10 +3,9 @@
 Every layout is a lane of one compiled program.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -59,20 +58,18 @@ A floor below what waiting chips draw changes nothing, so a search that starts t
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Screening:
-    """Layouts on a grid: all points with their values.
-
-    The merit of a point is the logarithm of the objective plus a price on what it violates, so that layouts which
-    the search can still make feasible rank before hopeless ones; infinite where the model has no answer.
-    """
+class Screening(NamedTuple):
+    """Layouts on a grid: all points with their values."""
 
     points: Float[np.ndarray, "layouts points n"]
     values: Values
 
-    @cached_property
+    @property
     def merits(self) -> Float[np.ndarray, "layouts points"]:
-        """Merit of each point."""
+        """Logarithm of the objective and a price on what a point violates; infinite where the model has no answer.
+
+        So layouts that the search can still make feasible rank before hopeless ones.
+        """
         broken = np.sum(np.maximum(self.values.inequalities, 0.0), axis=-1)
         objective = self.values.objective
         return np.where(np.isfinite(objective), objective + VIOLATION_PRICE * broken, np.inf)
@@ -98,18 +95,7 @@ def screen(
     steps: dict[str, np.ndarray],
     around: Float[np.ndarray, " n"] | None = None,
 ) -> Screening:
-    """Evaluate all layouts on a grid [see `grid_points`]."""
-    points = grid_points(problem, lattice, steps, around)
-    return Screening(points, evaluate_points(problem, points, lattice))
-
-
-def grid_points(
-    problem: DesignProblem,
-    lattice: Lattice,
-    steps: dict[str, np.ndarray],
-    around: Float[np.ndarray, " n"] | None = None,
-) -> Float[np.ndarray, "layouts points n"]:
-    """Coordinates of a grid for each layout, with at least the chips of a replica.
+    """Evaluate all layouts on a grid, with at least the chips of a replica.
 
     The grid lies around the scenario's own values, or those of a point; variables without steps keep these. Batches
     with steps also have the smallest one, where each replica has the fewest micro-batches: with more of them
@@ -126,24 +112,16 @@ def grid_points(
         axes.append(np.unique(formulation.coordinate(path, values)))
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
     points = np.tile(grid, (len(lattice.tensor), 1, 1))
-    chips, batch = problem.index("plan.chips"), problem.index("plan.batch")
+    chips, batch, run = problem.index("plan.chips"), problem.index("plan.batch"), problem.run
     if chips is not None:
         points[..., chips] = np.maximum(points[..., chips], np.log(chips_per_replica(lattice))[:, None])
     if batch is not None and "plan.batch" in steps:
-        smallest = _smallest_batches(problem, lattice, points)
+        used = run.number("plan.chips") if chips is None else np.exp(points[..., chips])
+        padded = jax.tree.map(lambda leaf: np.resize(leaf, -(-len(points) // PADDED) * PADDED), lattice)
+        per_chip = np.asarray(_smallest_batch_per_chip(run, padded))[: len(points), None]
+        smallest = np.log(np.clip(used * per_chip, *problem.bounds["plan.batch"]))
         points[..., batch] = np.where(np.isnan(points[..., batch]), smallest, points[..., batch])
-    return points
-
-
-def _smallest_batches(
-    problem: DesignProblem, lattice: Lattice, points: Float[np.ndarray, "layouts points n"]
-) -> Float[np.ndarray, "layouts _"]:
-    """Coordinates of the smallest batch of each layout with the chips of each point, within the bounds."""
-    index, run = problem.index("plan.chips"), problem.run
-    chips = np.full((len(points), 1), run.number("plan.chips")) if index is None else np.exp(points[..., index])
-    padded = jax.tree.map(lambda leaf: np.resize(leaf, -(-len(points) // PADDED) * PADDED), lattice)
-    per_chip = np.asarray(_smallest_batch_per_chip(run, padded))[: len(points), None]
-    return np.log(np.clip(chips * per_chip, *problem.bounds["plan.batch"]))
+    return Screening(points, evaluate_points(problem, points, lattice))
 
 
 @Compiled
@@ -201,7 +179,7 @@ def lane_model(problem: DesignProblem, lattice: Lattice | Depth, criteria: Crite
 
     It calls the programs that all searches share.
     """
-    count, run = len(lattice.tensor), pack(problem.run)
+    count, run = len(jax.tree.leaves(lattice)[0]), pack(problem.run)
     criteria = jax.tree.map(lambda leaf: np.broadcast_to(leaf, count), criteria or problem.criteria)
     lanes = pack((lattice, criteria), count)
 
@@ -213,7 +191,7 @@ def lane_model(problem: DesignProblem, lattice: Lattice | Depth, criteria: Crite
     return ModelOutside(
         len(problem.formulation.rows) + 1,
         lambda points, owners: called(model_values, CHUNK, points, owners)[0],
-        lambda points, owners: called(model_expansion, EXPANDED, points, owners),
+        partial(called, model_expansion, EXPANDED),
     )
 
 
@@ -292,6 +270,11 @@ def obeys_limits(solution: Solution) -> Bool[np.ndarray, " lanes"]:
     return np.isfinite(solution.value) & (violation(solution) <= TOLERANCE)
 
 
+def converged(solution: Solution) -> Bool[np.ndarray, " lanes"]:
+    """Lanes in which the optimality conditions hold, so that their multipliers are prices."""
+    return result_is(solution.result, RESULTS.successful)
+
+
 class LayoutSearch(NamedTuple):
     """Layouts with their relaxed optima, and what is known of the layouts that were not searched.
 
@@ -331,8 +314,8 @@ class LayoutSearch(NamedTuple):
 
     @property
     def solved(self) -> Bool[np.ndarray, " lanes"]:
-        """Whether the optimality conditions hold in each lane, so that its multipliers are prices."""
-        return result_is(self.solution.result, RESULTS.successful)
+        """Lanes that converged."""
+        return converged(self.solution)
 
     @property
     def interrupted(self) -> bool:

@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.layouts import Lattice, take
 from energymodel.search.problem import Criteria, DesignProblem
-from energymodel.search.relaxation import OPTIONS, LayoutSearch, evaluate_points, solve_relaxed
-from energymodel.solver import RESULTS, result_is
+from energymodel.search.relaxation import OPTIONS, LayoutSearch, converged, evaluate_points, solve_relaxed
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TokenBudget, TrainingPlan
@@ -67,64 +66,44 @@ def round_layouts(problem: DesignProblem, lanes: LayoutSearch, usable: np.ndarra
     their bounds until the next bound is above the best plan found. Trials have few iterations; the best of them has all
     if it needs them.
     """
-    value = lanes.solution.value
+    bounds = np.where(usable, lanes.solution.value, np.inf)
+    order = np.argsort(bounds, kind="stable")[: int(np.sum(usable))]
     best: dict[int, RoundedPlan] = {}
-    order = np.argsort(np.where(usable, value, np.inf), kind="stable")[: int(np.sum(usable))]
     for first in range(0, len(order), GROUP):
-        if len(best) > 1 and float(value[order[first]]) > _lowest(best).value:
+        if len(best) > 1 and float(bounds[order[first]]) > min(plan.value for plan in best.values()):
             break
-        _add_better(best, solve_at_counts(problem, lanes, _counts_at(problem, lanes, order[first : first + GROUP])))
+        best |= round_lanes(problem, lanes, np.arange(len(usable)), order[first : first + GROUP])
     tried: set[WholeCounts] = set()
     while best:
-        winner = _lowest(best)
+        winner = min(best.values(), key=lambda plan: plan.value)
         around = nearby_counts(problem, lanes.lattice, winner.lane, winner.point, REACH)
         trials = [counts for counts in around if counts not in tried]
         tried.update(trials)
-        plans = solve_at_counts(problem, lanes, trials)
-        if not any(plan.value < winner.value for plan in plans):
-            if not winner.converged:
-                plans = solve_at_counts(problem, lanes, [winner.counts], OPTIONS.max_iterations)
-                best |= {plan.lane: plan for plan in plans if plan.converged}
+        better = [plan for plan in solve_at_counts(problem, lanes, trials) if plan.value < winner.value]
+        if not better and not winner.converged:
+            again = solve_at_counts(problem, lanes, [winner.counts], OPTIONS.max_iterations)
+            best |= {plan.lane: plan for plan in again if plan.converged}
+        if not better:
             break
-        _add_better(best, plans)
+        best[winner.lane] = min(better, key=lambda plan: plan.value)
     return sorted(best.values(), key=lambda plan: plan.value)
 
 
-def _lowest(best: dict[int, RoundedPlan]) -> RoundedPlan:
-    return min(best.values(), key=lambda plan: plan.value)
+def round_lanes(
+    problem: DesignProblem, lanes: LayoutSearch, owner: Int[np.ndarray, " lanes"], candidates: Int[np.ndarray, " some"]
+) -> dict[int, RoundedPlan]:
+    """Best realizable plan next to the relaxed optima of some lanes, by the owner of a lane: a layout, or a level.
 
-
-def _add_better(best: dict[int, RoundedPlan], plans: list[RoundedPlan], owner: np.ndarray | None = None) -> None:
-    """Put plans where they are better than those of the same lane, or of the same owner of lanes."""
-    for plan in plans:
-        key = plan.lane if owner is None else int(owner[plan.lane])
-        if key not in best or plan.value < best[key].value:
-            best[key] = plan
-
-
-def _counts_at(problem: DesignProblem, lanes: LayoutSearch, index: Sequence[int] | np.ndarray) -> list[WholeCounts]:
-    """The counts next to the optima of some lanes."""
-    points = lanes.solution.x
-    return [c for lane in map(int, index) for c in nearby_counts(problem, lanes.lattice, lane, points[lane], 1)]
-
-
-def round_points(
-    problem: DesignProblem, lanes: LayoutSearch, owner: Int[np.ndarray, " lanes"], candidates: Sequence[int]
-) -> list[RoundedPlan]:
-    """Best realizable plan of each point of a front, in the order of the points.
-
-    **Arguments:**
-
-    - `owner`: the point of each lane.
-    - `candidates`: lanes that are rounded.
+    Trials come in the order of the values that they promise, until that is hardly better than what an owner has. To
+    first order that is the Lagrangian of the lane: the other variables stay at the relaxed optimum, where their slope
+    is zero.
     """
-    trials = _counts_at(problem, lanes, candidates)
+    points = lanes.solution.x
+    trials = [c for lane in map(int, candidates) for c in nearby_counts(problem, lanes.lattice, lane, points[lane], 1)]
     if not trials:
-        return []
-    # In the order of the values that they promise, until that is hardly better than what a point has. To first order
-    # that is the Lagrangian of the lane: the other variables stay at the relaxed optimum, where their slope is zero.
+        return {}
     index = np.array([counts.lane for counts in trials])
-    fixed, criteria = at_counts(problem, lanes.lattice, trials, lanes.solution.x[index]), take(lanes.criteria, index)
+    fixed, criteria = at_counts(problem, lanes.lattice, trials, points[index]), take(lanes.criteria, index)
     values = evaluate_points(problem, fixed.start[:, None], fixed.layouts, criteria)
     rows = lanes.solution.multipliers.inequalities[index] * values.inequalities[:, 0]
     waiting: dict[int, list[tuple[float, WholeCounts]]] = {}
@@ -137,17 +116,15 @@ def round_points(
             for heap in waiting.values():
                 if heap and len(trials) < full:
                     trials.append(heapq.heappop(heap)[1])
-        _add_better(best, solve_at_counts(problem, lanes, trials), owner)
+        for plan in solve_at_counts(problem, lanes, trials):
+            key = int(owner[plan.lane])
+            best[key] = min(best.get(key, plan), plan, key=lambda plan: plan.value)
         waiting = {
-            point: heap
-            for point, heap in waiting.items()
-            if heap and (point not in best or heap[0][0] < best[point].value - OPTIMAL)
+            key: heap
+            for key, heap in waiting.items()
+            if heap and (key not in best or heap[0][0] < best[key].value - OPTIMAL)
         }
-    # A plan whose own search reached the iteration limit is as good as its lane's bound, if it is as close to it.
-    return [
-        plan._replace(converged=plan.converged or bool(plan.value <= lanes.solution.value[plan.lane] + OPTIMAL))
-        for _, plan in sorted(best.items())
-    ]
+    return best
 
 
 def nearby_counts(
@@ -156,46 +133,39 @@ def nearby_counts(
     """Realizable counts around a point: chips in whole nodes, experts that divide, micro-batches for the schedule."""
     layout, system = jax.tree.map(lambda leaf: float(leaf[lane]), lattice), problem.run.system
     group, node = round(layout.tensor * layout.pipeline * layout.context), round(float(system.node.chips))
-    replica = layout.microbatch * float(system.workload.sequence)
-    fewest, multiple = round(float(layout.fewest_microbatches)), multiple_count(system, layout)
-    expert_step = _quotient(round(layout.expert), round(layout.context))
-    indices = [(path, problem.index(path)) for path in ("plan.chips", "plan.batch")]
-    chips, batch = (problem.run.number(path) if i is None else float(np.exp(point[i])) for path, i in indices)
-    chip_range, batch_range = (None if i is None else problem.bounds[path] for path, i in indices)
-    if chip_range is None:
-        data = [round(chips / group)] if abs(chips / group - round(chips / group)) < WHOLE else []
-        data = [d for d in data if d % expert_step == 0]
-    else:
-        low, high = chip_range
-        step = math.lcm(_quotient(node, group), expert_step)
-        data = _multiples(chips / group, step, reach)
-        if group * step > high:  # fewer chips than a node
-            data = [d for d in range(1, math.floor(high / group) + 1) if d * group <= node]
+    replica, multiple = layout.microbatch * float(system.workload.sequence), multiple_count(system, layout)
+
+    def near(path: str) -> tuple[float, tuple[float, float], bool]:
+        """Value of a variable, its range but for rounding, and whether it varies."""
+        index = problem.index(path)
+        value = problem.run.number(path) if index is None else float(np.exp(point[index]))
+        low, high = (value, value) if index is None else problem.bounds[path]
+        return value, (low * (1 - WHOLE), high * (1 + WHOLE)), index is not None
+
+    (chips, (fewest_chips, most_chips), vary_chips), (batch, (low, high), _) = near("plan.chips"), near("plan.batch")
+    expert_step = round(layout.expert) // math.gcd(round(layout.expert), round(layout.context))
+    step = math.lcm(node // math.gcd(node, group), expert_step) if vary_chips else expert_step
+    data = _multiples(chips / group, step, reach)
+    if vary_chips:
+        most = problem.bounds["plan.chips"][1]
+        if group * step > most:  # fewer chips than a node
+            data = [d for d in range(1, math.floor(most / group) + 1) if d * group <= node]
         if any(torus_fault(system, float(d * group)) for d in data):  # the nearest that can be built
-            data = [round(buildable / group) for buildable in torus_chips(system, chips, high, group)]
+            data = [round(buildable / group) for buildable in torus_chips(system, chips, most, group)]
             data = [d for d in data if d % expert_step == 0]
-        data = [d for d in data if low * (1 - WHOLE) <= d * group <= high * (1 + WHOLE)]
-    counts = []
-    for d in [d for d in data if d >= 1]:
-        exact = batch / (d * replica)
-        if batch_range is None:
-            nearest = multiple * round(exact / multiple)
-            microbatches = [nearest] if abs(exact - nearest) < WHOLE * exact else []
-        else:
-            low, high = batch_range[0] * (1 - WHOLE), batch_range[1] * (1 + WHOLE)
-            microbatches = [m for m in _multiples(exact, multiple, reach) if low <= m * d * replica <= high]
-        counts += [WholeCounts(lane, d, m) for m in microbatches if m >= fewest]
-    return counts
+    return [
+        WholeCounts(lane, d, m)
+        for d in data
+        if d >= 1 and fewest_chips <= d * group <= most_chips
+        for m in _multiples(batch / (d * replica), multiple, reach)
+        if m >= round(float(layout.fewest_microbatches)) and low <= m * d * replica <= high
+    ]
 
 
 def _multiples(value: float, step: int, reach: int) -> list[int]:
     """Multiples of a step around a value: so many not above it, and as many above."""
     middle = math.floor(value / step + WHOLE)
     return [count * step for count in range(middle - reach + 1, middle + reach + 1)]
-
-
-def _quotient(total: int, part: int) -> int:
-    return total // math.gcd(total, part)
 
 
 def at_counts(
@@ -240,12 +210,9 @@ def solve_at_counts(
     solution = solve_relaxed(
         problem, fixed.layouts, fixed.start, criteria, bounds=fixed.bounds, warm=warm, iterations=iterations
     )
-    converged = result_is(solution.result, RESULTS.successful)
     feasible = (np.min(solution.slacks.inequalities, axis=-1) >= -TOLERATED) & np.isfinite(solution.value)
-    return [
-        RoundedPlan(trials[i], solution.x[i], float(solution.value[i]), bool(converged[i]))
-        for i in np.flatnonzero(feasible)
-    ]
+    ends = zip(trials, solution.x, solution.value.tolist(), converged(solution).tolist(), strict=True)
+    return [RoundedPlan(*end) for end, obeys in zip(ends, feasible, strict=True) if obeys]
 
 
 def plans_at(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import numpy as np
 
-from energymodel.errors import InputError
+from energymodel.errors import InputError, suggest
 from energymodel.rendered import Rendered
 from energymodel.scenarios.checks import COUNTS, check_plan
 from energymodel.scenarios.components import Provenance
@@ -18,7 +18,7 @@ from energymodel.search.envelope import NOT_CONVERGED, Limit, differentiate
 from energymodel.search.optimize import optimize
 from energymodel.search.problem import check_plain
 from energymodel.search.result import Optimum, SearchResult
-from energymodel.search.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, check_outputs, expand, is_gain
+from energymodel.search.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, expand, is_gain
 from energymodel.system.plan_rules import microbatch_tokens, multiple_count
 
 SHARES = (0.05, 0.95)
@@ -204,7 +204,12 @@ def sensitivity(
 
     **Raises:** `InputError` for an unknown output, a distribution that cannot be read, or as `optimize`.
     """
-    names = check_outputs(tuple(of))
+    names = tuple(dict.fromkeys(of))
+    if not names:
+        raise InputError('of: no output is named. Name one, such as "energy".')
+    for name in names:
+        if name not in UNITS:
+            raise InputError(f'Unknown output "{name}". {suggest(name, UNITS)}')
     tell = progress or (lambda sentence: None)
     if optimum:
         scenario = scenario.with_question(minimize, limits, vary, fix)

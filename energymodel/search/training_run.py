@@ -12,7 +12,6 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from energymodel.errors import InputError, suggest
 from energymodel.numerics import Numeric
 from energymodel.runtime.compilation import Compiled, concurrently
 from energymodel.scenarios.scenario import leaf_paths
@@ -74,9 +73,8 @@ class TrainingRun(eqx.Module):
     @property
     def places(self) -> dict[str, slice]:
         """Slice of each number in the vector."""
-        ends = np.cumsum([np.size(leaf) for leaf in jax.tree.leaves(self)])
-        starts = [0, *ends[:-1]]
-        return {path: slice(int(a), int(b)) for path, a, b in zip(self.paths, starts, ends, strict=True)}
+        ends = np.cumsum([np.size(leaf) for leaf in jax.tree.leaves(self)]).tolist()
+        return {path: slice(*ends) for path, *ends in zip(self.paths, [0, *ends[:-1]], ends, strict=True)}
 
     def changed(self, path: str, value: float) -> Float[np.ndarray, " n"]:
         """The vector with another value of one number; a batch schedule keeps its shape."""
@@ -88,21 +86,16 @@ class TrainingRun(eqx.Module):
     def at(self, vector: Float[np.ndarray, " n"]) -> "TrainingRun":
         """The run that holds the numbers of a vector."""
         leaves, structure = jax.tree.flatten(self)
-        ends = np.cumsum([np.size(leaf) for leaf in leaves]).tolist()
-        parts = [vector[end - np.size(leaf) : end] for end, leaf in zip(ends, leaves, strict=True)]
+        parts = [vector[numbers] for numbers in self.places.values()]
         return jax.tree.unflatten(structure, map(np.reshape, parts, map(np.shape, leaves)))
 
     def moved(self, steps: Float[np.ndarray, "steps n"]) -> list[dict[int, np.ndarray]]:
         """The leaves that each step of the vector changes, by their index among all."""
-        leaves = jax.tree.leaves(self)
-        ends = np.cumsum([np.size(leaf) for leaf in leaves])
-
-        def changed(step: Float[np.ndarray, " n"]) -> dict[int, np.ndarray]:
-            index = np.unique(np.searchsorted(ends, np.flatnonzero(step), side="right"))
-            parts = {int(i): step[ends[i] - np.size(leaves[i]) : ends[i]] for i in index}
-            return {i: leaves[i] + part.reshape(np.shape(leaves[i])) for i, part in parts.items()}
-
-        return [changed(step) for step in steps]
+        parts = list(enumerate(zip(jax.tree.leaves(self), self.places.values(), strict=True)))
+        return [
+            {i: leaf + step[numbers].reshape(np.shape(leaf)) for i, (leaf, numbers) in parts if step[numbers].any()}
+            for step in steps
+        ]
 
 
 def replace_leaf(tree: Any, path: str, value: Numeric) -> Any:
@@ -126,19 +119,6 @@ def _differences(component: Any, path: str) -> list[str]:
 def is_gain(name: str) -> bool:
     """Whether more of an output is better."""
     return name in AT_LEAST or name in _SLACKS
-
-
-def check_outputs(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names, each once, if all are outputs.
-
-    **Raises:** `InputError` that suggests the nearest name.
-    """
-    if not names:
-        raise InputError('of: no output is named. Name one, such as "energy".')
-    for name in names:
-        if name not in UNITS:
-            raise InputError(f'Unknown output "{name}". {suggest(name, UNITS)}')
-    return tuple(dict.fromkeys(names))
 
 
 def expand(
@@ -175,15 +155,8 @@ def in_chunks(call: Callable[[np.ndarray], Sequence[Array]], count: int, size: i
 
 
 def output_gradient(run: TrainingRun, weights: Mapping[str, float]) -> Float[np.ndarray, " n"]:
-    """Derivatives of a weighted sum of outputs by all numbers at once, in SI [reverse mode].
-
-    **Arguments:**
-
-    - `weights`: of the outputs by name, one of `NAMES` or an output of a user.
-    """
-    own = own_outputs(weights)
-    names = (*NAMES, *(own_output.name for own_output in own))
-    return np.array(_gradient(run, np.array([weights.get(name, 0.0) for name in names]), own))
+    """Derivatives of a weighted sum of outputs, one of `NAMES` or of a user, by all numbers at once, in SI."""
+    return np.array(list(weights.values())) @ expand(run, tuple(weights), run.vector[None])[1]
 
 
 def _outputs(run: TrainingRun, own: tuple[OwnOutput, ...]) -> Array:
@@ -210,14 +183,6 @@ def _values(run: TrainingRun, vectors: Array) -> Array:
     return jax.vmap(lambda vector: _outputs(build(vector), ()))(vectors)
 
 
-@partial(Compiled, once=True)
-def _gradient(run: TrainingRun, weights: Array, own: tuple[OwnOutput, ...]) -> Array:
-    # The weights are numbers of the program: batching the reverse sweep over outputs would take it minutes to compile.
-    leaves, structure = jax.tree.flatten(run)
-    slopes = jax.grad(lambda leaves: weights @ _outputs(jax.tree.unflatten(structure, leaves), own))(leaves)
-    return jnp.concatenate([jnp.ravel(slope) for slope in slopes])
-
-
 class OutcomeChanges(NamedTuple):
     """An outcome, and how its outputs move along some directions, to first order.
 
@@ -235,18 +200,15 @@ class OutcomeChanges(NamedTuple):
         along = jax.vmap(lambda moved: jax.jvp(lambda outcome: output(outcome, name), (self.outcome,), (moved,))[1])
         return np.asarray(along(self.moved))
 
-    def relative(self, objective: str) -> Float[np.ndarray, " directions"]:
+    def relative(self, objective: str | Mapping[str, float]) -> Float[np.ndarray, " directions"]:
         """Change of the logarithm of an output, or of a product of powers of outputs; zero where one is zero [1]."""
-        composed = "*" in objective or "^" in objective or objective == "etp"
-        return self.relative_product(dict(parse_objective(objective).factors) if composed else {objective: 1.0})
-
-    def relative_product(self, powers: Mapping[str, float]) -> Float[np.ndarray, " directions"]:
-        """Change of the logarithm of a product of powers of outputs by name; zero where one is zero [1]."""
-        values = {name: float(output(self.outcome, name)) for name in powers}
-        changes = {name: self.change(name) for name in powers}
-        parts = [
-            power * (changes[n] / values[n] if values[n] else np.zeros_like(changes[n])) for n, power in powers.items()
-        ]
+        if isinstance(objective, str):
+            composed = "*" in objective or "^" in objective or objective == "etp"
+            objective = dict(parse_objective(objective).factors) if composed else {objective: 1.0}
+        parts = []
+        for name, power in objective.items():
+            value, change = float(output(self.outcome, name)), self.change(name)
+            parts.append(power * (change / value if value else np.zeros_like(change)))
         return np.sum(parts, axis=0)
 
 

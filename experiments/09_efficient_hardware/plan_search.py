@@ -85,7 +85,7 @@ class Design:
     def __call__(self, point: Array, layout: Any, target: Criteria, technology: Technology, run: TrainingRun) -> Values:
         """Logarithms of the objective and of each output over its limit."""
         plan, system = self.parts(point, technology, run)
-        return self.form(plan, layout, target, TrainingRun(system, run.plan))
+        return self.form.values(plan, layout, target, TrainingRun(system, run.plan))
 
     def system_and_plan(
         self, point: Array, layout: Any, target: Criteria, technology: Technology, run: TrainingRun

@@ -109,7 +109,7 @@ def ipopt_rows(problem: DesignProblem, searched: LayoutSearch) -> list[dict[str,
         low, high = layout_bounds(problem, layout)
         first_layout = jax.tree.map(lambda leaf: leaf[0], layout)
         asked = ipopt(
-            problem.formulation,
+            problem.formulation.values,
             0.5 * (low + high)[0],
             args=(first_layout, problem.criteria, problem.run),
             bounds=(low[0], high[0]),

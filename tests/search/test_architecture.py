@@ -79,9 +79,9 @@ def test_realizable_shapes_surround_the_point(scenario):
     workload = scenario.system.workload
     point = np.log([2457.6, 4.0, 0.74, 1.0, 1.0, 1.0])
     counts = realizable_shapes(workload, ParallelLayout(tensor=4.0), 12.0, point)
-    assert {shape.hidden for shape in counts} == {2432, 2560}
-    assert {shape.heads for shape in counts} == {12, 16}  # 14.2 heads of 128
-    assert {shape.feed_forward for shape in counts} == {9728, 9984}
+    assert {float(shape.hidden) for shape in counts} == {2432, 2560}
+    assert {float(shape.heads) for shape in counts} == {12, 16}  # 14.2 heads of 128
+    assert {float(shape.feed_forward) for shape in counts} == {9728, 9984}
     assert len(counts) == 8
     assert all(shape.kv_heads == shape.heads for shape in counts)
 

@@ -165,7 +165,7 @@ def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
     low, high = layout_bounds(problem, layout)
     layout = jax.tree.map(lambda leaf: leaf[0], layout)
     optimum = ipopt(
-        problem.formulation,
+        problem.formulation.values,
         0.5 * (low + high)[0],
         args=(layout, problem.criteria, problem.run),
         bounds=(low[0], high[0]),

@@ -11,7 +11,7 @@ import energymodel as em
 from cli.shell import run
 from energymodel.search.layouts import fitting_layouts
 from energymodel.search.problem import formulate
-from energymodel.search.relaxation import COARSE, evaluate_points, grid_points
+from energymodel.search.relaxation import COARSE, evaluate_points, screen
 from energymodel.search.result import exceeded_limits
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import Slack
@@ -131,7 +131,7 @@ def test_the_search_of_layouts_looks_at_floors_without_a_swing():
     scenario = scenario.with_question("energy", None, {"plan.power_floor": (0.0, 1.0)}, (), None)
     problem = formulate(scenario, em.evaluate(scenario.system, scenario.plan))
     lattice = fitting_layouts(problem)[0]
-    floors = grid_points(problem, lattice, COARSE)[..., problem.index("plan.power_floor")]
+    floors = screen(problem, lattice, COARSE).points[..., problem.index("plan.power_floor")]
     assert set(np.unique(floors)) == {0.0, 1.0}
 
 
