@@ -22,7 +22,7 @@ from energymodel.search.layouts import FIELDS, SWITCHES
 from energymodel.search.problem import DesignProblem, formulate
 from energymodel.search.relaxation import solve_relaxed
 from energymodel.search.result import Optimum
-from energymodel.search.rounding import plans_at
+from energymodel.search.rounding import plan_at
 from energymodel.search.training_run import MICROBATCHES, UNITS, TrainingRun, output_gradient
 from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate_once
@@ -111,7 +111,7 @@ def differentiate(best: Optimum) -> OptimalValue:
         return OptimalValue(value, None, (), free, search)
     limits = problem.limits
     following = limits.keys() - question.limits.keys()
-    slopes, prices = _lagrangian(scenario, problem, solution, layout, free)
+    slopes, prices = _lagrangian(problem, solution, layout, free)
     slopes = slopes + _through_limits(problem, run, prices, following)
     slopes = slopes + _through_bounds(problem, run, solution, question.vary)
     return OptimalValue(
@@ -127,13 +127,12 @@ def differentiate(best: Optimum) -> OptimalValue:
 
 
 def _lagrangian(
-    scenario: Scenario, problem: DesignProblem, solution: Solution, layout: ParallelLayout, free: frozenset[str]
+    problem: DesignProblem, solution: Solution, layout: ParallelLayout, free: frozenset[str]
 ) -> tuple[Float[np.ndarray, " n"], dict[str, float]]:
     """Slopes of the logarithm of the value by each number with all limits held, and elasticities by each limit."""
     formulation, point = problem.formulation, np.asarray(solution.x[0])
     system, _ = formulation.at(point, layout, problem.criteria, problem.run)
-    lattice = jax.tree.map(lambda leaf: np.asarray(leaf)[None], layout)
-    [(plan, outcome)] = plans_at(scenario, problem, [point], lattice)
+    plan, outcome = plan_at(problem, point, layout)
     here = TrainingRun(*jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (system, plan)))
     values = {name: float(value) for name, value in limited_values(here.system, here.plan, outcome).items()}
     values |= {own.name: float(own.function(outcome)) for own in formulation.own}

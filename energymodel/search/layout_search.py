@@ -61,12 +61,12 @@ def search_layouts(
     if np.sum(searched.usable) < 2 and len(promising) > FIRST and not searched.interrupted:
         searched = searched.joined(_search(problem, lattice, promising[FIRST:], start[FIRST:]))
     if not searched.usable.any() and not searched.interrupted:
-        searched = _search_elsewhere(problem, searched)
+        searched = _search_elsewhere(searched)
     if searched.interrupted:
         return searched
     if not searched.solved[searched.best]:  # its multipliers bound the others
-        searched = restart(problem, searched)
-    bound = lower_bounds(problem, lattice, searched, coarse)
+        searched = restart(searched)
+    bound = lower_bounds(searched, lattice, coarse)
     rival = bound < _second_best(searched) + MARGIN + math.log1p(tolerance)
     order = np.argsort(bound, kind="stable")
     order = order[~np.isin(order, searched.indices)]
@@ -75,7 +75,7 @@ def search_layouts(
     if len(more):
         start = screen(problem, take(lattice, more), FINE, searched.solution.x[searched.best]).start
         searched = searched.joined(_search(problem, lattice, more, start))
-    searched = _search_again(problem, searched, np.where(rival, bound, np.inf)[searched.indices])
+    searched = _search_again(searched, np.where(rival, bound, np.inf)[searched.indices])
     return searched._replace(others=float(np.min(bound[rest], initial=np.inf)), left=need - len(more))
 
 
@@ -84,28 +84,29 @@ def _search(
 ) -> LayoutSearch:
     """Relaxed optima of some layouts, as long as lanes take to settle."""
     part = take(lattice, index)
-    return LayoutSearch(part, solve_relaxed(problem, part, start, iterations=SETTLED), indices=index)
+    return LayoutSearch(problem, part, solve_relaxed(problem, part, start, iterations=SETTLED), indices=index)
 
 
-def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[np.ndarray, " lanes"]) -> LayoutSearch:
+def _search_again(searched: LayoutSearch, bound: Float[np.ndarray, " lanes"]) -> LayoutSearch:
     """The same with searches of stalled lanes of the lowest finite bounds, from there and around the best lane."""
     stuck = np.flatnonzero(~searched.solved & np.isfinite(bound))
     stuck = stuck[np.argsort(bound[stuck], kind="stable")][:AGAIN]
     if not len(stuck) or not searched.usable.any() or searched.interrupted:
         return searched
     own = searched.solution.x[stuck]
-    near = screen(problem, take(searched.lattice, stuck), CLOSE, searched.solution.x[searched.best]).start
-    return _with_better(problem, searched, stuck, np.concatenate([near, np.where(np.isfinite(own), own, near)]))[0]
+    around = searched.solution.x[searched.best]
+    near = screen(searched.problem, take(searched.lattice, stuck), CLOSE, around).start
+    return _with_better(searched, stuck, np.concatenate([near, np.where(np.isfinite(own), own, near)]))[0]
 
 
-def _search_elsewhere(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
+def _search_elsewhere(searched: LayoutSearch) -> LayoutSearch:
     """The same with restarts of the lanes that break their limits least, each of which may be at a local minimum."""
     lanes = np.argsort(searched.broken, kind="stable")[:ELSEWHERE]
-    return _with_better(problem, searched, lanes, spread_starts(problem, take(searched.lattice, lanes), RESTARTS))[0]
+    start = spread_starts(searched.problem, take(searched.lattice, lanes), RESTARTS)
+    return _with_better(searched, lanes, start)[0]
 
 
 def _with_better(
-    problem: DesignProblem,
     searched: LayoutSearch,
     lanes: Int[np.ndarray, " some"],
     start: Float[np.ndarray, "starts n"],
@@ -118,7 +119,7 @@ def _with_better(
     The starts have each lane in turn. An end may be worse than a lane by `similar`.
     """
     part = take(searched.lattice, np.resize(lanes, len(start)))
-    again = solve_relaxed(problem, part, start, iterations=SETTLED, patient=True)
+    again = solve_relaxed(searched.problem, part, start, iterations=SETTLED, patient=True)
     usable = obeys_limits(again) & (converged(again) | (not only_converged))
     values = np.where(usable, again.value, np.inf).reshape(-1, len(lanes)).T
     better = np.flatnonzero(np.min(values, axis=1) < searched.values[lanes] + similar)
@@ -132,7 +133,7 @@ def _with_better(
     return searched._replace(solution=jax.tree.map(put, searched.solution, again)), values
 
 
-def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
+def restart(searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
     """The same with restarts of one lane, the best unless given, which happens once.
 
     A restart replaces the lane where it is better; or as good, where the lane itself did not converge.
@@ -141,8 +142,8 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
     if not searched.usable.any() or searched.interrupted or searched.restarted == best:
         return searched
     lanes, similar = np.array([best]), 0.0 if searched.solved[best] else SIMILAR
-    start = spread_starts(problem, take(searched.lattice, lanes), RESTARTS)
-    searched, ends = _with_better(problem, searched, lanes, start, similar, only_converged=True)
+    start = spread_starts(searched.problem, take(searched.lattice, lanes), RESTARTS)
+    searched, ends = _with_better(searched, lanes, start, similar, only_converged=True)
     values, value = ends[np.isfinite(ends)], float(searched.solution.value[best])
     return searched._replace(
         restarted=best,
@@ -163,9 +164,7 @@ def spread_starts(problem: DesignProblem, lattice: Lattice, count: int) -> Float
     return np.concatenate([lower + share * (upper - lower) for share in shares])
 
 
-def lower_bounds(
-    problem: DesignProblem, lattice: Lattice, searched: LayoutSearch, coarse: Screening
-) -> Float[np.ndarray, " layouts"]:
+def lower_bounds(searched: LayoutSearch, lattice: Lattice, coarse: Screening) -> Float[np.ndarray, " layouts"]:
     """Lower bound of each layout by the Lagrangian of the best lane.
 
     Its minimum is taken on the coarse grid and at the best lane's own point, and where these leave a doubt on a grid
@@ -175,7 +174,7 @@ def lower_bounds(
     """
     solved = np.where(searched.solved, searched.values, np.inf)
     best = int(np.argmin(solved)) if np.isfinite(solved).any() else searched.best
-    point = searched.solution.x[best]
+    problem, point = searched.problem, searched.solution.x[best]
     y = np.asarray(searched.solution.multipliers.inequalities[best])
     weights = np.where(np.isfinite(y) & (y > 0.0), y, 0.0)
     share = 1.0 if searched.usable.any() else 0.0

@@ -8,7 +8,6 @@ all orders in which the causes can change,
 with v(S) the objective of the own plan with the causes in S as found [Shapley 1953]; the shares add up to the saving.
 """
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +51,7 @@ from energymodel.search.result import (
     SearchResult,
     exceeded_limits,
 )
-from energymodel.search.rounding import RoundedPlan, evaluated_plan, plans_at, round_layouts
+from energymodel.search.rounding import RoundedPlan, evaluated_plan, plan_at, round_layouts
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, objective_value, parse_objective, unit_of
@@ -127,22 +126,21 @@ def optimize(
         tell("evaluating the scenario's own plan")
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         plain = without_refinements(scenario, baseline) if scenario.optimize.refined else scenario
-        optimum = _best_plan(scenario, plain, formulate(plain, baseline), baseline, tell)
+        optimum = _best_plan(scenario, formulate(plain, baseline), baseline, tell)
     if throw:
         optimum.result.throw_unless_successful(optimum.message)
     return optimum
 
 
 def _best_plan(
-    scenario: Scenario, plain: Scenario, problem: DesignProblem, baseline: TrainingOutcome, tell: Callable[[str], None]
+    scenario: Scenario, problem: DesignProblem, baseline: TrainingOutcome, tell: Callable[[str], None]
 ) -> Optimum:
-    """The best plan of a scenario, whose layouts are searched as the `plain` one, without refinements."""
+    """The best plan of a scenario, whose layouts are searched by its problem without refinements."""
     lattice, considered = fitting_layouts(problem)
     tell(f"searching {considered:,} layouts")
-    with _preloaded_programs(plain, problem, take(lattice, np.array([0]))):
+    with _preloaded_programs(problem, take(lattice, np.array([0]))):
         searched, rounded = _search_and_round(problem, lattice, tolerance_of(scenario), tell)
     broken: tuple[Conflict, ...] = ()
-    criteria = problem.criteria
     if not (rounded or searched.usable.any() or searched.interrupted):
         tell("looking for the limits that exclude each other")
         broken = conflicts(problem, searched.lattice)
@@ -154,12 +152,11 @@ def _best_plan(
             moved = problem.asking(limits={way.limit: way.nearest * (way.nearest / way.asked) ** EXTRA})
             again, plans = _search_and_round(moved, lattice, 0.0, tell)
             if plans:
-                searched, rounded, criteria = again, plans, moved.criteria
+                searched, rounded = again, plans
     layouts = considered, len(lattice.tensor)
-    optimum = _optimum(plain, problem, baseline, searched, rounded, criteria, broken, layouts, tell)
-    optimum = dataclasses.replace(optimum, scenario=scenario)
+    optimum = _optimum(scenario, problem, baseline, searched, rounded, broken, layouts, tell)
     if scenario.optimize.refined and rounded and not broken and not searched.interrupted:
-        optimum = refine(scenario, problem, searched, rounded, optimum, tell)
+        optimum = refine(searched, rounded, optimum, tell)
     return optimum
 
 
@@ -167,13 +164,13 @@ def _search_and_round(
     problem: DesignProblem, lattice: Lattice, tolerance: float, tell: Callable[[str], None]
 ) -> tuple[LayoutSearch, list[RoundedPlan]]:
     """The layouts that can hold the best plan, and their realizable plans, best first."""
-    searched = restart(problem, search_layouts(problem, lattice, tolerance))
+    searched = restart(search_layouts(problem, lattice, tolerance))
     rounded: list[RoundedPlan] = []
     if searched.usable.any():
         tell("rounding to whole replicas and micro-batches")
-        rounded = round_layouts(problem, searched, searched.broken <= NEARLY)
+        rounded = round_layouts(searched, searched.broken <= NEARLY)
         if rounded and not searched.solved[rounded[0].lane]:
-            searched = restart(problem, searched, rounded[0].lane)  # for the prices of the limits
+            searched = restart(searched, rounded[0].lane)  # for the prices of the limits
     return searched, rounded
 
 
@@ -183,27 +180,25 @@ def _optimum(
     baseline: TrainingOutcome,
     searched: LayoutSearch,
     rounded: list[RoundedPlan],
-    criteria: Criteria,
     broken: tuple[Conflict, ...],
     layouts: tuple[int, int],
     tell: Callable[[str], None],
 ) -> Optimum:
     solution, winner = searched.solution, rounded[0] if rounded else None
     lane = winner.lane if winner else searched.best
-    point, counts = (winner.point, [winner.counts]) if winner else (solution.x[lane], None)
-    layout, own = take(searched.lattice, np.array([lane])), jax.tree.map(lambda leaf: np.asarray(leaf)[None], criteria)
-    [(plan, outcome)] = plans_at(scenario, problem, [point], layout, own, counts)
-    best, tie = float(objective_value(outcome, problem.minimize)), None
-    if winner and not broken and not searched.interrupted and tolerance_of(scenario) > 0.0:
+    point, counts = (winner.point, winner.counts) if winner else (solution.x[lane], None)
+    layout = take(searched.lattice, np.array(lane))
+    plan, outcome = plan_at(searched.problem, point, layout, counts=counts)
+    best, tie, tolerance = float(objective_value(outcome, problem.minimize)), None, tolerance_of(scenario)
+    if winner and not broken and not searched.interrupted and tolerance > 0.0:
         saved = saved_beside(problem.minimize)
-        tell(f"looking for less {saved} within {100.0 * scenario.optimize.tolerance:g} % of the optimum")
-        (plan, outcome, point, _), tie = near_tie(
-            scenario, problem, searched, rounded, EvaluatedPlan(plan, outcome, point)
-        )
+        tell(f"looking for less {saved} within {100.0 * tolerance:g} % of the optimum")
+        exact = EvaluatedPlan(plan, outcome, point)
+        (plan, outcome, point, _), tie = near_tie(searched, rounded, exact, tolerance)
     variables, value = problem.values_at(point, plan), float(objective_value(outcome, problem.minimize))
     result, message = _verdict(searched, winner, broken, exceeded_limits(scenario, plan, outcome))
     trusted = winner and not broken
-    prices = _prices(problem, searched, lane, value) if trusted else {}
+    prices = _prices(searched, lane, value) if trusted else {}
     runner_up = None
     if len(rounded) > 1:
         excess = float(np.expm1(rounded[1].value - rounded[0].value))
@@ -244,17 +239,17 @@ def _optimum(
         },
         found=variables,
         near_tie=tie,
-        saving=saving_by_cause(scenario, problem, baseline, variables, plan.layout) if trusted else {},
+        saving=saving_by_cause(problem, baseline, variables, plan.layout) if trusted else {},
     )
 
 
-def _prices(problem: DesignProblem, searched: LayoutSearch, lane: int, value: float) -> dict[str, Price]:
+def _prices(searched: LayoutSearch, lane: int, value: float) -> dict[str, Price]:
     """Elasticities from the multipliers of the relaxed optimum of the winning layout, zero for limits with a margin.
 
     None where multipliers are no prices: at a kink of the model they do not converge, and where the limits leave no
     margin about the plan they grow beyond all bounds.
     """
-    solution, own = searched.solution, searched.solution.multipliers.inequalities[lane]
+    problem, solution, own = searched.problem, searched.solution, searched.solution.multipliers.inequalities[lane]
     layout, point = take(searched.lattice, np.array([lane])), solution.x[lane][None, None]
 
     def values_at(criteria: Criteria) -> tuple[float, np.ndarray]:
@@ -304,7 +299,7 @@ def _verdict(
 
 
 @contextmanager
-def _preloaded_programs(scenario: Scenario, problem: DesignProblem, layout: Lattice) -> Iterator[None]:
+def _preloaded_programs(problem: DesignProblem, layout: Lattice) -> Iterator[None]:
     """Compile the programs of a search in threads, in the first search of a process.
 
     Tracing needs the interpreter for itself; the compiler does not, and it takes longest on the derivatives. So these
@@ -322,17 +317,13 @@ def _preloaded_programs(scenario: Scenario, problem: DesignProblem, layout: Latt
             derivatives = threads.submit(in_double, lambda: model.expansion(middle, np.zeros(1, np.int32)))
             while not (model_expansion.traced or derivatives.done()):
                 time.sleep(_GLANCE)
-            threads.submit(in_double, lambda: plans_at(scenario, problem, middle, layout))
+            threads.submit(in_double, lambda: plan_at(problem, middle[0], take(layout, np.array(0))))
             threads.submit(in_double, lambda: solve_relaxed(problem, layout, middle, iterations=1))
         yield
 
 
 def saving_by_cause(
-    scenario: Scenario,
-    problem: DesignProblem,
-    baseline: TrainingOutcome,
-    variables: Mapping[str, float],
-    layout: ParallelLayout,
+    problem: DesignProblem, baseline: TrainingOutcome, variables: Mapping[str, float], layout: ParallelLayout
 ) -> dict[str, float]:
     """What each cause saves of the objective, in its unit, the largest first; empty where it cannot be split.
 
@@ -365,7 +356,7 @@ def saving_by_cause(
         point = np.array([formulation.coordinate(path, values[path]) for path in formulation.paths])
         criteria = Criteria(problem.criteria.powers, {**problem.criteria.limits, LOSS: values[LOSS]})
         system, plan = formulation.at(point, layouts[LAYOUT not in kept], criteria, problem.run)
-        return float(objective_value(evaluated_plan(scenario, system, plan)[1], problem.minimize))
+        return float(objective_value(evaluated_plan(problem, system, plan)[1], problem.minimize))
 
     sets = (np.arange(2 ** len(causes))[:, None] >> np.arange(len(causes))) & 1 == 1
     values = np.array([value({cause for cause, new in zip(causes, row, strict=True) if not new}) for row in sets])

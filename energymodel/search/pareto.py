@@ -29,7 +29,7 @@ from energymodel.search.result import (
     relative_hypervolume,
     simplex,
 )
-from energymodel.search.rounding import OPTIMAL, plans_at, round_lanes
+from energymodel.search.rounding import OPTIMAL, realized, round_lanes
 from energymodel.solver import Values
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, is_output, output, unit_of
@@ -153,17 +153,14 @@ def _searched(scenario: Scenario, names: tuple[str, ...], count: int, tell: Call
     for level in np.unique(owner):
         candidates = np.flatnonzero((owner == level) & np.isfinite(merit))
         chosen.extend(candidates[np.argsort(merit[candidates], kind="stable")][:ROUNDED])
-    rounded = [plan for _, plan in sorted(round_lanes(problem, lanes, owner, np.array(chosen, int)).items())]
+    rounded = [plan for _, plan in sorted(round_lanes(lanes, owner, np.array(chosen, int)).items())]
     if not rounded:
         raise InputError("pareto: no realizable plan obeys the limits. Relax a limit, or free plan.batch.")
-    index = np.array([plan.lane for plan in rounded])
-    layouts, criteria = take((lanes.lattice, lanes.criteria), index)
-    at, counts = [plan.point for plan in rounded], [plan.counts for plan in rounded]
-    plans = plans_at(scenario, problem, at, layouts, criteria, counts)
+    index, plans = np.array([plan.lane for plan in rounded]), [realized(lanes, plan) for plan in rounded]
     table = np.array([[float(output(outcome, name)) for name in names] for _, outcome in plans])
     order = np.flatnonzero(efficient(np.round(np.log(table), SAME)))
     order = order[np.argsort(table[order, 1], kind="stable")]
-    exchange = _exchange(problem, lanes, owner, names, count)[index]
+    exchange = _exchange(lanes, owner, names, count)[index]
     points = [
         FrontPoint(
             dict(zip(names, table[i].tolist(), strict=True)),
@@ -183,7 +180,7 @@ def _searched(scenario: Scenario, names: tuple[str, ...], count: int, tell: Call
         hypervolume=relative_hypervolume(table[order]),
         knee=knee(table[order]),
         layouts_considered=considered,
-        layouts_searched=len(np.unique(np.stack(jax.tree.leaves(layouts), axis=1), axis=0)),
+        layouts_searched=len(np.unique(np.stack(jax.tree.leaves(take(lattice, lanes.indices[index])), axis=1), axis=0)),
         result=SearchResult.successful if converged else SearchResult.not_converged,
         message=front_message(scenario, points, converged=converged),
     )
@@ -253,19 +250,20 @@ def _lanes(
     criteria, warm = (jax.tree.map(lambda *leaves: np.stack(leaves), *trees) for trees in (criteria, warm))
     part, start = take(lattice, np.array(layouts)), np.stack(start)
     solution = solve_relaxed(problems[0], part, start, criteria, warm=warm, iterations=ITERATIONS)
-    return LayoutSearch(part, solution, criteria, np.array(layouts)), np.array(owner)
+    return LayoutSearch(problems[0], part, solution, criteria, np.array(layouts)), np.array(owner)
 
 
 def _exchange(
-    problem: DesignProblem, lanes: LayoutSearch, owner: np.ndarray, names: tuple[str, ...], points: int
+    lanes: LayoutSearch, owner: np.ndarray, names: tuple[str, ...], points: int
 ) -> Float[np.ndarray, "lanes objectives"]:
     """By lane what 1 % more of each further objective saves of the first [%].
 
     A level that does not bind, the lowest there is, and a lane that stalled have no multiplier that is a price: these
     take the price of the nearest level that has one.
     """
+    columns = [lanes.problem.formulation.rows.index(name) for name in names[1:]]
+    prices = lanes.solution.multipliers.inequalities[:, columns]
     weights, corners = simplex(points, len(names)), np.eye(len(names))
-    prices = lanes.solution.multipliers.inequalities[:, [problem.formulation.rows.index(name) for name in names[1:]]]
     holds = lanes.usable & lanes.solved & (owner < len(weights))
     weights = np.concatenate([weights, corners])[owner]
     holds &= np.max(weights[:, 1:], axis=1) < 1.0

@@ -40,7 +40,7 @@ from energymodel.search.rounding import (
     RoundedPlan,
     at_counts,
     evaluated_plan,
-    plans_at,
+    realized,
     round_layouts,
     solve_at_counts,
 )
@@ -77,12 +77,7 @@ class EvaluatedPlan(NamedTuple):
 
 
 def refine(
-    scenario: Scenario,
-    problem: DesignProblem,
-    searched: LayoutSearch,
-    rounded: list[RoundedPlan],
-    optimum: Optimum,
-    tell: Callable[[str], None],
+    searched: LayoutSearch, rounded: list[RoundedPlan], optimum: Optimum, tell: Callable[[str], None]
 ) -> Optimum:
     """The optimum with a batch at knots and power by stage where that is better; `refinements` hold what each saves.
 
@@ -93,16 +88,16 @@ def refine(
     - `searched`, `rounded`: layouts and realizable plans of the search with one batch and one clock, best first.
     - `optimum`: the answer of that search.
     """
-    question, tie = scenario.optimize, optimum.near_tie
+    question, tie, minimize = optimum.scenario.optimize, optimum.near_tie, optimum.minimize
     both = Additions(question.knots, question.stages)
     plain, plain_outcome = (optimum.plan, optimum.outcome) if tie is None else (tie.plan, tie.outcome)
-    plain_value = float(objective_value(plain_outcome, problem.minimize))
+    plain_value = float(objective_value(plain_outcome, minimize))
     best, winner, gains = plain_value, None, []
     for added in both.searches:
         tell(f"searching {added.names}")
-        refined = _with_variables(scenario, problem, added)
-        plan = _refined(scenario, refined, problem, searched, rounded[:LAYOUTS])
-        value = plain_value if plan is None else float(objective_value(plan.outcome, problem.minimize))
+        refined = _with_variables(optimum.scenario, searched.problem, added)
+        plan = _refined(refined, searched, rounded[:LAYOUTS])
+        value = plain_value if plan is None else float(objective_value(plan.outcome, minimize))
         gain = max(0.0, plain_value - value), plan is not None and plan.converged
         gains.append(Refinement(added, *gain, plain, plain_outcome))
         if plan is not None and value < best:
@@ -125,16 +120,10 @@ def refine(
     )
 
 
-def _refined(
-    scenario: Scenario,
-    refined: DesignProblem,
-    problem: DesignProblem,
-    searched: LayoutSearch,
-    rounded: list[RoundedPlan],
-) -> EvaluatedPlan | None:
+def _refined(refined: DesignProblem, searched: LayoutSearch, rounded: list[RoundedPlan]) -> EvaluatedPlan | None:
     """The best realizable plan with additions, exactly evaluated; none if no lane keeps the limits."""
     knots = refined.formulation.knots
-    end = first = _best_end(refined, _starts(scenario, problem, refined, searched, rounded))
+    end = first = _best_end(refined, _starts(refined, searched, rounded))
     if end is not None and knots:
         end = _best_end(refined, _at_whole_microbatches(refined, *end[:2]))
     if end is None or first is None:
@@ -144,7 +133,7 @@ def _refined(
     batches = np.exp(point[:knots]) if knots else np.reshape(plan.batch, (1,))
     exact = np.round(batches / lane.unit) * lane.unit, np.round(plan.chips)
     plan = eqx.tree_at(lambda plan: (plan.batch, plan.chips), plan, exact)
-    return EvaluatedPlan(*evaluated_plan(scenario, system, plan), point, first[2])
+    return EvaluatedPlan(*evaluated_plan(refined, system, plan), point, first[2])
 
 
 def _with_variables(scenario: Scenario, problem: DesignProblem, added: Additions) -> DesignProblem:
@@ -162,21 +151,14 @@ def _with_variables(scenario: Scenario, problem: DesignProblem, added: Additions
     return dataclasses.replace(problem, formulation=formulation, run=run, bounds=bounds)
 
 
-def _starts(
-    scenario: Scenario,
-    problem: DesignProblem,
-    refined: DesignProblem,
-    searched: LayoutSearch,
-    rounded: list[RoundedPlan],
-) -> Lanes:
+def _starts(refined: DesignProblem, searched: LayoutSearch, rounded: list[RoundedPlan]) -> Lanes:
     """Starts in each layout with the chips of its best realizable plan: from that plan, and with a rising batch."""
-    knots = refined.formulation.knots
+    problem, knots = searched.problem, refined.formulation.knots
     rises = RISES if knots else RISES[:1]
     plans = [plan for plan in rounded for _ in rises]
     points, counts = np.array([plan.point for plan in plans]), [plan.counts for plan in plans]
-    layouts = take(searched.lattice, np.array([plan.lane for plan in rounded]))
-    evaluated = plans_at(scenario, problem, [plan.point for plan in rounded], layouts)
-    busy = np.log(np.repeat([float(outcome.power_busy) for _, outcome in evaluated], len(rises)))
+    busy = [float(realized(searched, plan)[1].power_busy) for plan in rounded]
+    busy = np.log(np.repeat(busy, len(rises)))
     own = [problem.index(path) for path in refined.formulation.paths]
     start = np.stack([busy if index is None else points[:, index] for index in own], axis=1)
     lower, upper = refined.boxes(len(plans))
@@ -280,7 +262,7 @@ def tolerance_of(scenario: Scenario) -> float:
 
 
 def near_tie(
-    scenario: Scenario, problem: DesignProblem, searched: LayoutSearch, rounded: list[RoundedPlan], exact: EvaluatedPlan
+    searched: LayoutSearch, rounded: list[RoundedPlan], exact: EvaluatedPlan, tolerance: float
 ) -> tuple[EvaluatedPlan, NearTie | None]:
     """The plan to take, and how it compares with the exact optimum; `None` where no other plan saves anything.
 
@@ -289,7 +271,7 @@ def near_tie(
     single search may end. Of plans that save the same, the cheapest is meant. The exact optimum stays if the other
     saves less, in percent, than it costs.
     """
-    tolerance, saved = tolerance_of(scenario), saved_beside(problem.minimize)
+    problem, saved = searched.problem, saved_beside(searched.problem.minimize)
     most = rounded[0].value + math.log1p(tolerance)
     within = problem.asking({saved: 1.0}, {row_of_objective(problem.minimize): math.exp(most - TOLERATED)})
     plans = []
@@ -298,21 +280,21 @@ def near_tie(
     if len(lanes):
         lattice = take(searched.lattice, lanes)
         solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED, patient=True)
-        relaxed = LayoutSearch(lattice, solution)
-        plans = round_layouts(within, relaxed, relaxed.usable)
+        relaxed = LayoutSearch(within, lattice, solution)
+        plans = round_layouts(relaxed, relaxed.usable)
         plans = [plan._replace(counts=plan.counts._replace(lane=int(lanes[plan.lane]))) for plan in plans]
     near = [plan for plan in rounded if plan.value <= most][:RESTARTED]
     each = STARTS // len(near)
     start = spread_starts(within, take(searched.lattice, np.array([plan.lane for plan in near])), each)
     start[: len(near)] = [plan.point for plan in near]
-    plans += solve_at_counts(within, searched, [plan.counts for plan in near] * each, SETTLED, start)
+    searched = searched._replace(problem=within)
+    plans += solve_at_counts(searched, [plan.counts for plan in near] * each, SETTLED, start)
     if not plans:
         return exact, None
     least = min(plan.value for plan in plans)
     plans = sorted((plan for plan in plans if plan.value <= least + EQUAL), key=lambda plan: plan.value)[:EVALUATED]
-    layouts, points = take(searched.lattice, np.array([plan.lane for plan in plans])), [plan.point for plan in plans]
-    evaluated = plans_at(scenario, within, points, layouts, counts=[plan.counts for plan in plans])
-    other = min(map(EvaluatedPlan, *zip(*evaluated, strict=True), points), key=lambda plan: float(plan.outcome.money))
+    evaluated = [EvaluatedPlan(*realized(searched, plan), plan.point) for plan in plans]
+    other = min(evaluated, key=lambda plan: float(plan.outcome.money))
     cost, saving = other.over(exact, problem.minimize) - 1.0, 1.0 - other.over(exact, saved)
     if saving <= MEANINGLESS:
         return exact, None

@@ -276,7 +276,7 @@ def converged(solution: Solution) -> Bool[np.ndarray, " lanes"]:
 
 
 class LayoutSearch(NamedTuple):
-    """Layouts with their relaxed optima, and what is known of the layouts that were not searched.
+    """Layouts with their relaxed optima in a problem, and what is known of the layouts that were not searched.
 
     - `criteria`: of each lane; those of the problem where there are none.
     - `indices`: of the layouts among all; `others`: the lowest bound of one that was not searched (logarithm of the
@@ -285,6 +285,7 @@ class LayoutSearch(NamedTuple):
       not converge within the limits; those that do differ by `spread` in the logarithm.
     """
 
+    problem: DesignProblem
     lattice: Lattice
     solution: Solution
     criteria: Criteria | None = None

@@ -10,13 +10,12 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from energymodel.scenarios.scenario import Scenario
 from energymodel.search.layouts import Lattice, take
 from energymodel.search.problem import Criteria, DesignProblem
 from energymodel.search.relaxation import OPTIONS, LayoutSearch, converged, evaluate_points, solve_relaxed
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.plan import TokenBudget, TrainingPlan
+from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import multiple_count, torus_chips, torus_fault
 from energymodel.system.training_system import TrainingSystem
 
@@ -59,7 +58,7 @@ class Lanes(NamedTuple):
     unit: Float[np.ndarray, " lanes"]
 
 
-def round_layouts(problem: DesignProblem, lanes: LayoutSearch, usable: np.ndarray) -> list[RoundedPlan]:
+def round_layouts(lanes: LayoutSearch, usable: np.ndarray) -> list[RoundedPlan]:
     """Best realizable plan of each layout whose relaxed optimum can still win, best first; empty if there is none.
 
     The relaxed optimum of a layout bounds its realizable plans from below, so layouts are rounded in the order of
@@ -72,16 +71,16 @@ def round_layouts(problem: DesignProblem, lanes: LayoutSearch, usable: np.ndarra
     for first in range(0, len(order), GROUP):
         if len(best) > 1 and float(bounds[order[first]]) > min(plan.value for plan in best.values()):
             break
-        best |= round_lanes(problem, lanes, np.arange(len(usable)), order[first : first + GROUP])
+        best |= round_lanes(lanes, np.arange(len(usable)), order[first : first + GROUP])
     tried: set[WholeCounts] = set()
     while best:
         winner = min(best.values(), key=lambda plan: plan.value)
-        around = nearby_counts(problem, lanes.lattice, winner.lane, winner.point, REACH)
+        around = nearby_counts(lanes.problem, lanes.lattice, winner.lane, winner.point, REACH)
         trials = [counts for counts in around if counts not in tried]
         tried.update(trials)
-        better = [plan for plan in solve_at_counts(problem, lanes, trials) if plan.value < winner.value]
+        better = [plan for plan in solve_at_counts(lanes, trials) if plan.value < winner.value]
         if not better and not winner.converged:
-            again = solve_at_counts(problem, lanes, [winner.counts], OPTIONS.max_iterations)
+            again = solve_at_counts(lanes, [winner.counts], OPTIONS.max_iterations)
             best |= {plan.lane: plan for plan in again if plan.converged}
         if not better:
             break
@@ -90,7 +89,7 @@ def round_layouts(problem: DesignProblem, lanes: LayoutSearch, usable: np.ndarra
 
 
 def round_lanes(
-    problem: DesignProblem, lanes: LayoutSearch, owner: Int[np.ndarray, " lanes"], candidates: Int[np.ndarray, " some"]
+    lanes: LayoutSearch, owner: Int[np.ndarray, " lanes"], candidates: Int[np.ndarray, " some"]
 ) -> dict[int, RoundedPlan]:
     """Best realizable plan next to the relaxed optima of some lanes, by the owner of a lane: a layout, or a level.
 
@@ -98,12 +97,12 @@ def round_lanes(
     first order that is the Lagrangian of the lane: the other variables stay at the relaxed optimum, where their slope
     is zero.
     """
-    points = lanes.solution.x
-    trials = [c for lane in map(int, candidates) for c in nearby_counts(problem, lanes.lattice, lane, points[lane], 1)]
+    problem, lattice, points = lanes.problem, lanes.lattice, lanes.solution.x
+    trials = [c for lane in map(int, candidates) for c in nearby_counts(problem, lattice, lane, points[lane], 1)]
     if not trials:
         return {}
     index = np.array([counts.lane for counts in trials])
-    fixed, criteria = at_counts(problem, lanes.lattice, trials, points[index]), take(lanes.criteria, index)
+    fixed, criteria = at_counts(problem, lattice, trials, points[index]), take(lanes.criteria, index)
     values = evaluate_points(problem, fixed.start[:, None], fixed.layouts, criteria)
     rows = lanes.solution.multipliers.inequalities[index] * values.inequalities[:, 0]
     waiting: dict[int, list[tuple[float, WholeCounts]]] = {}
@@ -116,7 +115,7 @@ def round_lanes(
             for heap in waiting.values():
                 if heap and len(trials) < full:
                     trials.append(heapq.heappop(heap)[1])
-        for plan in solve_at_counts(problem, lanes, trials):
+        for plan in solve_at_counts(lanes, trials):
             key = int(owner[plan.lane])
             best[key] = min(best.get(key, plan), plan, key=lambda plan: plan.value)
         waiting = {
@@ -192,7 +191,6 @@ def at_counts(
 
 
 def solve_at_counts(
-    problem: DesignProblem,
     lanes: LayoutSearch,
     trials: list[WholeCounts],
     iterations: int = ITERATIONS,
@@ -205,36 +203,35 @@ def solve_at_counts(
     if not trials:
         return []
     index = np.array([counts.lane for counts in trials])
-    fixed = at_counts(problem, lanes.lattice, trials, lanes.solution.x[index] if start is None else start)
+    fixed = at_counts(lanes.problem, lanes.lattice, trials, lanes.solution.x[index] if start is None else start)
     criteria, warm = take((lanes.criteria, lanes.solution.multipliers), index)
     solution = solve_relaxed(
-        problem, fixed.layouts, fixed.start, criteria, bounds=fixed.bounds, warm=warm, iterations=iterations
+        lanes.problem, fixed.layouts, fixed.start, criteria, bounds=fixed.bounds, warm=warm, iterations=iterations
     )
     feasible = (np.min(solution.slacks.inequalities, axis=-1) >= -TOLERATED) & np.isfinite(solution.value)
     ends = zip(trials, solution.x, solution.value.tolist(), converged(solution).tolist(), strict=True)
     return [RoundedPlan(*end) for end, obeys in zip(ends, feasible, strict=True) if obeys]
 
 
-def plans_at(
-    scenario: Scenario,
+def realized(lanes: LayoutSearch, plan: RoundedPlan) -> tuple[TrainingPlan, TrainingOutcome]:
+    """A rounded plan with its outcome; chips and batch are exactly those of its counts."""
+    layout, criteria = take((lanes.lattice, lanes.criteria), np.array(plan.lane))
+    return plan_at(lanes.problem, plan.point, layout, criteria, plan.counts)
+
+
+def plan_at(
     problem: DesignProblem,
-    points: Sequence[np.ndarray] | Float[np.ndarray, "plans n"],
-    layouts: Lattice,
+    point: Float[np.ndarray, " n"],
+    layout: ParallelLayout,
     criteria: Criteria | None = None,
-    counts: Sequence[WholeCounts] | None = None,
-) -> list[tuple[TrainingPlan, TrainingOutcome]]:
-    """Plan and outcome of each point, in its layout and by its criteria, or those of the problem.
+    counts: WholeCounts | None = None,
+) -> tuple[TrainingPlan, TrainingOutcome]:
+    """Plan and outcome of a point in a layout, by the criteria of the problem unless others are given.
 
     Where counts are given, chips and batch are exactly theirs, not exponentials of logarithms.
     """
-    plans = []
-    for index, point in enumerate(points):
-        layout, limits = take((layouts, criteria), np.array(index))
-        system, plan = problem.formulation.at(point, layout, limits or problem.criteria, problem.run)
-        if counts is not None:
-            plan = with_counts(plan, system, counts[index])
-        plans.append(evaluated_plan(scenario, system, plan))
-    return plans
+    system, plan = problem.formulation.at(point, layout, criteria or problem.criteria, problem.run)
+    return evaluated_plan(problem, system, plan if counts is None else with_counts(plan, system, counts))
 
 
 def with_counts(plan: TrainingPlan, system: TrainingSystem, counts: WholeCounts) -> TrainingPlan:
@@ -247,12 +244,12 @@ def with_counts(plan: TrainingPlan, system: TrainingSystem, counts: WholeCounts)
 
 
 def evaluated_plan(
-    scenario: Scenario, system: TrainingSystem, plan: TrainingPlan
+    problem: DesignProblem, system: TrainingSystem, plan: TrainingPlan
 ) -> tuple[TrainingPlan, TrainingOutcome]:
     """A plan with its outcome; its goal is in tokens if that of the scenario is."""
     system, plan = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (system, plan))
     evaluate_numbers, structure = evaluate_once.of_numbers(system, plan)
     outcome = jax.tree.unflatten(structure, map(np.asarray, evaluate_numbers(jax.tree.leaves((system, plan)))))
-    if isinstance(scenario.plan.goal, TokenBudget):
+    if isinstance(problem.run.plan.goal, TokenBudget):
         plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(outcome.tokens))
     return plan, outcome

@@ -182,7 +182,7 @@ def finish(
         result=verdict.result,
     )
     lower = verdict.probe & (end.alpha != 0)
-    x, size = jnp.where(lower, end.trial.x, at.x), jnp.where(lower, state.size, verdict.size)
+    x, size = jnp.where(lower, end.x, at.x), jnp.where(lower, state.size, verdict.size)
     rescaled = state.rescaled + jnp.where(verdict.restart | lower, 1, 0)
     level = verdict.level & ~lower
 
@@ -263,10 +263,10 @@ def _advance(
     # A step cut to less than a sixth means that the quadratic model misleads along a flat direction: damp it.
     damping = jnp.where(system.damping < 1e-6, 0.0, system.damping / 4)
     damping = jnp.where(end.long, damping, jnp.clip(10 * system.damping, 1e-4, 1e8))
-    x = jnp.where(moved, at.box.strictly(end.trial.x), at.x)
-    slack = jnp.where(moved, end.trial.slack, state.slack)
+    x = jnp.where(moved, at.box.strictly(end.x), at.x)
+    slack = jnp.where(moved, end.slack, state.slack)
     # A free slack takes up what its row leaves.
-    filled = jnp.where(equality | (end.alpha <= 0), 0.0, slack[m:] - end.trial.c)
+    filled = jnp.where(equality | (end.alpha <= 0), 0.0, slack[m:] - end.c)
     slack = jnp.concatenate([jnp.maximum(slack[:m], filled), slack[m:]])
     # No price may stray far from what its gap and the barrier ask for.
     asked = aim.barrier / jnp.concatenate([slack, at.box.distances(x)])

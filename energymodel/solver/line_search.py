@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from energymodel.runtime.placement import accelerated
-from energymodel.solver.newton_system import Aim, Direction, Iterate, NewtonSystem, longest_steps, row_residual, select
+from energymodel.solver.newton_system import Aim, NewtonSystem, longest_steps, row_residual, select
 
 _ARMIJO = 1e-4  # [Wachter & Biegler 2006]
 _LENGTHS = 6  # of a step, each tried straight on and along an arc
@@ -20,39 +20,12 @@ Arc = tuple[Array, Array]
 """What bends a step of x and gaps, per square of its length."""
 
 
-class Merit(NamedTuple):
-    """Merit of a point, `f + costs . gap + weight |c + s - t|_1 - barrier sum ln gap`.
-
-    [Nocedal & Wright 2006, eq. 19.26]
-    """
-
-    costs: Float[Array, " g"]
-    weight: Float[Array, ""]
-    barrier: Float[Array, ""]
-
-    def value(self, f: Float[Array, ""], c: Float[Array, " m"], gap: Float[Array, " g"]) -> Float[Array, ""]:
-        """At the objective, rows and gaps of a point."""
-        left = jnp.sum(jnp.abs(row_residual(c, gap)))
-        return f + self.costs @ gap + self.weight * left - self.barrier * jnp.sum(jnp.log(gap))
-
-    def slope(self, at: Iterate, along: Direction) -> Float[Array, ""]:
-        """Along a direction at whose end the linearized rows hold."""
-        gaps = (self.costs - self.barrier / at.gap) @ along.gap
-        return at.gradient @ along.x + gaps - self.weight * jnp.sum(jnp.abs(at.r))
-
-
-class Trial(NamedTuple):
-    """Where a step length leads."""
-
-    x: Float[Array, "*trials n"]
-    slack: Float[Array, "*trials mm"]
-    c: Float[Array, "*trials m"]
-
-
 class LineSearchEnd(NamedTuple):
-    """Where a line search ends: the steps that it takes of variables and gaps, and of multipliers and prices."""
+    """Where a line search ends: variables, slacks and rows, and the steps of variables and gaps and of multipliers."""
 
-    trial: Trial
+    x: Float[Array, " n"]
+    slack: Float[Array, " mm"]
+    c: Float[Array, " m"]
     alpha: Float[Array, ""]
     beta: Float[Array, ""]
     long: Bool[Array, ""]  # one of the three longest steps passes
@@ -69,6 +42,9 @@ class Table(NamedTuple):
 class LineSearch(NamedTuple):
     """The search for the longest trial that lowers the merit enough.
 
+    The merit of a point is `f + costs . gap + weight |c + s - t|_1 - barrier sum ln gap`
+    [Nocedal & Wright 2006, eq. 19.26].
+
     A probe looks both ways from a stationary point for one where objective and violations together are lower; none
     found is a step of zero, as is what is not needed.
 
@@ -79,13 +55,23 @@ class LineSearch(NamedTuple):
 
     system: NewtonSystem
     aim: Aim
-    merit: Merit
+    weight: Float[Array, ""]
     equality: Bool[Array, " m"]
     probe: Bool[Array, ""]
-    here: Float[Array, ""]
-    slope: Float[Array, ""]
     alphas: Float[Array, " lengths"]
     needed: Bool[Array, ""]
+
+    def merit(self, f: Float[Array, ""], c: Float[Array, " m"], gap: Float[Array, " g"]) -> Float[Array, ""]:
+        """At the objective, rows and gaps of a point."""
+        left = jnp.sum(jnp.abs(row_residual(c, gap)))
+        return f + self.system.at.costs @ gap + self.weight * left - self.aim.barrier * jnp.sum(jnp.log(gap))
+
+    @property
+    def slope(self) -> Float[Array, ""]:
+        """Of the merit along the direction, at whose end the linearized rows hold."""
+        at, along = self.system.at, self.aim.direction
+        gaps = (at.costs - self.aim.barrier / at.gap) @ along.gap
+        return jnp.minimum(at.gradient @ along.x + gaps - self.weight * jnp.sum(jnp.abs(at.r)), 0.0)
 
     @property
     def straight(self) -> Arc:
@@ -116,7 +102,8 @@ class LineSearch(NamedTuple):
 
     def judged(self, arc: Arc, alphas: Array, values: Float[Array, "lengths 2 k"]) -> Table:
         """The trials there, given their scaled objectives and rows."""
-        at, here = self.system.at, self.here
+        at, slope = self.system.at, self.slope
+        here = self.merit(at.f, at.c, at.gap)
 
         def exact(f: Array, c: Array) -> Array:
             """Objective and violations together, which a probe looks for less of."""
@@ -125,10 +112,10 @@ class LineSearch(NamedTuple):
         def judge(alpha: Array, arc: Arc, values: Array) -> Table:
             """Whether the merit falls enough, and whether it rises only a little."""
             (x, gap), f, c = self.point(alpha, arc), values[0], values[1:]
-            value = self.merit.value(f, c, jnp.concatenate([gap[: 2 * c.size], at.box.distances(x)]))
+            value = self.merit(f, c, jnp.concatenate([gap[: 2 * c.size], at.box.distances(x)]))
             rounding = jnp.abs(at.f) + jnp.abs(here) + at.penalty * at.violation + 1.0
             rounding = 20 * jnp.finfo(at.x.dtype).eps * rounding
-            passed = value <= here + _ARMIJO * alpha * self.slope + rounding
+            passed = value <= here + _ARMIJO * alpha * slope + rounding
             harmless = value <= here + 0.1 * jnp.abs(here) + 1.0
             level, lowered = exact(at.f, at.c), exact(f, c)
             lower = lowered < level - _LOWER * jnp.maximum(1.0, jnp.abs(level))
@@ -190,7 +177,7 @@ class LineSearch(NamedTuple):
         reached = jnp.where(moved, rows.reshape(taken.size, -1)[last], at.c)
         long = moved & passes.ravel()[last] & (last < _LENGTHS)
         beta = jnp.where(moved, self.aim.reach[1], 0.0)
-        return LineSearchEnd(Trial(x, gap[: 2 * at.c.size], reached), alpha, beta, long)
+        return LineSearchEnd(x, gap[: 2 * at.c.size], reached, alpha, beta, long)
 
 
 def line_search(
@@ -199,9 +186,8 @@ def line_search(
     """The search along a direction."""
     at, along = system.at, aim.direction
     weight = 1.5 * jnp.max(jnp.abs(jnp.concatenate([at.y, at.y + along.y])), initial=0.0)
-    merit = Merit(at.costs, weight, aim.barrier)
-    here, slope = merit.value(at.f, at.c, at.gap), jnp.minimum(merit.slope(at, along), 0.0)
     alphas = aim.reach[0] * 2.0 ** -(jnp.arange(_LENGTHS, dtype=at.x.dtype) ** 1.4)
     alphas = jnp.where(probe, jnp.asarray(_BOTH_WAYS, at.x.dtype), alphas)
-    aim = aim._replace(reach=jnp.where(probe, 1.0, aim.reach))
-    return LineSearch(system, aim, merit, equality, probe, here, slope, alphas, needed)
+    return LineSearch(
+        system, aim._replace(reach=jnp.where(probe, 1.0, aim.reach)), weight, equality, probe, alphas, needed
+    )

@@ -96,30 +96,26 @@ def minimize_many(
         (count,) = next(iter(counts))
         if count == 0:
             raise ValueError("minimize_many: there are no lanes. Give x0 at least one.")
-        outside = objective if isinstance(objective, ModelOutside) else None
-        if outside is not None:
-            lanes = (x0, (np.arange(count, dtype=np.int32),), *lanes[2:])  # a lane is known by its number
-        function = StandIn(objective.rows) if isinstance(objective, ModelOutside) else objective
-        family = _Family(function, inequalities, equalities, options, shared)
         devices = jax.devices(platform()) if devices is None else devices
         mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
         together = options.together(sum(leaf[0].size for leaf in jax.tree.leaves(x0)))
         if not accelerated():
             together = max(together, _THOUSANDS if count >= _THOUSAND * len(devices) else _SEVERAL)
         width = chunk or min(together, 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
-        most = options.max_iterations if iterations is None else iterations
-        every = _ROUND
-        if outside is not None:
-            iterate = partial(_iterate_outside, outside)
+        most, every = options.max_iterations if iterations is None else iterations, _ROUND
+        if isinstance(objective, ModelOutside):
+            lanes = (x0, (np.arange(count, dtype=np.int32),), *lanes[2:])  # a lane is known by its number
+            iterate, objective = partial(_iterate_outside, objective), StandIn(objective.rows)
         else:
-            iterate, most = partial(_iterate_inside, mesh), -(-most // _ROUND) * _ROUND
+            iterate, most = lambda *chunk: round_all(*chunk, mesh), -(-most // _ROUND) * _ROUND
             every = _LONG_ROUND if accelerated() and patient else _ROUND
+        family = _Family(objective, inequalities, equalities, options, shared)
         limits = [*range(every, most, every), most]
         return _iterate_all(family, lanes, count, width * len(devices), iterate, limits, patient, progress)
 
 
 Progress = tuple[InteriorPointState | None, Solution]
-"""States and solutions of lanes; no states are kept where all have ended."""
+"""States and solutions of lanes; no states where all have ended."""
 
 
 class _Family(NamedTuple):
@@ -135,10 +131,6 @@ class _Family(NamedTuple):
         """The problem of one lane."""
         x0, args, bounds, warm = lane
         return flatten(self.objective, x0, (*args, *self.shared), bounds, self.inequalities, self.equalities, warm)
-
-    def step(self, lane: PyTree, state: InteriorPointState) -> InteriorPointState:
-        """One iteration of a lane."""
-        return ip.step(self.problem(lane), self.options, state)
 
     def solution(self, lane: PyTree, state: InteriorPointState) -> Solution:
         """Where a lane is."""
@@ -156,45 +148,44 @@ def _iterate_all(
     patient: bool,
     progress: Callable[[int, int], None] | None,
 ) -> Solution:
-    states: Any = None  # of all lanes
+    """Where all lanes end: rounds up to each limit, of chunks of the lanes that are left, whose states are kept."""
     solution: Any = None
-    left, standing = np.arange(count), np.zeros(count, bool)
+    left, states = np.arange(count), None
 
-    def advance(states: InteriorPointState | None, limit: int, index: np.ndarray) -> Progress:
-        padded = np.resize(index, width)
-        part = _take(lanes, padded)
-        padding = np.where(np.arange(width) < index.size, -1, family.options.max_iterations).astype(np.int32)
+    def advance(left: np.ndarray, states: InteriorPointState | None, limit: int, rows: np.ndarray) -> Progress:
+        part = _take(lanes, np.resize(left[rows], width))
+        padding = np.where(np.arange(width) < rows.size, -1, family.options.max_iterations).astype(np.int32)
         if states is None:
             state = _init_all(family, part, padding, patient)
         else:
-            state = _take(states, padded)
+            state = _take(states, np.resize(rows, width))
             state = state._replace(iteration=np.maximum(state.iteration, padding))
         begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
         state, ends = iterate(family, begun, state, np.int32(limit))
-        ends = jax.tree.map(np.asarray, ends)
-        going = np.any(result_is(ends.result, RESULTS.running)[: index.size])
-        return jax.tree.map(np.asarray, state) if going else None, ends
+        state, ends = jax.tree.map(lambda leaf: np.asarray(leaf)[: rows.size], (state, ends))
+        return state if np.any(result_is(ends.result, RESULTS.running)) else None, ends
 
     try:
         for limit in limits:
-            if not left.size:
-                break
-            chunks = [left[first : first + width] for first in range(0, left.size, width)]
-            for index, (state, ends) in _as_done(partial(advance, states, limit), chunks):
+            parts, chunks = [], np.split(np.arange(left.size), range(width, left.size, width))
+            for rows, (state, ends) in _as_done(partial(advance, left, states, limit), chunks):
+                index = left[rows]
                 if solution is None:
-                    solution = eqx.tree_at(lambda s: s.x, _empty(ends, count), jax.tree.map(np.array, lanes[0]))
-                before = None if patient else jax.tree.map(np.copy, _take(solution.x, index))
-                _write(solution, ends, index)
+                    solution = eqx.tree_at(lambda s: s.x, _unknown(ends, count), jax.tree.map(np.array, lanes[0]))
+                going = result_is(ends.result, RESULTS.running)
+                if not patient:
+                    going &= ~_stand_still(_take(solution.x, index), ends)
+                for leaf, part in zip(jax.tree.leaves(solution), jax.tree.leaves(ends), strict=True):
+                    leaf[index] = part
                 if state is not None:
-                    states = _empty(state, count) if states is None else states
-                    _write(states, state, index)
-                if before is not None:
-                    standing[index] = _stand_still(before, _take(solution, index))
+                    parts.append((index[going], _take(state, np.flatnonzero(going))))
                 if progress is not None:
                     progress(int(np.sum(~result_is(solution.result, RESULTS.running))), count)
-            left = np.flatnonzero(result_is(solution.result, RESULTS.running) & ~standing)
+            left, states = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts) if parts else (left[:0], None)
+            if not left.size:
+                break
             # Lanes that have far to go share chunks, or each chunk would wait for one of them.
-            left = left[np.argsort(-solution.residual[left], kind="stable")]
+            left, states = _take((left, states), np.lexsort((left, -solution.residual[left])))
     except KeyboardInterrupt:
         if solution is None:
             raise
@@ -232,40 +223,27 @@ def _as_done(function: Callable[[np.ndarray], Any], chunks: list[np.ndarray]) ->
         threads.shutdown(cancel_futures=True)
 
 
-def _empty(like: PyTree, count: int) -> Any:
-    """Room for all lanes in the form of some: nothing is known."""
+def _unknown(like: PyTree, count: int) -> Any:
+    """A tree of the form of some lanes for so many, of which nothing is known."""
 
-    def room(leaf: np.ndarray) -> np.ndarray:
-        missing = np.nan if np.issubdtype(leaf.dtype, np.floating) else 0
-        return np.full((count, *leaf.shape[1:]), missing, leaf.dtype)
+    def missing(leaf: np.ndarray) -> np.ndarray:
+        value = np.nan if np.issubdtype(leaf.dtype, np.floating) else 0
+        return np.full((count, *leaf.shape[1:]), value, leaf.dtype)
 
-    return jax.tree.map(room, like)
-
-
-def _rows(index: np.ndarray) -> slice | np.ndarray:
-    """The same rows, in one piece if they are one."""
-    return slice(index[0], index[0] + index.size) if np.all(np.diff(index) == 1) else index
+    return jax.tree.map(missing, like)
 
 
 def _take(lanes: PyTree, index: np.ndarray) -> Any:
-    rows = _rows(index)
+    """Some lanes; without a copy where they are one piece."""
+    piece = index.size > 0 and np.all(np.diff(index) == 1)
+    rows = slice(index[0], index[0] + index.size) if piece else index
     return jax.tree.map(lambda leaf: leaf[rows], lanes)
-
-
-def _write(into: PyTree, lanes: PyTree, index: np.ndarray) -> None:
-    rows = _rows(index)
-    for leaf, part in zip(jax.tree.leaves(into), jax.tree.leaves(lanes), strict=True):
-        leaf[rows] = part[: index.size]
 
 
 def _init(family: _Family, lanes: PyTree, padding: Array, patient: Array) -> InteriorPointState:
     state = jax.vmap(lambda lane: init(family.problem(lane)))(lanes)
     patience = jnp.broadcast_to(patient, padding.shape)
     return state._replace(iteration=jnp.maximum(state.iteration, padding), patient=patience)
-
-
-def _iterate_inside(mesh: Mesh | None, *chunk: Any) -> Progress:
-    return round_all(*chunk, mesh)
 
 
 def _iterate_chunk(
@@ -276,9 +254,11 @@ def _iterate_chunk(
 
     def share(lanes: PyTree, state: InteriorPointState, arrays: PyTree, limit: Array) -> Progress:
         family: _Family = eqx.combine(arrays, static)
-        last = jnp.minimum(limit, family.options.max_iterations)
 
-        state = ip.iterate(family.step, lanes, state, last)
+        def step(lane: PyTree, state: InteriorPointState) -> InteriorPointState:
+            return ip.step(family.problem(lane), family.options, state)
+
+        state = ip.iterate(step, lanes, state, jnp.minimum(limit, family.options.max_iterations))
         return state, jax.vmap(family.solution)(lanes, state)
 
     if mesh is not None:
@@ -292,11 +272,9 @@ def _iterate_outside(
 ) -> Progress:
     """Iterate a chunk to the end or to `limit`, with the model evaluated between the programs of an iteration."""
     last = min(int(limit), family.options.max_iterations)
-    while True:
-        going = result_is(state.result, RESULTS.running) & (np.asarray(state.iteration) < last)
-        if not going.any():
-            return state, _solutions(family, lanes, state)
+    while (going := result_is(state.result, RESULTS.running) & (np.asarray(state.iteration) < last)).any():
         state = model.step(family, lanes, state, going)
+    return state, _solutions(family, lanes, state)
 
 
 def _all_solutions(family: _Family, lanes: PyTree, state: InteriorPointState) -> Solution:

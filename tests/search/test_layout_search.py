@@ -92,7 +92,7 @@ def test_no_layout_drawn_at_random_is_better_than_its_bound_says(longer):
     problem = posed(SCENARIO, longer=longer)
     lattice, _ = fitting_layouts(problem)
     searched = search_layouts(problem, lattice)
-    bound = lower_bounds(problem, lattice, searched, screen(problem, lattice, COARSE))
+    bound = lower_bounds(searched, lattice, screen(problem, lattice, COARSE))
     # Half of them from the layouts with the lowest bounds: those could win.
     drawn = np.random.default_rng(5).choice(len(bound), DRAWN, replace=False)
     drawn = np.unique(np.concatenate([drawn, np.argsort(bound)[:DRAWN]]))
@@ -116,12 +116,12 @@ def test_layouts_stay_rivals_where_the_multipliers_of_an_infeasible_lane_are_gon
     coarse = screen(problem, lattice, COARSE)
     searched = search_layouts(problem, lattice)
     assert not searched.usable.any()
-    bounds = lower_bounds(problem, lattice, searched, coarse)
+    bounds = lower_bounds(searched, lattice, coarse)
     least = np.min(np.max(coarse.values.inequalities, axis=2), axis=1)  # what a grid can only overstate
     for gone in (0.0, -1e-3, 1e-320, np.nan):
         y = np.full_like(searched.solution.multipliers.inequalities, gone)
         without = eqx.tree_at(lambda search: search.solution.multipliers.inequalities, searched, y)
-        bound = lower_bounds(problem, lattice, without, coarse)
+        bound = lower_bounds(without, lattice, coarse)
         assert np.all(np.isfinite(bound) == np.isfinite(bounds))
         assert np.all(bound[np.isfinite(bound)] <= least[np.isfinite(bound)])
 
@@ -130,12 +130,12 @@ def test_lanes_that_all_break_their_limits_are_searched_from_elsewhere():
     problem = posed("test-1b-h100", minimize="energy")
     lattice, _ = fitting_layouts(problem)
     part = take(lattice, screen(problem, lattice, COARSE).best(4))
-    usable = LayoutSearch(part, solve_relaxed(problem, part, screen(problem, part, FINE).start))
+    usable = LayoutSearch(problem, part, solve_relaxed(problem, part, screen(problem, part, FINE).start))
     assert usable.usable.all()
     gone = np.full_like(usable.solution.slacks.inequalities, -1.0), np.full_like(usable.solution.value, 99.0)
     stuck = eqx.tree_at(lambda search: (search.solution.slacks.inequalities, search.solution.value), usable, gone)
     assert not stuck.usable.any()
-    again = layout_search._search_elsewhere(problem, stuck)
+    again = layout_search._search_elsewhere(stuck)
     assert again.usable.all()
     np.testing.assert_allclose(again.solution.value, usable.solution.value, rtol=0.0, atol=1e-5)
 

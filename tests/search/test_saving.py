@@ -42,7 +42,7 @@ def test_the_shares_add_up_to_the_saving():
         changed = em.load_scenario(SMALL, changes)
         values = {path: problem.run.number(path) for path in problem.formulation.paths}
         values |= {"plan.clock": 0.8, "plan.coolant_temperature": 308.15}
-        shares = saving_by_cause(scenario, problem, baseline, values, changed.plan.layout)
+        shares = saving_by_cause(problem, baseline, values, changed.plan.layout)
         after = jax.tree.map(np.asarray, evaluate_once(changed.system, changed.plan))
         colder = em.load_scenario(SMALL, {"plan.coolant_temperature": "35 °C"})
         alone = jax.tree.map(np.asarray, evaluate_once(colder.system, colder.plan))
