@@ -1,10 +1,16 @@
 """Functions of the published problems that are too long for their table, with their data."""
 
+import tomllib
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
 exp, log, sin, cos, sqrt = jnp.exp, jnp.log, jnp.sin, jnp.cos, jnp.sqrt
+DATA = tomllib.loads((Path(__file__).parent / "published_data.toml").read_text(encoding="utf-8"))
+COLVILLE = {name: np.array(numbers, float) for name, numbers in DATA["colville"].items()}
+FREE_ENERGY, HS119 = np.array(DATA["hs112"]["free_energy"]), np.array(DATA["hs119"]["equal"], float)
 
 
 def valley(a, b):
@@ -29,9 +35,7 @@ def hs54(*x):
 
 
 def hs57(a, b):
-    t = np.repeat(np.arange(8, 43, 2), [2, 4, 4, 3, 3, 2, 3, 3, 3, 3, 2, 3, 2, 1, 2, 2, 1, 1])
-    y = "49 49 48 47 48 47 46 46 45 43 45 43 43 44 43 43 46 45 42 42 43 41 41 40 42 40 40 41 40 41 41 40 40 40"
-    y = np.array([*map(float, y.split()), 38, 41, 40, 40, 41, 38, 40, 40, 39, 39]) / 100
+    t, y = np.repeat(np.arange(8, 43, 2), DATA["hs57"]["repeats"]), np.array(DATA["hs57"]["hundredths"]) / 100
     return jnp.sum((y - a - (0.49 - a) * exp(-b * (t - 8))) ** 2)
 
 
@@ -82,44 +86,8 @@ def hs83(a, b, c, d, e):
 
 
 def hs84(a, b, c, d, e):
-    rows = [
-        (-145421.402, 2931.1506, -40.427932, 5106.192, 15711.36),
-        (-155011.1084, 4360.53352, 12.9492344, 10236.884, 13176.786),
-        (-326669.5104, 7390.68412, -27.8986976, 16643.076, 30988.146),
-    ]
-    sums = [a * (k[0] + k[1] * b + k[2] * c + k[3] * d + k[4] * e) for k in rows]
+    sums = [a * (k[0] + k[1] * b + k[2] * c + k[3] * d + k[4] * e) for k in DATA["hs84"]["rows"]]
     return (*sums, 294000 - sums[0], 294000 - sums[1], 277200 - sums[2])
-
-
-# Colville's problems 1 and 2 share their data.
-COLVILLE = {
-    "A": np.array(
-        [
-            [-16, 2, 0, 1, 0],
-            [0, -2, 0, 0.4, 2],
-            [-3.5, 0, 2, 0, 0],
-            [0, -2, 0, -4, -1],
-            [0, -9, -2, 1, -2.8],
-            [2, 0, -4, 0, 0],
-            [-1, -1, -1, -1, -1],
-            [-1, -2, -3, -2, -1],
-            [1, 2, 3, 4, 5],
-            [1, 1, 1, 1, 1],
-        ]
-    ),
-    "b": np.array([-40, -2, -0.25, -4, -4, -1, -40, -60, 5, 1]),
-    "C": np.array(
-        [
-            [30, -20, -10, 32, -10],
-            [-20, 39, -6, -31, 32],
-            [-10, -6, 10, -6, -10],
-            [32, -31, -6, 39, -20],
-            [-10, 32, -10, -20, 30],
-        ]
-    ),
-    "d": np.array([4, 8, 10, 6, 2]),
-    "e": np.array([-15, -27, -36, -18, -12]),
-}
 
 
 def hs86(*x):
@@ -225,9 +193,6 @@ def hs109_equal(a, b, c, d, e, f, g, h, i):
     )
 
 
-FREE_ENERGY = np.array([-6.089, -17.164, -34.054, -5.914, -24.721, -14.986, -24.1, -10.708, -26.662, -22.179])
-
-
 def hs112(*x):
     x = jnp.stack(x)
     return jnp.sum(x * (FREE_ENERGY + log(x) - log(jnp.sum(x))))
@@ -303,19 +268,7 @@ def hs119(*x):
 
 
 def hs119_equal(*x):
-    B = np.array(
-        [
-            [0.22, 0.2, 0.19, 0.25, 0.15, 0.11, 0.12, 0.13],
-            [-1.46, 0, -1.3, 1.82, -1.15, 0, 0.8, 0],
-            [1.29, -0.89, 0, 0, -1.16, -0.96, 0, -0.49],
-            [-1.1, -1.06, 0.95, -0.54, 0, -1.78, -0.41, 0],
-            [0, 0, 0, -1.43, 1.51, 0.59, -0.33, -0.43],
-            [0, -1.72, -0.33, 0, 1.62, 1.24, 0.21, -0.26],
-            [1.12, 0, 0, 0.31, 0, 0, 1.12, 0],
-            [0, 0.45, 0.26, -1.1, 0.58, 0, -1.03, 0.1],
-        ]
-    )
-    B = np.concatenate([B, np.eye(8)], 1)
+    B = np.concatenate([HS119, np.eye(8)], 1)
     B[6, 8] = -0.36
     return tuple(B @ jnp.stack(x) - np.array([2.5, 1.1, -3.1, -3.5, 1.3, 2.1, 2.3, -1.5]))
 
