@@ -5,10 +5,11 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.solver import Values
+from energymodel.solver import Values, minimize
 from solver import published_functions
 
 NAMES = {
@@ -19,6 +20,14 @@ NAMES = {
     "arctan": jnp.arctan,
     "both": lambda a, b: a**2 + b**2,
 }
+
+
+fast = eqx.filter_jit(minimize)
+
+
+def ended(solution, result):
+    """Whether all lanes end in a result."""
+    return bool(np.all(solution.result == result))
 
 
 HS71: dict[str, Any] = {

@@ -1,17 +1,11 @@
 """The constrained solver on problems with a closed form: docs/physics.md, section C."""
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.solver import RESULTS, SolverOptions, minimize
-
-fast = eqx.filter_jit(minimize)
-
-
-def ended(solution, result):
-    return bool(np.all(solution.result == result))
+from energymodel.solver import RESULTS, SolverOptions
+from solver.problems import ended, fast
 
 
 def test_clock_of_least_energy_and_of_least_energy_delay():

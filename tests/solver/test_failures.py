@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from energymodel.solver import RESULTS, Values, minimize
-
-fast = eqx.filter_jit(minimize)
+from solver.problems import fast
 
 LINES = {
     "line": (lambda x: x, 0.0, RESULTS.unbounded),

@@ -13,17 +13,12 @@ from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.schedule import quadrature_over_progress
-from energymodel.solver import RESULTS, FirstOrderOptions, SolverOptions, minimize, minimize_first_order
+from energymodel.solver import RESULTS, FirstOrderOptions, SolverOptions, minimize_first_order
 from energymodel.solver.box import Box
 from energymodel.solver.first_order import UnboundedVariables
-from solver.problems import HS71
+from solver.problems import HS71, ended, fast
 
 first_order = eqx.filter_jit(minimize_first_order)
-dense = eqx.filter_jit(minimize)
-
-
-def ended(solution, result):
-    return bool(np.all(solution.result == result))
 
 
 def rosenbrock(x):
@@ -115,7 +110,7 @@ def test_schedule_agrees_with_the_dense_solver(knots):
     problems: list[dict[str, Any]] = [{}, {"inequalities": partial(token_overhead, most=1.1)}]
     for problem in problems:
         mine = first_order(schedule_cost, start, bounds=BOUNDS, **problem)
-        theirs = dense(schedule_cost, start, bounds=BOUNDS, options=SolverOptions(hessian="differences"), **problem)
+        theirs = fast(schedule_cost, start, bounds=BOUNDS, options=SolverOptions(hessian="differences"), **problem)
         assert ended(mine, RESULTS.successful)
         assert ended(theirs, RESULTS.successful)
         # A limit may be broken by the tolerance, which its multiplier turns into a gain.

@@ -1,16 +1,13 @@
 """The solver in float32: it stops where rounding allows, and says so."""
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.solver import RESULTS, SolverOptions, minimize
+from energymodel.solver import RESULTS, SolverOptions
 from energymodel.solver.solution import reachable_tolerance
-from solver.problems import HS71
+from solver.problems import HS71, fast
 
 PRECISION = 32
-
-fast = eqx.filter_jit(minimize)
 
 
 def hock_schittkowski_71(**options):

@@ -1,7 +1,6 @@
 """The constrained solver against closed forms, textbook problems, differences and Ipopt."""
 
 import casadi
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,14 +8,7 @@ import pytest
 
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize
 from solver import reference_problem as reference
-from solver.problems import HS71
-
-fast = eqx.filter_jit(minimize)
-
-
-def ended(solution, result):
-    return bool(np.all(solution.result == result))
-
+from solver.problems import HS71, ended, fast
 
 # The reference problem
 
