@@ -1,6 +1,7 @@
 """One answer for each command that has moved to `report.answers`, made once for all tests of renderers."""
 
 import dataclasses
+import io
 import tempfile
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -11,6 +12,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.console import Console
 
 import energymodel as em
 from energymodel.calibration.best_setting import EnergyCurve, PowerSetting, Recommendation
@@ -22,6 +24,7 @@ from energymodel.explorer.answer import Shown, explore_answer
 from energymodel.explorer.view import Nearby, View, Warmth
 from energymodel.monitor.monitor import Monitor
 from energymodel.readers.measured_log import measure_logs
+from energymodel.report import terminal
 from energymodel.report.answer import Answer
 from energymodel.report.answers.batch import batch_answer
 from energymodel.report.answers.calendar import calendar_answer
@@ -333,3 +336,10 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
 def answer(name: str) -> Answer:
     """A stored answer."""
     return BUILDERS[name]()
+
+
+def on_terminal(result: Answer, width: int = 400) -> str:
+    """What a terminal of a width shows under --full."""
+    console = Console(width=width, file=io.StringIO())
+    console.print(terminal.terminal(result, full=True), crop=False)
+    return console.file.getvalue()  # type: ignore[attr-defined]

@@ -7,22 +7,19 @@ import json
 import re
 
 import pytest
-from rich.console import Console
 
 from cli.shell import numbers
-from energymodel.report import data, drawing, terminal
+from energymodel.report import data, drawing
 from energymodel.report.answer import Answer
 from energymodel.report.answers.sensitivity import choices, headline, notes, sensitivity_answer
 from energymodel.report.number import sentence
 from energymodel.search.result import SearchResult
 from report.reference_sensitivity import of_optimum, sensitivity
+from report.stored_answers import on_terminal
 
 
 def lines_of(answer: Answer) -> list[str]:
-    console = Console(width=300)
-    with console.capture() as capture:
-        console.print(terminal.terminal(answer, full=True))
-    return capture.get().splitlines()
+    return on_terminal(answer, 300).splitlines()
 
 
 def line_with(lines: list[str], *words: str) -> str:
@@ -115,11 +112,8 @@ def test_csv_has_a_line_for_each_number():
     rows = list(csv.DictReader(io.StringIO(data.csv_text(data.main_table(sensitivity_answer(sensitivity()))))))
     assert len(rows) == len(sensitivity().rows)
     clock = next(row for row in rows if row["path"] == "plan.clock")
-    assert (clock["energy.elasticity [1]"], clock["energy.at_low [J]"], clock["energy.at_high [J]"]) == (
-        "0.5",
-        "95.0",
-        "",
-    )
+    effects = [clock[f"energy.{name}"] for name in ("elasticity [1]", "at_low [J]", "at_high [J]")]
+    assert effects == ["0.5", "95.0", ""]
     assert next(row for row in rows if row["path"] == "plan.layout.microbatch")["breaks"] == "memory at high"
 
 

@@ -10,17 +10,16 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import energymodel
 from energymodel.explorer import fragments
 from energymodel.explorer.answer import READ
-from energymodel.report import data, drawing, number, terminal
+from energymodel.report import data, drawing, number
 from energymodel.report.answer import Answer, Table
 from energymodel.report.cells import DATA, FULL, PAGE, Quantity
 from energymodel.report.page import page_html
 from report.page.read_page import assert_sound
-from report.stored_answers import BUILDERS, answer
+from report.stored_answers import BUILDERS, answer, on_terminal
 
 ROOT = Path(energymodel.__file__).parent
 
@@ -45,12 +44,6 @@ def numbers(table: Table):
         for index, cell in enumerate(cells):
             if isinstance(cell, Quantity):
                 yield row, index, cell
-
-
-def on_terminal(surface: Answer, width: int = 400) -> str:
-    console = Console(width=width, file=io.StringIO())
-    console.print(terminal.terminal(surface, full=True), crop=False)
-    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module", params=list(BUILDERS))

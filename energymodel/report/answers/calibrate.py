@@ -11,7 +11,7 @@ from energymodel.calibration.power_population import architecture_of
 from energymodel.errors import InputError
 from energymodel.report import toml_text
 from energymodel.report.answer import Answer, Chart, Sentence, Table
-from energymodel.report.cells import DATA, FULL, SHORT, Column, number, share, words
+from energymodel.report.cells import DATA, FULL, SHORT, Column, number, present, share, words
 from energymodel.units import counted
 
 MOST_GROUPS = 20
@@ -33,14 +33,16 @@ BEST_NOTE = "Changes from the same batch at the highest setting; a lower one mus
 
 def calibrate_answer(fitted: Calibration) -> Answer:
     """Fitted constants in numbers."""
-    best, tables, charts = fitted.best, [constants_table(fitted)], [_constants_chart(fitted)]
+    constants, ratios = constants_parts(fitted)
+    tables, charts = [constants], [ratios]
     if fitted.rows:
-        tables.append(errors_table(fitted))
-    if fitted.held_out:
-        charts.insert(0, _errors_chart(fitted))
-    if best.settings:
-        tables += [best_table(fitted), curves_table(fitted)]
-        charts.insert(0, _curves_chart(fitted))
+        errors, of_groups = errors_parts(fitted)
+        tables.append(errors)
+        charts = [*present(of_groups), *charts]
+    if fitted.best.settings:
+        curves, of_curves = curves_parts(fitted)
+        tables += [best_table(fitted), curves]
+        charts = [of_curves, *charts]
     if fitted.predictions:
         cells = {
             words("group"): [of.group for of in fitted.predictions],
@@ -49,11 +51,11 @@ def calibrate_answer(fitted: Calibration) -> Answer:
             words("unit", ""): [of.unit for of in fitted.predictions],
         }
         tables.append(Table.of("predictions", "Predicted amount to the target", cells, MOST_PREDICTIONS))
-    if best.asked:
+    if fitted.best.asked:
         tables.append(asked_table(fitted))
     if fitted.rows and fitted.residuals:
-        tables.append(residuals_table(fitted))
-        charts += [_residuals_chart(fitted, name) for name in fitted.residuals]
+        residuals, of_rows = residuals_parts(fitted)
+        tables, charts = [*tables, residuals], [*charts, *of_rows]
     return Answer(
         "calibrate",
         f"Calibration of kind {fitted.kind}: {fitted.source}",
@@ -88,13 +90,14 @@ def _sentences(fitted: Calibration) -> list[Sentence]:
     ]
 
 
-def constants_table(fitted: Calibration) -> Table:
-    """Fitted constants with their intervals beside the priors."""
+def constants_parts(fitted: Calibration) -> tuple[Table, Chart]:
+    """Fitted constants with their intervals beside the priors, and as multiples of them."""
     constants, resampled = fitted.constants, [of.bootstrap or (None, None) for of in fitted.constants]
     amounts = [(of.value, *(of.laplace or ())) for of in constants]
+    is_scaled = [of.prior > 0.0 and of.value > 0.0 for of in constants]
     ratios = [
-        tuple(amount / of.prior for amount in ends) if of.prior > 0.0 and of.value > 0.0 else None
-        for of, ends in zip(constants, amounts, strict=True)
+        tuple(amount / of.prior for amount in ends) if scaled else None
+        for of, ends, scaled in zip(constants, amounts, is_scaled, strict=True)
     ]
     cells = {
         words("constant"): [of.name for of in constants],
@@ -106,22 +109,18 @@ def constants_table(fitted: Calibration) -> Table:
         Column("prior"): [of.prior for of in constants],
         Column("ratio", "over its prior", level=DATA): ratios,
     }
-    return Table.of("constants", "Constants", cells)
-
-
-def _constants_chart(fitted: Calibration) -> Chart:
-    """Constants with their intervals, over their priors."""
-    ratios = {of.name: of.value / of.prior for of in fitted.constants if of.prior > 0.0 and of.value > 0.0}
-    drawn, title = list(ratios)[:BARS], Sentence("Constants")
+    drawn, title = [of for of, scaled in zip(constants, is_scaled, strict=True) if scaled][:BARS], Sentence("Constants")
     if drawn:
-        moved = max(drawn, key=lambda name: abs(np.log(ratios[name])))
-        title = Sentence(f"{moved} moved most, to {{ratio}} times its prior", {"ratio": number(ratios[moved])})
-    subtitle, look = "Constants as multiples of their priors, with 90 % intervals", {"axis": "value over prior"}
-    y, limit = ["ratio"], (1.0, "prior")
-    return Chart("bars", title, "constants", "constant", y, subtitle, only=drawn, limit=limit, **look)
+        moved = max(drawn, key=lambda of: abs(np.log(of.value / of.prior)))
+        ratio = {"ratio": number(moved.value / moved.prior)}
+        title = Sentence(f"{moved.name} moved most, to {{ratio}} times its prior", ratio)
+    subtitle, axis = "Constants as multiples of their priors, with 90 % intervals", "value over prior"
+    look = {"only": [of.name for of in drawn], "limit": (1.0, "prior"), "axis": axis}
+    chart = Chart("bars", title, "constants", "constant", ["ratio"], subtitle, **look)
+    return Table.of("constants", "Constants", cells), chart
 
 
-def errors_table(fitted: Calibration) -> Table:
+def errors_parts(fitted: Calibration) -> tuple[Table, Chart | None]:
     """Mean error of each group that was held out, and of the fit."""
     columns = [words("group", f"{fitted.group_word} held out"), Column("rows", kind="count")]
     columns += [Column(name, name, kind="share", digits="two") for name in fitted.in_fit]
@@ -131,17 +130,15 @@ def errors_table(fitted: Calibration) -> Table:
     lines.append(("all, in the fit", fitted.rows, fitted.in_fit))
     rows = [[name, count, *(errors[of] / 100.0 for of in fitted.in_fit)] for name, count, errors in lines]
     short = [index for index in range(len(rows)) if index < MOST_GROUPS or index >= len(fitted.held_out)]
-    return Table("errors", "Mean absolute error", columns, rows, short=short)
-
-
-def _errors_chart(fitted: Calibration) -> Chart:
-    """Mean error of each group that was held out."""
+    table = Table("errors", "Mean absolute error", columns, rows, short=short)
+    if not fitted.held_out:
+        return table, None
     means = {name: share(error / 100.0) for name, error in fitted.held_out_mean.items()}
     listed = ", ".join(f"{name} {{{name}}}" for name in means)
     title = Sentence(f"Mean error of what was held out: {listed}", means)
     subtitle = f"Mean absolute error of each {fitted.group_word} that the others predict"
     only, axis = [group.group for group in fitted.held_out[:BARS]], "mean absolute error"
-    return Chart("bars", title, "errors", "group", [*means], subtitle, only=only, axis=axis)
+    return table, Chart("bars", title, "errors", "group", [*means], subtitle, only=only, axis=axis)
 
 
 def _settings(fitted: Calibration, settings: Sequence[PowerSetting]) -> dict[Column, Any]:
@@ -176,49 +173,45 @@ def asked_table(fitted: Calibration) -> Table:
     return Table.of("settings", "Predicted time and power", cells, MOST_PREDICTIONS)
 
 
-def curves_table(fitted: Calibration) -> Table:
+def curves_parts(fitted: Calibration) -> tuple[Table, Chart]:
     """Energy for the same work against the limit or clock of the first workloads: predicted, measured and lowest."""
-    by_limit, rows = fitted.best.settings[0].clock is None, []
-    for curve, best in list(zip(fitted.best.curves, fitted.best.settings, strict=True))[:DRAWN_CURVES]:
+    settings, rows = fitted.best.settings[:DRAWN_CURVES], []
+    for curve, best in zip(fitted.best.curves, settings, strict=False):
         workload = f"{f'{best.device}, ' if fitted.case.devices else ''}{best.workload}"
         predicted = zip(curve.speed, zip(curve.energy, curve.low, curve.high, strict=True), strict=True)
         rows += [[f"{workload}, batch {best.batch:g}", *point] for point in predicted]
         measured = sorted(zip(curve.measured_speed, curve.measured, strict=True))
         rows += [[f"measured, {workload}", *point] for point in measured]
         rows.append([f"lowest, {workload}", best.speed, best.energy])
-    speed = Column("speed", "power limit", "W") if by_limit else Column("speed", "clock, of the highest", kind="share")
+    speed, setting = Column("speed", "clock, of the highest", kind="share"), "clock"
+    if settings[0].clock is None:
+        speed, setting = Column("speed", "power limit", "W"), "power limit"
     columns = [words("series", ""), speed, Column("energy", kind="share")]
-    return Table("curves", "Energy about the best settings", columns, rows, level=DATA)
-
-
-def _curves_chart(fitted: Calibration) -> Chart:
-    settings = fitted.best.settings
-    setting = "power limit" if settings[0].clock is None else "clock"
-    saving = {"saving": share(1.0 - min(best.energy for best in settings[:DRAWN_CURVES]))}
+    saving = {"saving": share(1.0 - min(best.energy for best in settings))}
     title = Sentence(f"A lower {setting} saves up to {{saving}} of the energy", saving)
-    subtitle = "Energy for the same work, over that at the highest setting"
-    return Chart("plane", title, "curves", "speed", ["energy"], subtitle, series="series", lines=True)
+    subtitle, look = "Energy for the same work, over that at the highest setting", {"series": "series", "lines": True}
+    table = Table("curves", "Energy about the best settings", columns, rows, level=DATA)
+    return table, Chart("plane", title, "curves", "speed", ["energy"], subtitle, **look)
 
 
-def residuals_table(fitted: Calibration) -> Table:
+def residuals_parts(fitted: Calibration) -> tuple[Table, list[Chart]]:
     """Errors of the fit by row: prediction over measurement, less one."""
     label, along = fitted.along
-    order, errors = np.argsort(along, kind="stable"), [np.expm1(error) for error in fitted.residuals.values()]
-    columns = [words("group", fitted.group_word), Column("along", label)]
-    columns += [Column(name, name, kind="change") for name in fitted.residuals]
-    rows = [
-        [str(fitted.groups[row]), along[row], *(error[row] for error in errors)]
-        for row in order[:: -(-len(order) // MOST_POINTS)]
-    ]
-    return Table("residuals", "Errors of the fit", columns, rows, level=DATA)
-
-
-def _residuals_chart(fitted: Calibration, name: str) -> Chart:
-    along, half = fitted.along[1], share(np.median(np.abs(np.expm1(fitted.residuals[name]))))
-    is_wide = along.min() > 0.0 and along.max() > LOG_SPAN * along.min()
-    title = Sentence(f"Half of the rows have an error of {name} below {{half}}", {"half": half})
-    subtitle, look = f"Predicted {name} over measured, less one", {"hover": ["group", name], "axis": "error"}
-    return Chart("plane", title, "residuals", "along", [name], subtitle, log=["along"] if is_wide else [], **look)
+    errors = {name: np.expm1(error) for name, error in fitted.residuals.items()}
+    order = np.argsort(along, kind="stable")
+    order = order[:: -(-len(order) // MOST_POINTS)]
+    cells: dict[Column, Any] = {words("group", fitted.group_word): [str(fitted.groups[row]) for row in order]}
+    cells[Column("along", label)] = along[order]
+    cells |= {Column(name, name, kind="change"): error[order] for name, error in errors.items()}
+    log, charts = ["along"] if along.min() > 0.0 and along.max() > LOG_SPAN * along.min() else [], []
+    for name, error in errors.items():
+        half, look = {"half": share(np.median(np.abs(error)))}, {"hover": ["group", name], "log": log, "axis": "error"}
+        title, subtitle = (
+            f"Half of the rows have an error of {name} below {{half}}",
+            f"Predicted {name} over measured, less one",
+        )
+        charts.append(Chart("plane", Sentence(title, half), "residuals", "along", [name], subtitle, **look))
+    return Table.of("residuals", "Errors of the fit", cells, level=DATA), charts
 
 
 def commands(fitted: Calibration) -> list[Sentence]:

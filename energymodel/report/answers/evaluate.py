@@ -69,8 +69,8 @@ def evaluate_answer(
     charts = [*charts, *limits_chart(limits), intervals_chart(outputs)]
     notes = [*batch_sentences(scenario, scenario.plan, outcome), *present(bits_sentence(run))]
     if trajectory is not None:
-        tables.append(trajectory_table(trajectory))
-        charts.insert(0, trajectory_chart(tables[-1]))
+        over_time, chart = trajectory_parts(trajectory)
+        tables, charts = [*tables, over_time], [chart, *charts]
     if details:
         more, drawings, sentences = detail_parts(scenario, runs, "energy")
         tables, charts, notes = [*tables, *more], [*charts, *drawings], [*notes, *sentences]
@@ -145,25 +145,20 @@ def intervals_chart(outputs: Table, names: tuple[str, ...] = DRAWN, row: str = "
     return Chart("intervals", title, outputs.name, y=[row] if row else [], subtitle=subtitle, only=names)
 
 
-def trajectory_table(run: RunTrajectory) -> Table:
-    """A row for each time of a run."""
+def trajectory_parts(run: RunTrajectory) -> tuple[Table, Chart]:
+    """A row for each time of a run, and its loss against the energy used."""
     constant = {"batch": not np.ptp(run.batch), "information_rate": not np.any(run.information_rate)}
-    columns = [
-        dataclasses.replace(column, level=DATA) if constant.get(column.name) else column for column in _OVER_TIME
-    ]
-    rows = [*zip(*(getattr(run, column.name) for column in columns), strict=True)]
-    note = "The loss is that of a run that ends there, with its learning rate decayed."
-    return Table("trajectory", "Run over time", columns, rows, note=note)
-
-
-def trajectory_chart(table: Table) -> Chart:
-    """Loss against the energy used, along the run."""
-    energy, loss = ([cell.value for _, _, cell in table.series(name)] for name in ("energy", "loss"))
-    half = next(value for spent, value in zip(energy, loss, strict=True) if spent >= 0.5 * energy[-1])
-    numbers = {"half": number(half, "nat/token"), "end": number(loss[-1], "nat/token")}
+    cells = {}
+    for column in _OVER_TIME:
+        hidden = dataclasses.replace(column, level=DATA) if constant.get(column.name) else column
+        cells[hidden] = getattr(run, column.name)
+    half = next(loss for loss, energy in zip(run.loss, run.energy, strict=True) if energy >= 0.5 * run.energy[-1])
+    numbers = {"half": number(half, "nat/token"), "end": number(run.loss[-1], "nat/token")}
     title = Sentence("After half of the energy the loss is {half}, at the end {end}", numbers)
-    hover = ["time", "energy", "loss", "power", "energy_per_bit"]
-    return Chart("plane", title, "trajectory", "energy", ["loss"], "Loss along the run", hover=hover, lines=True)
+    look = {"hover": ["time", "energy", "loss", "power", "energy_per_bit"], "lines": True}
+    note = "The loss is that of a run that ends there, with its learning rate decayed."
+    table = Table.of("trajectory", "Run over time", cells, note=note)
+    return table, Chart("plane", title, "trajectory", "energy", ["loss"], "Loss along the run", **look)
 
 
 def capacity_warnings(outcome: TrainingOutcome) -> list[Sentence]:

@@ -67,11 +67,10 @@ def monitor_answer(
         tables.append(Table("findings", "What is wrong", [words("kind"), words("message")], findings, level=PAGE))
     losses = loss_table(status)
     if losses.rows:
-        charts.append(
-            Chart(
-                "plane", loss_title(status), "losses", "tokens", ["loss"], "Loss against tokens", "series", lines=True
-            )
-        )
+        of_now = {"loss": number(state.loss, "nat/token"), "planned": number(expected.loss(state.tokens), "nat/token")}
+        title = Sentence("The loss is {loss}; the plan expects {planned} for a run that ends here", of_now)
+        look = {"series": "series", "lines": True}
+        charts.append(Chart("plane", title, "losses", "tokens", ["loss"], "Loss against tokens", **look))
         tables.append(losses)
     if replanned is not None and replanned.optimum.success:
         plans = dataclasses.replace(plans_table(replanned.optimum), title="A new plan for the rest")
@@ -130,14 +129,6 @@ def loss_table(status: Status) -> Table:
     rows = [[name, at, loss] for name, points in series.items() for at, loss in points if at >= start]
     columns = [words("series"), Column("tokens", "tokens", "token"), Column("loss", "loss", "nat/token")]
     return Table("losses", "Loss", columns, rows, level=DATA)
-
-
-def loss_title(status: Status) -> Sentence:
-    """The loss beside that of the plan."""
-    state = status.state
-    numbers = {"loss": state.loss, "planned": state.expected.loss(state.tokens)}
-    title = "The loss is {loss}; the plan expects {planned} for a run that ends here"
-    return Sentence(title, {name: number(loss, "nat/token") for name, loss in numbers.items()})
 
 
 def forecast_line(status: Status) -> str:

@@ -150,7 +150,8 @@ def outcome_table(runs: Runs, digits: str = "", only: Collection[str] = ()) -> T
     title = "Outcome, and its 90 % interval" if sure else "Outcome; how sure it is, is unknown"
 
     def change_of(column: Column, *_: Cell) -> Cell:
-        return None if "slack." in column.name else change(*runs.values(), column.name, column)
+        before, after = runs.values()
+        return None if "slack." in column.name else change(before, after, column.name, column)
 
     return compared("outcome", title, columns, rows, change_of)
 

@@ -33,10 +33,10 @@ def samples_answer(scenario: Scenario, drawn: MonteCarlo, asked: Mapping[str, st
     tables += [chances_table(drawn)] if drawn.chances else []
     for name in drawn.of if drawn.indices else ():
         indices = indices_table(drawn, name)
-        title, look = f"{{name}} takes part in {{largest}} of the variance of {spaced(name)}", {"y": ["first", "total"]}
-        subtitle, axis = "Sobol indices with 90 % intervals", "share of the variance"
+        title = f"{{name}} takes part in {{largest}} of the variance of {spaced(name)}"
+        subtitle, axis, y = "Sobol indices with 90 % intervals", "share of the variance", ["first", "total"]
         tables.append(indices)
-        charts += present(Chart.ranked(indices, "total", title, subtitle, axis, SMALLEST, TOP, **look))
+        charts += present(Chart.ranked(indices, "total", title, subtitle, axis, SMALLEST, TOP, y=y))
     cells: dict[Column, Any] = {
         Column("samples", kind="count"): drawn.samples,
         Column("index_samples", "samples of the indices", kind="count"): drawn.index_samples,

@@ -47,7 +47,7 @@ def sensitivity_answer(analysis: Sensitivity, spread: OutcomeSpread | None = Non
         tables = [measure_table(analysis, top), change, elasticities, *tables, numbers_table(analysis)]
         charts = [tornado_chart(analysis, name) for name in analysis.values]
         charts += present(elasticity_chart(elasticities, first, spaced(first), "Largest elasticities"))
-        sentences += [_measure_sentence(analysis, first), *_change_sentence(analysis, first)]
+        sentences += next_sentences(analysis, first)
         remarks = [*together_sentences(analysis), *notes(analysis)]
     what = f"the lowest {spaced(first)}" if analysis.optimum else spaced(first)
     return Answer.of(
@@ -117,6 +117,8 @@ def measure_table(analysis: Sensitivity, top: int = TOP) -> Table:
     values, shares = analysis.values, analysis.shares()
     first, *others = values
     low, high = (f"{100 * share:g} %" for share in SHARES)
+    numbers = analysis.by_uncertainty()
+    rows = [row for row in numbers if max(row.size(*output) for output in values.items()) >= _SMALLEST]
 
     def changes(name: str, level: int) -> dict[Column, Any]:
         titles = {f"{name}_at_low": f"{spaced(name)} at {low}", f"{name}_at_high": f"at {high}"}
@@ -124,18 +126,16 @@ def measure_table(analysis: Sensitivity, top: int = TOP) -> Table:
         pairs = [[*map(_change, row.changes(name, values[name]))] for row in rows]
         return {column: [pair[end] for pair in pairs] for end, column in enumerate(columns)}
 
-    numbers, look = analysis.by_uncertainty(), {"kind": "share", "digits": "two"}
-    rows = [row for row in numbers if max(row.size(*output) for output in values.items()) >= _SMALLEST]
     cells: dict[Column, Any] = {
         words("number"): [row.path for row in rows],
         words("known", "known as"): map(_kind, rows),
         Column("low", low): [own_number(row, row.low) for row in rows],
         Column("high", high): [own_number(row, row.high) for row in rows],
         **changes(first, SHORT),
-        Column("share", "of variance", **look): [finite(shares.get(row.path)) for row in rows],
+        Column("share", "of variance", kind="share", digits="two"): [finite(shares.get(row.path)) for row in rows],
     }
     for name in others:
-        cells[Column(f"{name}_size", f"{spaced(name)} ±", **look)] = [
+        cells[Column(f"{name}_size", f"{spaced(name)} ±", kind="share", digits="two")] = [
             _change(row.size(name, values[name])) for row in rows
         ]
     for name in others:
@@ -263,24 +263,19 @@ def numbers_table(analysis: Sensitivity) -> Table:
     return Table("numbers", "All numbers and their effects", columns, rows, level=DATA)
 
 
-def _measure_sentence(analysis: Sensitivity, first: str) -> Sentence:
-    row = analysis.by_uncertainty(first)[0]
-    shares = {"share": analysis.shares(first).get(row.path, 0.0), "priors": analysis.prior_share(first)}
-    return Sentence(
-        f"Measure {row.path.removeprefix(SYSTEM)} first: its uncertainty causes {{share}} of the variance of "
-        f"{spaced(first)}; priors together cause {{priors}}.",
-        {name: share(part) for name, part in shares.items()},
-    )
-
-
-def _change_sentence(analysis: Sensitivity, first: str) -> list[Sentence]:
-    better = choices(analysis)
-    if not better or analysis.optimum:
-        return []
-    row, value, changes, _ = better[0]
-    numbers = {"change": number(changes[first], kind="change", digits="two"), "value": number(own_number(row, value))}
-    name = row.path.removeprefix("plan.")
-    return [Sentence(f"Of the decisions, {name} at {{value}} changes {spaced(first)} most: by {{change}}.", numbers)]
+def next_sentences(analysis: Sensitivity, first: str) -> list[Sentence]:
+    """What to measure first, and of a plan that was not optimized the decision that changes most."""
+    row, of = analysis.by_uncertainty(first)[0], spaced(first)
+    numbers = {"share": share(analysis.shares(first).get(row.path, 0.0)), "priors": share(analysis.prior_share(first))}
+    measure = f"Measure {row.path.removeprefix(SYSTEM)} first: its uncertainty causes {{share}} of the variance of {of}"
+    texts = [f"{measure}; priors together cause {{priors}}."]
+    if (better := choices(analysis)) and not analysis.optimum:
+        row, value, changes, _ = better[0]
+        numbers |= {"change": number(changes[first], kind="change", digits="two")}
+        numbers |= {"value": number(own_number(row, value))}
+        name = row.path.removeprefix("plan.")
+        texts.append(f"Of the decisions, {name} at {{value}} changes {of} most: by {{change}}.")
+    return [Sentence(text, numbers) for text in texts]
 
 
 def notes(analysis: Sensitivity) -> list[Sentence]:
