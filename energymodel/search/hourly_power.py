@@ -1,6 +1,5 @@
-"""Speeds of a plan and their power by the weather of each hour, and the cheapest start and speeds over many hours."""
+"""Speeds of a plan between the lowest and the highest clock, and their power by the weather of each hour."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -23,18 +22,6 @@ CLOCKS = 33  # from the accelerator's lowest to its highest
 OF_CLOCK = ("temperature", "facility_power", "heat_flux", "ramp", "power_swing", "power_ramp")
 """Limits that a clock may violate."""
 ROUNDING = 1e-9  # relative difference of numbers that are the same
-CAPS = 7  # highest speeds that are tried where a demand charge makes the highest hour dear
-TOKEN_PRICES = np.geomspace(0.1, 10.0, 91)  # over the cost of a token at the highest speed
-ZOOMS, ZOOM = 6, 33  # rounds between the neighbors of the best price, and prices in each
-STARTS = 24  # of a rule, those of the lowest cost before the demand charge is known
-TIE = 1e-4  # by which later hours count as dearer, so that like hours change their speed one by one
-
-
-class Contract(NamedTuple):
-    """Power that is paid in every hour of the run, used or not [W], at a price [USD/J]."""
-
-    power: float
-    price: float
 
 
 class Levels(NamedTuple):
@@ -129,100 +116,3 @@ def cooling_of(system: TrainingSystem, plan: TrainingPlan, hours: GridHours) -> 
             return np.full(hours.hours, float(cooling.demand(1.0, coolant).power))
         outside = Hour(jnp.asarray(hours.dry_bulb), jnp.asarray(hours.wet_bulb), jnp.asarray(hours.spread))
         return np.asarray(cooling.hour_demand(jnp.ones(hours.hours), coolant, outside).power)
-
-
-class Schedule(NamedTuple):
-    """A run from an hour of the series on: by hour its speed, share before the end and mean power [W]; its cost."""
-
-    start: int
-    speeds: np.ndarray
-    occupied: np.ndarray
-    power: np.ndarray
-    value: float
-
-
-class HourlyProblem(NamedTuple):
-    """All hours at all speeds: `tokens` of an hour by speed, `powers` [W] and `costs`, the demand charge apart.
-
-    `peak` is what a watt of a month's highest hour costs for an hour of the run; `goal` the tokens of the run.
-    """
-
-    tokens: np.ndarray
-    goal: float
-    powers: np.ndarray
-    costs: np.ndarray
-    peak: float
-    month: np.ndarray
-
-    def best_constant(self, starts: np.ndarray, horizon: int) -> Schedule | None:
-        """The cheapest run at one speed, from its best start."""
-        rules = (np.full(len(self.month), speed) for speed in range(len(self.tokens)))
-        return _cheapest(self._best_start(rule, starts, horizon) for rule in rules)
-
-    def best_hourly(self, starts: np.ndarray, horizon: int) -> Schedule | None:
-        """The cheapest run whose hours each have the best speed at one price of a token, below one highest speed."""
-        fastest = len(self.tokens) - 1
-        caps = np.linspace(0, fastest, CAPS).round().astype(int) if self.peak > 0.0 else [fastest]
-        usual = max(float(np.mean(self.costs[:, -1])) / self.tokens[-1], np.finfo(float).tiny)
-        scores = self.costs * (1.0 + TIE * np.linspace(0.0, 1.0, len(self.month)))[:, None]
-        best, prices = None, TOKEN_PRICES * usual
-        for _ in range(1 + ZOOMS):
-            tried, nearest = None, (0, fastest)
-            for index, price in enumerate(prices):
-                net = scores - price * self.tokens
-                for cap in caps:
-                    schedule = self._best_start(np.argmin(net[:, : cap + 1], axis=1), starts, horizon)
-                    if schedule is not None and (tried is None or schedule.value < tried.value):
-                        tried, nearest = schedule, (index, int(cap))
-            best = _cheapest((best, tried))
-            if best is None:
-                return None
-            index, cap = nearest
-            caps, starts = caps if tried is None else [cap], np.array([best.start])
-            prices = np.geomspace(prices[max(index - 1, 0)], prices[min(index + 1, len(prices) - 1)], ZOOM)
-        return best
-
-    def _best_start(self, rule: np.ndarray, starts: np.ndarray, horizon: int) -> Schedule | None:
-        """The cheapest run by a rule, which gives the speed of every hour; None where it does not end in time."""
-        every = np.arange(len(rule))
-        made = np.concatenate([[0.0], np.cumsum(self.tokens[rule])])
-        costs = self.costs[every, rule] + self.peak * self.powers[every, rule]
-        spent = np.concatenate([[0.0], np.cumsum(costs)])
-        wanted = made[starts] + self.goal
-        last = np.searchsorted(made, wanted * (1.0 - ROUNDING), side="left") - 1  # the hour in which the run ends
-        within = np.minimum(last, len(rule) - 1)
-        share = (wanted - made[within]) / self.tokens[rule[within]]
-        total = spent[within] - spent[starts] + share * costs[within]
-        in_time = np.flatnonzero((last < len(rule)) & (last - starts + share <= horizon))
-        order = in_time[np.argsort(total[in_time], kind="stable")[: STARTS if self.peak > 0.0 else 1]]
-        return _cheapest(self._schedule(rule, int(starts[i]), int(last[i]), float(share[i])) for i in order)
-
-    def _schedule(self, rule: np.ndarray, start: int, last: int, share: float) -> Schedule:
-        index = np.arange(start, last + 1)
-        speeds, occupied = rule[index], np.ones(len(index))
-        occupied[-1] = min(share, 1.0)
-        power = self.powers[index, speeds] * occupied
-        peaks = self.peak * metered_peaks(self.month[index], power, occupied)
-        return Schedule(start, speeds, occupied, power, float(self.costs[index, speeds] @ occupied) + peaks)
-
-
-def _cheapest(schedules: Iterable[Schedule | None]) -> Schedule | None:
-    return min((run for run in schedules if run is not None), key=lambda run: run.value, default=None)
-
-
-def bought_power(
-    market: np.ndarray, power: np.ndarray, contract: Contract | None, occupied: float | np.ndarray = 1.0
-) -> np.ndarray:
-    """Power bought at the price of the hour [W]: what exceeds the contract, and all of it where the price is negative.
-
-    `occupied` is the share of each hour that belongs to the run.
-    """
-    if contract is None:
-        return power
-    return np.where(market < 0.0, power, np.maximum(power - contract.power * occupied, 0.0))
-
-
-def metered_peaks(month: np.ndarray, power: np.ndarray, occupied: np.ndarray) -> float:
-    """Sum over months of the highest power, each for the time of the run in it [W h]."""
-    firsts = np.flatnonzero(np.diff(month, prepend=month[0] - 1))
-    return float(np.maximum.reduceat(power, firsts) @ np.add.reduceat(occupied, firsts))

@@ -4,7 +4,6 @@ The step of `evaluate` has a closed form for what a rank waits. In a `Timeline` 
 of the schedule, which shows when, and how far the closed form is from it.
 """
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -51,6 +50,11 @@ class OperationKinds(NamedTuple):
     of_operation: Int[Array | np.ndarray, "2 stages microbatches"]
     repeats: Float[Array | np.ndarray, "2 stages kinds"]
 
+    def makespan(self, durations: Passes, schedule: Schedule, hop: Numeric) -> Float[Array, ""]:
+        """Time of a step by its critical path [s], whose gradient counts the passes of each kind on that path."""
+        of_operations = jnp.take_along_axis(durations, jnp.asarray(self.of_operation), axis=2)
+        return pipeline_makespan(of_operations, schedule, hop)
+
 
 def operation_kinds(schedule: Schedule, per: Per) -> OperationKinds:
     """Operations of a rank and direction that share a clock.
@@ -96,14 +100,11 @@ class PipelineLoad(eqx.Module):
 
     def durations(self, clocks: Clocks) -> Passes:
         """Time of a pass [s], by direction, virtual stage and kind, at clocks by direction, rank and kind [1]."""
-        clock = self._by_stage(clocks)
-        times = jax.vmap(lambda load, clock: load.busy_time(self.chip, clock))
-        return jax.vmap(jax.vmap(times))(self._by_kind(clock), clock)
+        return self._by_kind.busy_time(self.chip, self._by_stage(clocks))
 
     def busy_energy(self, clocks: Clocks) -> Passes:
         """Energy of a pass on one chip [J], like `durations`."""
-        clock = self._by_stage(clocks)
-        load, voltage = self._by_kind(clock), self.chip.voltage(clock)
+        load, voltage = self._by_kind, self.chip.voltage(self._by_stage(clocks))
         static = self.chip.static_power(voltage, self.temperature) * self.durations(clocks)
         return static + load.switching_energy * voltage**2 + load.memory_energy
 
@@ -115,54 +116,23 @@ class PipelineLoad(eqx.Module):
 
     def makespan(self, clocks: Clocks, schedule: Schedule, kinds: OperationKinds) -> Float[Array, ""]:
         """Time of a step [s], by the critical path."""
-        return pipeline_makespan(of_operations(self.durations(clocks), kinds), schedule, self.hop)
+        return kinds.makespan(self.durations(clocks), schedule, self.hop)
 
     def _by_stage(self, clocks: Clocks) -> Passes:
-        clocks = jnp.asarray(clocks)
         stages = jnp.shape(self.load.arithmetic)[-1]
-        return jnp.tile(clocks, (1, stages // clocks.shape[1], 1))
+        return jnp.tile(jnp.asarray(clocks), (1, stages // jnp.shape(clocks)[1], 1))
 
-    def _by_kind(self, like: Passes) -> ChipLoad:
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf)[..., None], like.shape), self.load)
-
-
-def of_operations(by_kind: Passes, kinds: OperationKinds) -> Float[Array, "2 stages microbatches"]:
-    """A quantity of every operation, from that of its kind."""
-    return jnp.take_along_axis(by_kind, jnp.asarray(kinds.of_operation), axis=2)
+    @property
+    def _by_kind(self) -> ChipLoad:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[..., None], self.load)
 
 
-class ScheduledPipeline(NamedTuple):
-    """A pipeline and the order in which its ranks work."""
-
-    pipeline: PipelineLoad
-    schedule: Schedule
-
-
-def layers_per_stage(layers: int, stages: int) -> Float[np.ndarray, " stages"]:
-    """Layers of each virtual stage, evenly; what is missing is missing at the last, the first, the one before the last.
-
-    The last one also computes the output head, the first one the embedding [Llama team 2024, sec. 3.3.2].
-    """
-    full = np.full(stages, -(-layers // stages), np.float64)
-    from_the_ends = [index for pair in zip(range(stages - 1, -1, -1), range(stages), strict=True) for index in pair]
-    full[list(dict.fromkeys(from_the_ends))[: int(full.sum()) - layers]] -= 1.0
-    return full
-
-
-def pipeline_load(
-    system: TrainingSystem, plan: TrainingPlan, layers: Sequence[float] | np.ndarray | None = None
-) -> ScheduledPipeline:
+def pipeline_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[PipelineLoad, Schedule]:
     """Passes and schedule of a scenario: interleaved if the layout is, else one forward, one backward.
 
     A pass is that of the kernels of its layers and their exposed communication; the last virtual stage adds the output
     head. A chip that waits spins at the highest clock, as in `evaluate`. Launch times are left out: a stage is many
-    kernels long. Counts of micro-batches, ranks and chunks are rounded.
-
-    **Arguments:**
-
-    - `layers`: of each virtual stage [1]; by default `layers_per_stage`.
-
-    **Raises:** `ValueError` if `layers` does not have one entry for each virtual stage.
+    kernels long. Counts of micro-batches, ranks and chunks are rounded; layers are those of `layers_per_stage`.
     """
     system, plan = as_designed(system, plan)
     layout, chip, software = plan.layout, system.accelerator, system.software
@@ -172,10 +142,7 @@ def pipeline_load(
     point = operating_point(system, plan, step.coolant, load, exposed)
     counts = (layout.pipeline, layout.virtual_stages, division.microbatches)
     ranks, chunks, microbatches = (round(float(count)) for count in counts)
-    layers = layers_per_stage(round(float(system.workload.layers)), ranks * chunks) if layers is None else layers
-    layers = np.asarray(layers, np.float64)
-    if layers.shape != (ranks * chunks,):
-        raise ValueError(f"pipeline_load: {layers.size} numbers of layers for {ranks * chunks} virtual stages.")
+    layers = layers_per_stage(round(float(system.workload.layers)), ranks * chunks)
 
     # The backward pass does what the forward pass does not, recomputation included.
     recomputes = eqx.tree_at(lambda p: (p.layout.recompute_full, p.layout.recompute_attention), plan, (0.0, 0.0))
@@ -220,7 +187,7 @@ def pipeline_load(
         hop=(1.0 - software.pipeline_overlap) * traffic.pipeline.time / boundaries,
         chips=plan.chips / layout.pipeline,
     )
-    return ScheduledPipeline(pipeline, pipeline_schedule(ranks, microbatches, chunks))
+    return pipeline, pipeline_schedule(ranks, microbatches, chunks)
 
 
 class Timeline(NamedTuple):
@@ -269,18 +236,25 @@ def step_timeline(system: TrainingSystem, plan: TrainingPlan) -> Timeline:
     slowed = float(system.production_slowdown)
     stages = slowed * passes.layer[kinds] * layers
     stages[-1] += slowed * passes.head[kinds[-1]]
-    stage = np.arange(ranks * chunks)
-    turns = schedule == "zb-v"  # the two stages beside the turn of the V are on one rank
-    after = (stage < ranks * chunks - 1) & ~(turns & (stage == ranks - 1))
-    before = (stage > 0) & ~(turns & (stage == ranks))
-    crossed = np.sum(after) + np.sum(before)
-    hop = slowed * float(passes.hop[-1]) * ranks / crossed if crossed else 0.0
+    sends = np.append(np.diff(rank) != 0, False)  # forward; the two stages beside the turn of the V are on one rank
+    hop = slowed * float(passes.hop[-1]) * ranks / (2.0 * max(np.sum(sends), 1.0))
     again = float(layout.recompute_full)
     part = stages / (3.0 + again)
-    in_thirds = PassTimes(part + hop * after, (1.0 + again) * part + hop * before, part)
+    in_thirds = PassTimes(part + hop * sends, (1.0 + again) * part + hop * np.roll(sends, 1), part)
     closed_form = slowed * float(work) + float(step_time.bubble)
     simulated = simulate_pipeline(schedule, ranks, count, chunks, in_thirds)
     return Timeline(schedule, layers, simulated, step_time, closed_form)
+
+
+def layers_per_stage(layers: int, stages: int) -> Float[np.ndarray, " stages"]:
+    """Layers of each virtual stage, evenly; what is missing is missing at the last, the first, the one before the last.
+
+    The last one also computes the output head, the first one the embedding [Llama team 2024, sec. 3.3.2].
+    """
+    full = np.full(stages, -(-layers // stages), np.float64)
+    from_the_ends = [index for pair in zip(range(stages - 1, -1, -1), range(stages), strict=True) for index in pair]
+    full[list(dict.fromkeys(from_the_ends))[: int(full.sum()) - layers]] -= 1.0
+    return full
 
 
 def stage_layers(system: TrainingSystem, plan: TrainingPlan, ranks: int, chunks: int) -> Float[np.ndarray, " stages"]:

@@ -13,8 +13,8 @@ from scipy.optimize import linprog
 from energymodel.economics.cost import HOUR
 from energymodel.scenarios.grid_hours import GridHours
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.calendar import Terms
-from energymodel.search.hourly_power import Levels, cooling_of, metered_peaks
+from energymodel.search.calendar import Terms, metered_peaks
+from energymodel.search.hourly_power import Levels, cooling_of
 
 SOME = 1e-6  # share of an hour that counts
 MOST_ENDS = 2  # of the relaxed run that are tried beside its mean

@@ -47,7 +47,7 @@ from energymodel.search.calendar import calendar
 from energymodel.search.compare import CacheSizes, Candidate, Comparison, DesignedOptimum, Frontier, FrontierStep
 from energymodel.search.fleet import FleetOptimum, load_fleet
 from energymodel.search.pipeline import step_timeline
-from energymodel.search.pipeline_clocks import StageClocks, StageFront
+from energymodel.search.pipeline_clocks import StageClocks
 from energymodel.search.posterior import Update
 from energymodel.search.replan import Forecast, Replan, Rest
 from energymodel.search.result import Front, FrontPoint, SearchResult
@@ -214,13 +214,13 @@ def _stage_clocks() -> Answer:
         clock=np.broadcast_to(np.array([1.0, 0.9, 0.8])[:, None], (2, 2, 3, 1)),
         step_time=np.array([1.0, 1.2]),
         energy=np.array([10.0, 8.0]),
+        one_clock_energy=np.array([10.0, 9.0]),
         price=np.array([5.0, 1.0]),
         late=np.zeros(2),
         result=cast(Any, np.array([0, 1])),
         paths=7,
     )
-    front = StageFront(cast(Any, None), clocks, np.array([10.0, 9.0]))
-    return stage_clocks_answer(evaluated()[0], front)
+    return stage_clocks_answer(evaluated()[0], clocks)
 
 
 def _sweep() -> Answer:

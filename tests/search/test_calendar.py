@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from energymodel.economics.cost import HOUR
-from energymodel.search.hourly_power import Contract, HourlyProblem, bought_power, metered_peaks
+from energymodel.search.calendar import HourlyProblem, bought_power, metered_peaks
 
 RATES = np.array([1.0, 1.5, 2.0])
 POWERS = np.array([5.0, 7.0, 11.0])
@@ -98,5 +98,5 @@ def test_tokens_that_do_not_fit_have_no_schedule():
 
 def test_a_contract_covers_its_power_where_the_price_is_positive():
     market, power = np.array([1.0, -1.0, 1.0]), np.array([11.0, 11.0, 4.0])
-    np.testing.assert_allclose(bought_power(market, power, Contract(6.0, 0.5)), [5.0, 11.0, 0.0])
-    assert bought_power(market, power, None) is power
+    np.testing.assert_allclose(bought_power(market, power, 6.0), [5.0, 11.0, 0.0])
+    np.testing.assert_array_equal(bought_power(market, power, 0.0), power)

@@ -3,17 +3,17 @@
 from itertools import pairwise
 
 import casadi
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from energymodel.errors import InputError
 from energymodel.performance.pipeline_schedule import pipeline_schedule
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search import PipelineLoad, layers_per_stage, pipeline_load, stage_clocks
 from energymodel.search.pipeline import operation_kinds
-from energymodel.search.pipeline_clocks import one_clock, stage_front
+from energymodel.search.pipeline_clocks import stage_front
 from energymodel.solver import RESULTS
 from energymodel.system.step import training_step
 from unlike_chips import arithmetic_load, cubic_chip
@@ -185,16 +185,6 @@ def test_stages_add_up_to_the_work_of_evaluate():
     np.testing.assert_allclose(busy, work + spinning + step.point.static_power * passes, rtol=1e-9)
 
 
-def test_a_stage_needs_its_layers():
-    scenario = load_scenario("llama-3.1-405b-h100")
-    with pytest.raises(ValueError, match="3 numbers of layers for 128 virtual stages"):
-        pipeline_load(scenario.system, scenario.plan, [1.0, 2.0, 3.0])
-    uneven = eqx.tree_at(lambda plan: plan.layout.virtual_stages, scenario.plan, np.asarray(1.0))
-    layers = np.asarray([7.0] + [8.0] * 14 + [7.0])
-    own, usual = (pipeline_load(scenario.system, uneven, count).pipeline for count in (layers, None))
-    np.testing.assert_array_equal(own.load.arithmetic, usual.load.arithmetic)
-
-
 @pytest.fixture(scope="module")
 def scenario():
     return load_scenario(SMALL, FOUR)
@@ -202,23 +192,29 @@ def scenario():
 
 def test_clocks_by_rank_beat_one_clock_at_the_same_time(scenario):
     front = stage_front(scenario.system, scenario.plan, points=3, slowdown=0.1)
-    np.testing.assert_allclose(front.clocks.late, 0.0, atol=2e-6)
+    np.testing.assert_allclose(front.late, 0.0, atol=2e-6)
     assert front.saved[0] == pytest.approx(0.0, abs=1e-3)
     assert np.all(front.saved[1:] > 0.01)
     # With one layer and the output head the last rank takes longest; the others may be slower for it.
-    clocks = front.clocks.clock[-1, :, :, 0]
+    clocks = front.clock[-1, :, :, 0]
     assert np.all(clocks[:, 1] < clocks[:, -1])
 
 
 def test_one_clock_is_the_same_pipeline_at_that_clock(scenario):
     pipeline, schedule = pipeline_load(scenario.system, scenario.plan)
-    grid = one_clock(pipeline, schedule)
-    assert np.all(np.diff(grid.step_time) < 0.0)
-    again = one_clock(pipeline, schedule, grid.step_time[[10, 40]])
-    np.testing.assert_allclose(again.clock, grid.clock[[10, 40]], rtol=1e-9)
-    np.testing.assert_allclose(again.energy, grid.energy[[10, 40]], rtol=1e-9)
-    between = one_clock(pipeline, schedule, np.sqrt(grid.step_time[30:32].prod(keepdims=True)))
-    np.testing.assert_allclose(between.step_time**2, grid.step_time[30:32].prod(), rtol=2e-4)
+    front = stage_front(scenario.system, scenario.plan, points=2, slowdown=0.3)
+    kinds = operation_kinds(schedule, "rank")
+
+    def step(clock):
+        clocks = jnp.full((2, 4, 1), clock)
+        time = pipeline.makespan(clocks, schedule, kinds)
+        return float(time), float(pipeline.energy(clocks, kinds, time))
+
+    time, energy = step(pipeline.maximum_clock)
+    np.testing.assert_allclose(front.step_time[0], time, rtol=2e-6)
+    np.testing.assert_allclose(front.one_clock_energy[0], energy, rtol=1e-5)
+    clock = brentq(lambda clock: step(clock)[0] - front.step_time[1], pipeline.chip.minimum_clock, 1.0, rtol=1e-4)
+    np.testing.assert_allclose(front.one_clock_energy[1], step(clock)[1], rtol=3e-4)
 
 
 @pytest.mark.parametrize(

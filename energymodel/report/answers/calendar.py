@@ -35,7 +35,7 @@ def calendar_answer(calendar: Calendar) -> Answer:
     minimize = terms.minimize.replace("_operational", "")
     objective = f"{'operational ' * (minimize != terms.minimize)}{minimize}"
     objective += " with priced carbon" if terms.carbon_price else ""
-    saved = calendar.constant.schedule.value - calendar.hourly.schedule.value
+    saved = calendar.constant.value - calendar.hourly.value
     numbers = {"saved": number(saved, OBJECTIVES[terms.minimize]), "share": share(calendar.saving)}
     numbers["deadline"] = number(calendar.deadline, "s")
     texts = [f"The calendar saves {{saved}} of {objective} or {{share}}; the deadline is {{deadline}} after the start."]
@@ -69,8 +69,8 @@ def calendar_answer(calendar: Calendar) -> Answer:
 def runs_table(calendar: Calendar) -> Table:
     """The best constant power, the calendar, and the change; a contract only where there is one."""
     runs = (calendar.constant, calendar.hourly)
-    columns = [column for column in _RUNS if column.name != "contract" or any(run.contract for run in runs)]
-    rows = [[getattr(run, column.name) for column in columns] for run in runs]
+    columns = [column for column in _RUNS if column.name != "contract" or any(run.totals["contract"] for run in runs)]
+    rows = [[run.totals[column.name] for column in columns] for run in runs]
     changes = [
         after / before - 1.0 if before and column.name not in _UNCHANGED else None
         for column, before, after in zip(columns, *rows, strict=True)
@@ -81,9 +81,9 @@ def runs_table(calendar: Calendar) -> Table:
 
 def hours_table(calendar: Calendar) -> Table:
     """A row for each hour of the calendar, with the power of the constant run in it."""
-    schedule, hours, levels = calendar.hourly.schedule, calendar.hours, calendar.levels
-    own, speeds = calendar.constant.schedule.power, np.asarray(schedule.speeds)
-    index, count = np.arange(len(schedule.power)) + calendar.hourly.start - calendar.constant.start, len(speeds)
+    run, hours, levels = calendar.hourly, calendar.hours, calendar.levels
+    own, count = calendar.constant.power, len(run.speeds)
+    index = np.arange(count) + run.start - calendar.constant.start
     price, carbon = ([None] * count if series is None else series[:count] for series in (hours.price, hours.carbon))
     constant = np.where((index >= 0) & (index < len(own)), own[np.clip(index, 0, len(own) - 1)], 0.0)
     cells = {
@@ -91,10 +91,10 @@ def hours_table(calendar: Calendar) -> Table:
         Column("billing_month", kind="count"): hours.month[:count] + 1,
         Column("price", unit="USD/J"): price,
         Column("carbon", "carbon intensity", "kg/J"): carbon,
-        Column("occupied", kind="share"): schedule.occupied,
-        Column("clock"): levels.clock[speeds],
-        Column("token_rate", "tokens per second", "token/s"): levels.rate[speeds] * schedule.occupied,
-        Column("power", "calendar", "W"): schedule.power,
+        Column("occupied", kind="share"): run.occupied,
+        Column("clock"): levels.clock[run.speeds],
+        Column("token_rate", "tokens per second", "token/s"): levels.rate[run.speeds] * run.occupied,
+        Column("power", "calendar", "W"): run.power,
         Column("constant_power", "best constant power", "W"): constant,
     }
     return Table.of("hours", "Hours of the calendar", cells, level=DATA)

@@ -11,7 +11,7 @@ from energymodel.report.answers.run_tables import Run
 from energymodel.report.cells import DATA, FULL, Column, Quantity, number, spaced, words
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.pipeline import Timeline, step_timeline
-from energymodel.search.pipeline_clocks import StageFront
+from energymodel.search.pipeline_clocks import StageClocks
 from energymodel.solver import RESULTS, result_is
 
 NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
@@ -126,17 +126,17 @@ def _ends(count: int, most: int = _MOST_RANKS) -> Sequence[int]:
     return range(count) if count <= most else (*range(most // 2), *range(count - most // 2, count))
 
 
-def stage_clocks_answer(scenario: Scenario, front: StageFront) -> Answer:
+def stage_clocks_answer(scenario: Scenario, clocks: StageClocks) -> Answer:
     """The front, then the clocks of the ranks at the step time that saves most beside one clock."""
-    clocks, best, kinds = front.clocks, int(np.argmax(front.saved)), front.clocks.clock.shape[-1]
+    best, kinds = int(np.argmax(clocks.saved)), clocks.clock.shape[-1]
     is_found = np.asarray(result_is(clocks.result, RESULTS.successful))
     times = {f"time{row}": number(clocks.step_time[row], "s") for row in np.flatnonzero(~is_found)}
     on_front = {
         Column("step_time", unit="s"): clocks.step_time,
         Column("longer", kind="change"): clocks.step_time / clocks.step_time[0] - 1.0,
         Column("energy", unit="J"): clocks.energy,
-        Column("one_clock_energy", "with one clock", "J"): front.one_clock_energy,
-        Column("saved", kind="share"): front.saved,
+        Column("one_clock_energy", "with one clock", "J"): clocks.one_clock_energy,
+        Column("saved", kind="share"): clocks.saved,
         Column("price", "price of time", "W"): np.maximum(0.0, clocks.price),
         words("converged", level=FULL): is_found,
     }
@@ -146,7 +146,7 @@ def stage_clocks_answer(scenario: Scenario, front: StageFront) -> Answer:
         for time, of_time in zip(clocks.step_time, clocks.clock, strict=True)
         for (direction, rank, kind), clock in np.ndenumerate(of_time)
     ]
-    numbers = {"saved": number(front.saved[best], kind="share"), "time": number(clocks.step_time[best], "s")}
+    numbers = {"saved": number(clocks.saved[best], kind="share"), "time": number(clocks.step_time[best], "s")}
     texts = ["Clocks by rank save up to {saved} of the energy that one clock takes, at {time}."]
     texts += [f"The search needed {clocks.paths} paths through the schedule."]
     texts += [f"-o FILE.csv has all {kinds} kinds of operations."] if kinds > _MOST_KINDS else []
