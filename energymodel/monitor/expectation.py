@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import ndtri
 
 from energymodel.errors import InputError
 from energymodel.runtime.compilation import Compiled
@@ -34,7 +33,6 @@ NOISE, NOISE_OF_STEP = 0.01, 0.03
 """Standard deviation of the mean loss of a range about the curve, and of one step's own [nat/token]."""
 DECAYED = 0.1  # learning rate over its highest at which it counts as decayed [1]
 UNBOUNDED = 1e-9  # precision of level and amplitude before any loss is known [token^2/nat^2]
-SHARES = (0.05, 0.95)
 
 Values = Float[np.ndarray, " n"]
 
@@ -82,10 +80,7 @@ class LossCourse(NamedTuple):
 
 
 class FittedCourse(NamedTuple):
-    """For each exponent its weight, the best level, amplitude and gain, and their covariance.
-
-    - `tokens`: so far [token].
-    """
+    """For each exponent its weight, the best level, amplitude and gain, and their covariance; tokens so far [token]."""
 
     weights: Float[np.ndarray, " e"]
     best: Float[np.ndarray, "e 3"]
@@ -101,25 +96,8 @@ class FittedCourse(NamedTuple):
         spreads = np.einsum("ei,eij,ej->e", gradient, self.covariance, gradient)
         value = float(np.sum(self.weights * values))
         variance = float(np.sum(self.weights * (spreads + (values - value) ** 2)))
-        farther = max(math.log(ratio), 0.0)
-        return _with_spread(
-            value, math.sqrt(variance + (self.prior.model_error * farther) ** 2 + self.prior.end_noise**2)
-        )
-
-
-def measured_loss(loss: float, prior: CoursePrior) -> Forecast:
-    """The loss of a run at its end, as measured."""
-    return _with_spread(loss, prior.end_noise)
-
-
-def law_loss(law: Forecast, prior: CoursePrior) -> Forecast:
-    """The loss at the end by the law, before the run's own course is known."""
-    spread = (law.upper - law.lower) / float(ndtri(SHARES[1]) - ndtri(SHARES[0]))
-    return _with_spread(law.value, math.hypot(spread, prior.law_error))
-
-
-def _with_spread(value: float, spread: float) -> Forecast:
-    return Forecast(value, *(value + float(ndtri(share)) * spread for share in SHARES))
+        model_error = self.prior.model_error * max(math.log(ratio), 0.0)
+        return Forecast.of(value, math.hypot(math.sqrt(variance), model_error, self.prior.end_noise))
 
 
 def fit_course(
@@ -192,11 +170,6 @@ class Expectation:
     def tokens(self) -> float:
         """Tokens of the whole run."""
         return float(self.outcome.tokens)
-
-    @property
-    def sequence(self) -> float:
-        """Tokens of a sequence."""
-        return float(self.scenario.system.workload.sequence)
 
     @property
     def batch(self) -> float:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from scipy.special import ndtri
 
-from energymodel.monitor.expectation import DECAYED, SHARES, LossCourse, fit_course, law_loss, measured_loss
-from energymodel.monitor.run_state import RunState
-from energymodel.search.replan import Forecast, MeasuredRun, Rest, rest_of
+from energymodel.monitor.expectation import DECAYED, LossCourse, fit_course
+from energymodel.monitor.run_state import RunState, mean_spread
+from energymodel.search.replan import NORMAL_90, Forecast, MeasuredRun, rest_of
 from energymodel.system.evaluate import evaluate_once
 
 CHANGED = 0.02  # pace or power of now differ from the mean so far beyond this share [1]
@@ -31,7 +30,6 @@ class RunForecast:
     totals: Mapping[str, Forecast]
     used: Mapping[str, float]
     measured: MeasuredRun
-    rest: Rest
 
 
 def forecast(state: RunState) -> RunForecast | None:
@@ -43,8 +41,8 @@ def forecast(state: RunState) -> RunForecast | None:
     """
     if state.progress < LEAST_PROGRESS or not state.time > 0.0:
         return None
-    expected = state.expected
-    fitted = fit_course(loss_course(state), expected.course_prior, state.warm_tokens)
+    expected, prior = state.expected, state.expected.course_prior
+    fitted = fit_course(loss_course(state), prior, state.warm_tokens)
     end = DECAYED if expected.decays else 1.0
     loss = None if fitted is None else fitted.at(state.tokens, end).value
     measured = state.measured(loss)
@@ -56,12 +54,13 @@ def forecast(state: RunState) -> RunForecast | None:
         name: _as_of_now(state, name, total, rest.used.get(name)) for name, total in rest.forecast(outcome).items()
     }
     if state.progress >= 1.0 and math.isfinite(state.loss):
-        totals["loss"] = measured_loss(state.loss, expected.course_prior)
+        totals["loss"] = Forecast.of(state.loss, prior.end_noise)
     elif fitted is not None:
         totals["loss"] = fitted.at(expected.tokens, end)
     else:
-        totals["loss"] = law_loss(totals["loss"], expected.course_prior)
-    return RunForecast(totals, rest.used, measured, rest)
+        value, lower, upper = totals["loss"]  # of the law, before the run's own course is known
+        totals["loss"] = Forecast.of(value, math.hypot((upper - lower) / (2.0 * NORMAL_90), prior.law_error))
+    return RunForecast(totals, rest.used, measured)
 
 
 def loss_course(state: RunState) -> LossCourse:
@@ -77,15 +76,17 @@ def _as_of_now(state: RunState, name: str, total: Forecast, used: float | None) 
     """
     if used is None:
         return total
-    mean, spread = state.mean_step_time, state.step_time_spread
+    mean, spread = state.mean_step_time, mean_spread(state.usual_times, state.progress)
     paces = _left(state.step_time / mean, state.usual_step_time / mean)
     scale = 1.0 - state.start_pause / state.time
     if name in BY_POWER:
-        (power,) = _left(state.node_power_now / state.node_power)
-        scale *= power
-        spread = math.hypot(spread, state.node_power_spread(), state.expected.course_prior.power_drift)
+        nodes = state.nodes
+        if nodes:
+            scale *= _left(float(np.mean([node.power_now for node in nodes])) / state.node_power)[0]
+        of_power = max((mean_spread(node.powers, state.progress) for node in nodes), default=0.0)
+        spread = math.hypot(spread, of_power, state.expected.course_prior.power_drift)
     value, lower, upper = (scale * (end - used) for end in total)
-    low, high = (math.hypot(value - end, float(ndtri(SHARES[1])) * spread * value) for end in (lower, upper))
+    low, high = (math.hypot(value - end, NORMAL_90 * spread * value) for end in (lower, upper))
     return Forecast(
         used + paces[0] * value, used + min(paces) * max(value - low, 0.0), used + max(paces) * (value + high)
     )

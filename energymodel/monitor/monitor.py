@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from energymodel.errors import InputError
@@ -15,7 +14,7 @@ from energymodel.monitor.forecast import RunForecast, forecast
 from energymodel.monitor.run_state import RunState
 from energymodel.monitor.sources import Meter
 from energymodel.monitor.status import Finding, Status, findings, prometheus_text, status_line
-from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
+from energymodel.readers.log_records import LogEvent, LoggedStep, Record
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.replan import Replan, replan
 
@@ -81,11 +80,10 @@ class Monitor:
         return self.state.expected
 
     def __enter__(self) -> "Monitor":
-        """`begin`."""
         self.begin()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """`end`; an error of the training goes on its way."""
         self.end()
 
@@ -145,14 +143,14 @@ class Monitor:
         self._take(LogEvent(kind, time.time(), float(duration)))
         self._last_time = time.time()
 
-    def add(self, record: LoggedStep | LogEvent | PowerReading) -> bool:
+    def add(self, record: Record) -> bool:
         """Take a record of a log or a meter, and forecast anew where it is time; whether it was."""
         due = self._take(record)
         if due:
             self.update()
         return due
 
-    def _take(self, record: LoggedStep | LogEvent | PowerReading) -> bool:
+    def _take(self, record: Record) -> bool:
         """Take a record; whether it is time for a new forecast."""
         with self._lock:
             self.state.add(record)
@@ -175,7 +173,7 @@ class Monitor:
         self._beside = threading.Thread(target=update, daemon=True, name="energymodel-forecast")
         self._beside.start()
 
-    def watch(self, records: Iterable[LoggedStep | LogEvent | PowerReading]) -> Status:
+    def watch(self, records: Iterable[Record]) -> Status:
         """Take all records, and say where the run is at their end; on the way it is forecast only for who is told."""
         is_told = self.output is not None or self.metrics is not None or self.on_status is not None
         for record in records:
@@ -191,7 +189,14 @@ class Monitor:
         except InputError as error:
             self._failed = str(error)
         status = self._status_of(state, plan)
-        self._write(status)
+        if self.output is not None:
+            with Path(self.output).open("a", encoding="utf-8") as file:
+                file.write(status_line(status) + "\n")
+        if self.metrics is not None:
+            path = Path(self.metrics)
+            part = path.with_name(path.name + ".part")
+            part.write_text(prometheus_text(status), encoding="utf-8")
+            part.replace(path)
         if self.on_status is not None:
             self.on_status(status)
         return status
@@ -215,18 +220,9 @@ class Monitor:
 
         **Raises:** `InputError` as `energymodel.replan`.
         """
-        measured = None if self._forecast is None else self._forecast.measured
-        return None if measured is None else replan(self.expected.scenario, measured, progress=progress)
-
-    def _write(self, status: Status) -> None:
-        if self.output is not None:
-            with Path(self.output).open("a", encoding="utf-8") as file:
-                file.write(status_line(status) + "\n")
-        if self.metrics is not None:
-            path = Path(self.metrics)
-            part = path.with_name(path.name + ".part")
-            part.write_text(prometheus_text(status), encoding="utf-8")
-            part.replace(path)
+        if self._forecast is None:
+            return None
+        return replan(self.expected.scenario, self._forecast.measured, progress=progress)
 
     def _read_meter(self) -> None:
         assert self.meter is not None

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from energymodel.monitor.expectation import Expectation, LossCourse
-from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading, is_chip, is_node
+from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading, Record, is_chip, is_node
 from energymodel.readers.logged_run import usual_range
 from energymodel.readers.metered import BUSY_SHARE, median
 from energymodel.search.replan import MeasuredRun
@@ -27,18 +27,21 @@ LONGEST_GAP = 60.0  # between two readings of a device, beyond which nothing is 
 FEW_LOSSES = 3  # steps that report a loss, before a step without one counts as one whose loss is no number
 BLOCKS = 8  # parts of the readings or steps so far, whose means tell how far the mean of the rest may be
 RISE = 1e-4  # A learning rate that is higher than the step's before by more than this share still warms up [1]
+PAUSE = 1.1  # A step beside a pause holds a part of it if it took this multiple of the usual time
+
+_readings, _steps = (partial(deque, maxlen=most) for most in (KEPT_READINGS, KEPT_STEPS))
 
 
 @dataclass
 class DeviceState:
-    """One device: its energy so far, and its last readings."""
+    """One device: its energy so far [J] in the time of its readings [s], and its last readings, in SI."""
 
     energy: float = 0.0
     seconds: float = 0.0
     last: PowerReading | None = None
-    powers: deque[float] = field(default_factory=partial(deque, maxlen=KEPT_READINGS))
-    clocks: deque[float] = field(default_factory=partial(deque, maxlen=KEPT_READINGS))
-    throttled: deque[float] = field(default_factory=partial(deque, maxlen=KEPT_READINGS))
+    powers: deque[float] = field(default_factory=_readings)
+    clocks: deque[float] = field(default_factory=_readings)
+    throttled: deque[float] = field(default_factory=_readings)
     limit: float = math.nan
     temperature: float = math.nan
 
@@ -51,10 +54,7 @@ class DeviceState:
                 values.append(value)
         self.limit = reading.power_limit if math.isfinite(reading.power_limit) else self.limit
         self.temperature = reading.temperature if math.isfinite(reading.temperature) else self.temperature
-        if last is None or reading.fresh:
-            return
-        passed = reading.time - last.time
-        if not 0.0 < passed <= LONGEST_GAP:
+        if last is None or reading.fresh or not 0.0 < (passed := reading.time - last.time) <= LONGEST_GAP:
             return
         rise = reading.energy - last.energy
         energy = rise if rise >= 0.0 else 0.5 * (reading.power + last.power) * passed
@@ -81,44 +81,50 @@ class DeviceState:
         return median(list(self.clocks)[-RECENT:])
 
 
+@dataclass
 class RunState:
-    """What is known of a run so far."""
+    """What is known of a run so far, in SI.
 
-    def __init__(self, expected: Expectation) -> None:
-        self.expected = expected
-        self.first: LoggedStep | None = None
-        self.last: LoggedStep | None = None
-        self.lowest = math.inf  # step that the log holds: a restart may go back before its first
-        self.start = math.nan
-        self.start_pause = 0.0  # between the start and the first step
-        self.from_start = False  # whether the log tells the start of the run
-        self.elapsed = 0.0
-        self.steps = 0
-        self.tokens = 0.0
-        self.failures = 0
-        self.checkpoints: deque[float] = deque(maxlen=KEPT_STEPS)
-        self.evaluations = 0
-        self.not_finite = 0
-        self._with_loss = self._without_loss = 0
-        self._has_gaps = False  # between steps whose loss is said
-        self.step_times: deque[float] = deque(maxlen=KEPT_STEPS)
-        self.losses: dict[int, tuple[float, float, float, int]] = {}
-        self.highest_rate = math.nan
-        self.recent_losses: deque[tuple[float, float]] = deque(maxlen=RECENT)  # tokens and loss
-        self.devices: dict[str, DeviceState] = {}
-        self.trained_steps = 0
-        self.trained_time = 0.0
-        self.tokens_per_step = math.nan
-        self.warm_tokens = 0.0  # before which the learning rate still rose
-        self._pending: set[str] = set()
-        self._paused = 0.0  # how long the pauses since the last step took, as far as the log says so [s]
-        self._is_told = False  # whether the log says how long the checkpoint since the last step took
+    - `last`: the last step; `lowest`: the lowest one of the log, since a restart may go back before its first.
+    - `start`: when it began; `from_start`: whether the log says so; `start_pause`: from there to the first step.
+    - `trained_steps`, `trained_time`: steps without pauses, and their time [s].
+    - `losses`: by range of tokens, sums of tokens, losses and learning rates, and their number.
+    - `recent_losses`: tokens and loss of the last steps; `not_finite`: steps whose loss is no number.
+    - `warm_tokens`: before which the learning rate still rose.
+    """
+
+    expected: Expectation
+    last: LoggedStep | None = None
+    lowest: float = math.inf
+    start: float = math.nan
+    start_pause: float = 0.0
+    from_start: bool = False
+    elapsed: float = 0.0
+    tokens: float = 0.0
+    tokens_per_step: float = math.nan
+    failures: int = 0
+    checkpoints: deque[float] = field(default_factory=_steps)
+    step_times: deque[float] = field(default_factory=_steps)
+    trained_steps: int = 0
+    trained_time: float = 0.0
+    losses: dict[int, np.ndarray] = field(default_factory=dict)
+    recent_losses: deque[tuple[float, float]] = field(default_factory=partial(deque, maxlen=RECENT))
+    not_finite: int = 0
+    highest_rate: float = math.nan
+    warm_tokens: float = 0.0
+    devices: dict[str, DeviceState] = field(default_factory=dict)
+    _with_loss: int = 0
+    _without_loss: int = 0
+    _has_gaps: bool = False  # between steps whose loss is said
+    _pending: set[str] = field(default_factory=set)  # kinds of pauses since the last step
+    _paused: float = 0.0  # how long they took, as far as the log says so [s]
+    _is_told: bool = False  # whether it says how long the checkpoint among them took
 
     def copy(self) -> "RunState":
         """The state of now, which stays as it is while this one takes further records."""
         return copy.deepcopy(self, {id(self.expected): self.expected})
 
-    def add(self, record: LoggedStep | LogEvent | PowerReading) -> None:
+    def add(self, record: Record) -> None:
         """Take a record into account."""
         if isinstance(record, PowerReading):
             self.devices.setdefault(record.device, DeviceState()).add(record)
@@ -133,8 +139,6 @@ class RunState:
             self.start = event.time
         elif event.kind == "restart":
             self.failures += self.has_begun
-        elif event.kind == "evaluation":
-            self.evaluations += 1
         elif event.kind == "checkpoint" and math.isfinite(event.duration):
             self.checkpoints.append(event.duration)
             self._is_told = True
@@ -148,24 +152,23 @@ class RunState:
         own = step.step_time
         if not own > 0.0:
             own = (step.time - last.time) / count if last is not None else math.nan
-        if self.first is None:
+        self._add_tokens(step)
+        if last is None:
             self._begin(step, own)
+        elif step.learning_rate > (1.0 + RISE) * last.learning_rate:
+            self.warm_tokens = self.tokens
         passed = own * count if own > 0.0 else 0.0
         # Steps without a time do not say the pauses between them.
         timed = math.isfinite(step.time - self.start)
         self.elapsed = step.time - self.start if timed else self.elapsed + passed + self._paused
-        self.steps += 1
-        self._add_tokens(step)
-        self._add_time(own, count)
-        if last is not None and step.learning_rate > (1.0 + RISE) * last.learning_rate:
-            self.warm_tokens = self.tokens
+        if own > 0.0:
+            self._add_time(own, count)
         self.highest_rate = float(np.fmax(self.highest_rate, step.learning_rate))
         self._add_loss(step.loss, step.learning_rate)
         self._pending, self._paused, self._is_told = set(), 0.0, False
 
     def _begin(self, step: LoggedStep, own: float) -> None:
         """The first step: what came between the start of the run and its steps, such as compiling, comes but once."""
-        self.first = step
         begun = step.time - (own * step.step if own > 0.0 else 0.0)
         if begun >= self.start:
             self.start_pause, self.from_start = begun - self.start, True
@@ -173,6 +176,28 @@ class RunState:
             self.start = step.time - (own if own > 0.0 else 0.0)
         for device in self.devices.values():
             device.powers.clear()
+
+    def _add_tokens(self, step: LoggedStep) -> None:
+        """Tokens so far: as stated, else steps times the batch."""
+        if math.isfinite(step.tokens):
+            self.tokens_per_step = step.tokens
+        elif math.isfinite(step.sequences):
+            self.tokens_per_step = step.sequences * float(self.expected.scenario.system.workload.sequence)
+        elif not math.isfinite(self.tokens_per_step):
+            self.tokens_per_step = self.expected.batch
+        so_far = step.tokens_so_far
+        self.tokens = so_far if math.isfinite(so_far) else step.step * self.tokens_per_step
+
+    def _add_time(self, own: float, count: int) -> None:
+        """The time of steps, or that of the pause beside them."""
+        if self._pending & {"checkpoint", "restart", "evaluation"} and self.step_times:
+            usual = float(np.median(self.step_times))
+            if "checkpoint" in self._pending and own > usual and not self._is_told:
+                self.checkpoints.append((own - usual) * count)
+            if own > PAUSE * usual:
+                return
+        self.step_times.append(own)
+        self.trained_steps, self.trained_time = self.trained_steps + count, self.trained_time + own * count
 
     def _add_loss(self, loss: float, rate: float) -> None:
         """A loss, or none: which is no number where every step before had one, else not said."""
@@ -183,34 +208,8 @@ class RunState:
         self._has_gaps = self._has_gaps or self._without_loss > 0
         self._with_loss += 1
         self.recent_losses.append((self.tokens, loss))
-        bin_of_tokens = int(BINS_OF_E * math.log(max(self.tokens, 1.0)))
-        tokens, total, rates, number = self.losses.get(bin_of_tokens, (0.0, 0.0, 0.0, 0))
-        self.losses[bin_of_tokens] = (tokens + self.tokens, total + loss, rates + rate, number + 1)
-
-    def _add_tokens(self, step: LoggedStep) -> None:
-        """Tokens so far: as stated, else steps times the batch."""
-        expected = self.expected
-        if math.isfinite(step.tokens):
-            self.tokens_per_step = step.tokens
-        elif math.isfinite(step.sequences):
-            self.tokens_per_step = step.sequences * expected.sequence
-        elif not math.isfinite(self.tokens_per_step):
-            self.tokens_per_step = expected.batch
-        so_far = step.tokens_so_far
-        self.tokens = so_far if math.isfinite(so_far) else step.step * self.tokens_per_step
-
-    def _add_time(self, own: float, count: int) -> None:
-        """The time of steps, or that of the pause beside them."""
-        if not own > 0.0:
-            return
-        if self._pending & {"checkpoint", "restart", "evaluation"} and self.step_times:
-            usual = float(np.median(self.step_times))
-            if "checkpoint" in self._pending and own > usual and not self._is_told:
-                self.checkpoints.append((own - usual) * count)
-            if own > 1.1 * usual:
-                return
-        self.step_times.append(own)
-        self.trained_steps, self.trained_time = self.trained_steps + count, self.trained_time + own * count
+        range_of_tokens = int(BINS_OF_E * math.log(max(self.tokens, 1.0)))
+        self.losses[range_of_tokens] = self.losses.get(range_of_tokens, 0.0) + np.array([self.tokens, loss, rate, 1.0])
 
     @property
     def has_begun(self) -> bool:
@@ -228,20 +227,16 @@ class RunState:
         return median(list(self.step_times)[-RECENT:])
 
     @property
-    def _usual_times(self) -> np.ndarray:
+    def usual_times(self) -> np.ndarray:
+        """Times of the recorded steps, warm-up and pauses left out [s]."""
         times = np.asarray(self.step_times)
         low, high = usual_range(times) if len(times) else (0.0, 0.0)
         return times[(times >= low) & (times <= high)]
 
     @property
     def usual_step_time(self) -> float:
-        """Median of the recorded steps, warm-up left out [s]."""
-        return median(self._usual_times)
-
-    @property
-    def step_time_spread(self) -> float:
-        """Standard deviation of the mean step time of the rest over that so far, without warm-up and pauses [1]."""
-        return mean_spread(self._usual_times, self.progress)
+        """Their median [s]."""
+        return median(self.usual_times)
 
     @property
     def mean_step_time(self) -> float:
@@ -253,7 +248,7 @@ class RunState:
         """Mean of the last steps that tell it [nat/token]."""
         near = [loss for tokens, loss in self.recent_losses if tokens >= (1.0 - LAST_SHARE) * self.tokens]
         last = [loss for _, loss in self.recent_losses][-1:]
-        return float(np.mean(near or last)) if last else math.nan
+        return _mean(near or last)
 
     @property
     def time(self) -> float:
@@ -270,6 +265,11 @@ class RunState:
         return {name: device for name, device in self.devices.items() if device.powers or device.seconds > 0.0}
 
     @property
+    def nodes(self) -> list[DeviceState]:
+        """Meters of nodes."""
+        return [device for name, device in self.meters.items() if is_node(name) and device.seconds > 0.0]
+
+    @property
     def chip_power(self) -> float:
         """Mean power of a chip while it trains [W], if chips have meters."""
         return _mean([device.busy_power for name, device in self.meters.items() if is_chip(name)])
@@ -277,28 +277,10 @@ class RunState:
     @property
     def node_power(self) -> float:
         """Mean power of a node [W], if nodes have meters."""
-        return _mean([node.energy / node.seconds for node in self._nodes])
-
-    @property
-    def node_power_now(self) -> float:
-        """Mean power of a node lately [W], if nodes have meters."""
-        return _mean([node.power_now for node in self._nodes])
-
-    def node_power_spread(self) -> float:
-        """Standard deviation of the mean power of the rest over that of now [1]."""
-        return max((mean_spread(list(node.powers), self.progress) for node in self._nodes), default=0.0)
-
-    @property
-    def _nodes(self) -> list[DeviceState]:
-        return [device for name, device in self.meters.items() if is_node(name) and device.seconds > 0.0]
+        return _mean([node.energy / node.seconds for node in self.nodes])
 
     def measured(self, loss: float | None = None) -> MeasuredRun:
-        """The state as `replan` takes it.
-
-        **Arguments:**
-
-        - `loss`: of now, with the learning rate decayed.
-        """
+        """The state as `replan` takes it, with the loss of now as it is with the learning rate decayed."""
         nodes = self.expected.chips / float(self.expected.scenario.system.node.chips)
         chip, node = self.chip_power, self.node_power * nodes
         return MeasuredRun(
@@ -312,13 +294,12 @@ class RunState:
 
     def course(self) -> LossCourse:
         """The loss so far, in narrow ranges of tokens; the learning rate is NaN where the log does not say it."""
-        rows = np.array([self.losses[key] for key in sorted(self.losses)], float).reshape(-1, 4)
-        tokens, loss, rate, number = rows.T
+        tokens, loss, rate, number = np.reshape([self.losses[key] for key in sorted(self.losses)], (-1, 4)).T
         return LossCourse(tokens / number, loss / number, number, rate / number / self.highest_rate)
 
 
-def _mean(powers: list[float]) -> float:
-    return float(np.mean(powers)) if powers else math.nan
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else math.nan
 
 
 def mean_spread(values: Sequence[float] | np.ndarray, progress: float) -> float:

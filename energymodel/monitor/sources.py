@@ -5,6 +5,7 @@ that a run that began long ago comes in its order; once all are read to their en
 """
 
 import heapq
+import itertools
 import math
 import os
 import queue
@@ -16,7 +17,7 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 from energymodel.errors import InputError
 from energymodel.readers.lines import LONGEST, POWER_OR_HEAT, reading_of
-from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep, PowerReading
+from energymodel.readers.log_records import NOT_SAID, LoggedStep, PowerReading, Record
 from energymodel.readers.power_log import power_kind, power_of, read_power
 from energymodel.readers.step_log import log_kind, read_steps, steps_of
 
@@ -34,16 +35,11 @@ class RecordedMeter:
     """A meter that gives readings of a file, those of one time at each call: for tests and for replays."""
 
     def __init__(self, readings: Iterable[PowerReading]) -> None:
-        self._readings: Iterator[PowerReading] = iter(readings)
-        self._next = next(self._readings, None)
+        self._by_time = itertools.groupby(readings, key=lambda reading: reading.time)
 
     def read(self) -> list[PowerReading]:
         """The readings of the next time."""
-        readings: list[PowerReading] = []
-        while self._next is not None and (not readings or self._next.time == readings[0].time):
-            readings.append(self._next)
-            self._next = next(self._readings, None)
-        return readings
+        return list(next(self._by_time, (math.nan, ()))[1])
 
 
 class NvmlMeter:
@@ -94,7 +90,6 @@ class NvmlMeter:
             return NOT_SAID
 
 
-Record = LoggedStep | LogEvent | PowerReading
 POLL = 0.5  # between two looks at a file that grows [s]
 SOON = 0.01  # between two looks at what the threads have read [s]
 UNKNOWN = 1 << 20  # bytes of a growing file after which its kind must be known

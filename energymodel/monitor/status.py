@@ -1,8 +1,10 @@
 """A run at one moment, what is wrong with it, and its forms for machines: JSON lines and Prometheus' text."""
 
+import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,9 +13,10 @@ from scipy.stats import poisson
 
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.monitor.forecast import RunForecast
-from energymodel.monitor.run_state import RECENT, DeviceState, RunState
+from energymodel.monitor.run_state import RECENT, RunState
 from energymodel.readers.log_records import is_chip
 from energymodel.readers.logged_run import TO_SIGMA, relative_scatter
+from energymodel.readers.metered import median
 from energymodel.search.replan import Replan
 from energymodel.units import format_quantity
 
@@ -24,6 +27,7 @@ AT_CAP = 0.98  # power beyond this share of the limit is at the limit [1]
 CHECKPOINT = 2.0  # A checkpoint is slow beyond this multiple of the planned pause
 SHORT_PAUSE = 5.0  # pauses below this do not matter [s]
 UNLIKELY = 0.05  # failures are too many where as many or more had at most this probability
+OTHER_BATCH = 0.01  # A batch differs from the plan beyond this share [1]
 OFF_PLAN = 0.1  # A step time or a power differs from the plan beyond this share [1]
 SPIKE = 8.0  # A rise of the loss in one step is a spike beyond so many deviations of the last ones
 UNUSED = 0.5  # A device that draws less than this share of what the others do is not used by the run [1]
@@ -41,59 +45,60 @@ def findings(state: RunState) -> list[Finding]:
     """All that is wrong now, the costly first."""
     if not state.has_begun:
         return []
-    parts = (_loss, _failures, _stragglers, _slower, _throttled, _capped, _checkpoints, _plan)
-    return [finding for part in parts for finding in part(state)]
+    kinds = {
+        "loss": (_loss,),
+        "failures": (_failures,),
+        "straggler": (_stragglers, _slower),
+        "throttling": (_throttled,),
+        "power-cap": (_capped,),
+        "checkpoint": (_checkpoints,),
+        "batch": (_batch,),
+        "plan": (_plan,),
+    }
+    return [Finding(kind, message) for kind, parts in kinds.items() for part in parts for message in part(state)]
 
 
-def _loss(state: RunState) -> Iterator[Finding]:
+def _loss(state: RunState) -> Iterator[str]:
     losses = np.array([loss for _, loss in state.recent_losses])
     if state.not_finite:
-        yield Finding("loss", f"{state.not_finite} steps had no finite loss.")
+        yield f"{state.not_finite} steps had no finite loss."
     if len(losses) >= FEWEST:
         rises = np.diff(losses)
         before, last = rises[:-1], rises[-1]
         usual = float(np.median(before))
         spread = TO_SIGMA * float(np.median(np.abs(before - usual)))
         if spread > 0.0 and last > usual + SPIKE * spread:
-            yield Finding("loss", f"The loss rose by {last:.3g} nat/token in one step.")
+            yield f"The loss rose by {last:.3g} nat/token in one step."
 
 
-def _failures(state: RunState) -> Iterator[Finding]:
-    mtbf = float(state.expected.scenario.system.reliability.chip_mtbf)
-    mean = state.expected.chips * state.time / mtbf
+def _failures(state: RunState) -> Iterator[str]:
+    mean = state.expected.chips * state.time / float(state.expected.scenario.system.reliability.chip_mtbf)
     if state.failures and float(poisson.sf(state.failures - 1, mean)) < UNLIKELY:
         expected = f"{mean:.2g}" if mean >= 0.01 else "less than 0.01"
-        yield Finding(
-            "failures",
+        yield (
             f"{state.failures} interruption{'s' * (state.failures > 1)} where the plan expects {expected}: "
-            "look for a node that fails.",
+            "look for a node that fails."
         )
 
 
-def _stragglers(state: RunState) -> Iterator[Finding]:
-    training = _training(state)
-    clocks = {name: device.clock for name, device in training.items() if math.isfinite(device.clock)}
+def _stragglers(state: RunState) -> Iterator[str]:
+    powers = {name: device.busy_power for name, device in state.meters.items() if is_chip(name)}
+    finite = [power for power in powers.values() if math.isfinite(power)]
+    lowest = UNUSED * float(np.median(finite)) if finite else 0.0
+    used = [name for name, power in powers.items() if not power < lowest]
+    clocks = {name: clock for name in used if math.isfinite(clock := state.meters[name].clock)}
     if len(clocks) < 3:
         return
     middle = float(np.median(list(clocks.values())))
     for name, clock in clocks.items():
         if clock < (1.0 - SLOW_CHIP) * middle and len(state.devices[name].clocks) >= FEWEST:
-            yield Finding(
-                "straggler",
+            yield (
                 f"Device {name} runs at {format_quantity(clock, 'Hz')}, the others at {format_quantity(middle, 'Hz')}: "
-                "all of them wait for it.",
+                "all of them wait for it."
             )
 
 
-def _training(state: RunState) -> dict[str, DeviceState]:
-    """Devices that take part: one that draws far less than the others is not used by the run."""
-    powers = {name: device.busy_power for name, device in state.meters.items() if is_chip(name)}
-    finite = [power for power in powers.values() if math.isfinite(power)]
-    lowest = UNUSED * float(np.median(finite)) if finite else 0.0
-    return {name: state.meters[name] for name, power in powers.items() if not power < lowest}
-
-
-def _slower(state: RunState) -> Iterator[Finding]:
+def _slower(state: RunState) -> Iterator[str]:
     times = np.asarray(state.step_times)
     last = min(len(times) // 3, RECENT)
     if last < FEWEST:
@@ -102,14 +107,13 @@ def _slower(state: RunState) -> Iterator[Finding]:
     now, then = float(np.median(recent)), float(np.median(before))
     spread = relative_scatter(before) * math.sqrt(1.0 / last + 1.0 / len(before))
     if now > (1.0 + max(SLOWER, 5.0 * spread)) * then:
-        yield Finding(
-            "straggler",
+        yield (
             f"Steps take {100.0 * (now / then - 1.0):.0f} % longer than before ({format_quantity(now, 's')} instead of "
-            f"{format_quantity(then, 's')}): look for a slow device or link.",
+            f"{format_quantity(then, 's')}): look for a slow device or link."
         )
 
 
-def _throttled(state: RunState) -> Iterator[Finding]:
+def _throttled(state: RunState) -> Iterator[str]:
     limit = float(state.expected.scenario.system.accelerator.maximum_temperature)
     meters = state.meters
     often = {
@@ -118,17 +122,17 @@ def _throttled(state: RunState) -> Iterator[Finding]:
         if len(device.throttled) >= FEWEST and (share := float(np.mean(device.throttled))) >= OFTEN
     }
     if often:
-        share = f"{100.0 * float(np.mean(list(often.values()))):.0f} % of the readings"
-        who = f"Device {next(iter(often))} slows its clock" if len(often) == 1 else ""
-        who = who or f"{len(often)} of {len(meters)} devices slow their clocks"
-        yield Finding("throttling", f"{who} for power or heat in {share}.")
+        who = f"{len(often)} of {len(meters)} devices slow their clocks"
+        if len(often) == 1:
+            who = f"Device {next(iter(often))} slows its clock"
+        yield f"{who} for power or heat in {100.0 * float(np.mean([*often.values()])):.0f} % of the readings."
     for name, device in meters.items():
         if name not in often and device.temperature > limit:
             hot, most = (f"{kelvin - ZERO_CELSIUS:.0f} °C" for kelvin in (device.temperature, limit))
-            yield Finding("throttling", f"Device {name} has {hot}, and may have {most}.")
+            yield f"Device {name} has {hot}, and may have {most}."
 
 
-def _capped(state: RunState) -> Iterator[Finding]:
+def _capped(state: RunState) -> Iterator[str]:
     limits = [
         device.limit
         for device in state.meters.values()
@@ -137,52 +141,46 @@ def _capped(state: RunState) -> Iterator[Finding]:
         and float(np.mean(np.asarray(device.powers) >= AT_CAP * device.limit)) >= OFTEN
     ]
     if limits:
-        yield Finding(
-            "power-cap",
+        yield (
             f"{len(limits)} of {len(state.meters)} devices are at their power limit of "
-            f"{format_quantity(limits[-1], 'W')}: it sets the clock.",
+            f"{format_quantity(limits[-1], 'W')}: it sets the clock."
         )
 
 
-def _checkpoints(state: RunState) -> Iterator[Finding]:
-    if not state.checkpoints:
-        return
-    pause = float(np.median(state.checkpoints))
+def _checkpoints(state: RunState) -> Iterator[str]:
+    pause = median(state.checkpoints)
     planned = float(state.expected.scenario.system.reliability.checkpoint_time)
     if pause > CHECKPOINT * planned and pause > SHORT_PAUSE:
         share = sum(state.checkpoints) / state.time if state.time > 0.0 else 0.0
-        yield Finding(
-            "checkpoint",
+        yield (
             f"A checkpoint stops the run for {format_quantity(pause, 's')}, not for {format_quantity(planned, 's')}: "
-            f"{100.0 * share:.2g} % of the time so far.",
+            f"{100.0 * share:.2g} % of the time so far."
         )
 
 
-def _plan(state: RunState) -> Iterator[Finding]:
+def _batch(state: RunState) -> Iterator[str]:
+    batch, planned = state.tokens_per_step, state.expected.batch
+    if abs(batch / planned - 1.0) > OTHER_BATCH:
+        yield f"A step has {batch:,.0f} tokens, and {planned:,.0f} in the plan."
+
+
+def _plan(state: RunState) -> Iterator[str]:
     expected = state.expected
     now, planned, at = state.usual_step_time, expected.step_time, ""
-    batch = state.tokens_per_step
-    if math.isfinite(batch) and abs(batch / expected.batch - 1.0) > 0.01:
-        yield Finding("batch", f"A step has {batch:,.0f} tokens, and {expected.batch:,.0f} in the plan.")
-        planned *= batch / expected.batch
+    if any(_batch(state)):
+        planned *= state.tokens_per_step / expected.batch
         at = f" for their batch ({format_quantity(planned, 's')})"
     if len(state.step_times) >= FEWEST and abs(now / planned - 1.0) > OFF_PLAN:
         word = "longer" if now > planned else "shorter"
         off = f"{100.0 * abs(now / planned - 1.0):.0f} % {word} than planned{at}"
-        yield Finding("plan", f"Steps take {format_quantity(now, 's')}, {off}.")
-    chips = [name for name in state.meters if is_chip(name)]
-    if len(chips) > expected.chips:
-        yield Finding(
-            "plan",
-            f"{len(chips)} devices have meters, and the plan has {expected.chips:,.0f} chips: its energy is forecast.",
-        )
+        yield f"Steps take {format_quantity(now, 's')}, {off}."
+    chips = sum(map(is_chip, state.meters))
+    if chips > expected.chips:
+        yield f"{chips} devices have meters, and the plan has {expected.chips:,.0f} chips: its energy is forecast."
     power, busy = state.chip_power, float(expected.outcome.power_busy)
-    if math.isfinite(power) and abs(power / busy - 1.0) > OFF_PLAN:
-        word = "more" if power > busy else "less"
-        yield Finding(
-            "plan",
-            f"A chip draws {format_quantity(power, 'W')}, {100.0 * abs(power / busy - 1.0):.0f} % {word} than planned.",
-        )
+    if abs(power / busy - 1.0) > OFF_PLAN:
+        off = f"{100.0 * abs(power / busy - 1.0):.0f} % {'more' if power > busy else 'less'}"
+        yield f"A chip draws {format_quantity(power, 'W')}, {off} than planned."
 
 
 UNITS = {
@@ -206,18 +204,13 @@ STATE = {
     "failures": "failures",
 }
 """Numbers of a state in JSON and in Prometheus' text."""
+PARTS = {"value": "", "lower": "_lower", "upper": "_upper"}
 PREFIX = "energymodel"
 
 
 @dataclass(frozen=True)
 class Status:
-    """A run at one moment.
-
-    - `state`: of the run.
-    - `findings`: what is wrong.
-    - `forecast`: its end, by the last forecast; nothing before the first.
-    - `plan`: what a new plan for the rest changes and saves, if one was searched for.
-    """
+    """A run at one moment: its state, what is wrong, its end by the last forecast, and the new plan for its rest."""
 
     state: RunState
     findings: tuple[Finding, ...]
@@ -269,19 +262,17 @@ def _finite(tree: Any) -> Any:
 def prometheus_text(status: Status) -> str:
     """Gauges in Prometheus' text format, for the text-file collector of a node exporter."""
     tree = status_tree(status)
-    gauges: dict[str, Mapping[str, float | None]] = {name: {"": tree[key]} for key, name in STATE.items()}
-    kinds = [finding.kind for finding in status.findings]
-    gauges["finding"] = {f'{{kind="{kind}"}}': kinds.count(kind) for kind in dict.fromkeys(kinds)}
-    if status.forecast is not None:
-        for name, value in status.forecast.used.items():
-            if name in UNITS:
-                gauges[f"used_{name}_{UNITS[name][1]}"] = {"": value}
-        for name, total in status.forecast.totals.items():
-            for key, value in zip(("", "_lower", "_upper"), total, strict=True):
-                gauges[f"forecast_{name}{key}_{UNITS[name][1]}"] = {"": value}
+    used, forecast = tree.get("used", {}), tree.get("forecast", {})
+    kinds = Counter(finding.kind for finding in status.findings)
+    gauges = [(name, "", tree[key]) for key, name in STATE.items()]
+    gauges += [("finding", f'{{kind="{kind}"}}', count) for kind, count in kinds.items()]
+    for name, (short, unit) in UNITS.items():
+        gauges.append((f"used_{name}_{unit}", "", used.get(f"{name}_{short}")))
+        for part, value in forecast.get(f"{name}_{short}", {}).items():
+            gauges.append((f"forecast_{name}{PARTS[part]}_{unit}", "", value))
+    finite = [gauge for gauge in gauges if gauge[2] is not None]
     lines = []
-    for name, values in gauges.items():
-        finite = {labels: value for labels, value in values.items() if value is not None and math.isfinite(value)}
-        lines += [f"# TYPE {PREFIX}_{name} gauge"] if finite else []
-        lines += [f"{PREFIX}_{name}{labels} {float(value)!r}" for labels, value in finite.items()]
+    for name, of_name in itertools.groupby(finite, key=lambda gauge: gauge[0]):
+        lines.append(f"# TYPE {PREFIX}_{name} gauge")
+        lines += [f"{PREFIX}_{name}{labels} {float(value)!r}" for _, labels, value in of_name]
     return "\n".join(lines) + "\n"

@@ -81,6 +81,7 @@ class PowerReading:
     fresh: bool = False
 
 
+Record = LoggedStep | LogEvent | PowerReading
 NODES = ("node", "psys")  # meters of all that a node draws
 HOST_PARTS = ("cpu", "ram", "dram", "cores", "core", "uncore", "integrated gpu", "gpu", "package", "intel-rapl")
 """Meters of a part of a node that is no single chip; the "gpu" of CodeCarbon is the sum of all."""

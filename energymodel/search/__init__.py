@@ -10,18 +10,9 @@ from energymodel.search.architecture import optimize_architecture
 from energymodel.search.fleet import Fleet, FleetOptimum, load_fleet, optimize_fleet
 from energymodel.search.pipeline import PipelineLoad, layers_per_stage, pipeline_load
 from energymodel.search.pipeline_clocks import StageClocks, stage_clocks
-from energymodel.search.site import (
-    DividedPower,
-    SiteLoad,
-    SiteSplit,
-    divide_site_power,
-    least_power,
-    most_throughput,
-    site_load,
-)
+from energymodel.search.site import SiteLoad, SiteSplit, divide_site_power, least_power, most_throughput, site_load
 
 __all__ = [
-    "DividedPower",
     "Fleet",
     "FleetOptimum",
     "PipelineLoad",

@@ -6,7 +6,7 @@ At an optimum the first-order change of the optimal value is that of the Lagrang
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -34,6 +34,17 @@ NOT_CONVERGED = (
     "The search in the winning layout did not converge, so the elasticities of the optimum are not shown. "
     "Vary fewer numbers, or relax a limit a little."
 )
+
+OF_HARDWARE = {
+    "chips": "plan.chips",
+    "facility_power": "system.facility.power_limit",
+    "temperature": "system.accelerator.maximum_temperature",
+    "memory": "system.accelerator.memory_capacity",
+    "ramp": "system.facility.ramp_limit",
+    "power_swing": "system.facility.swing_limit",
+    "power_ramp": "system.facility.power_ramp_limit",
+}
+"""Numbers that `formulate` takes as limits; that of the heat flux follows from the cooling loop."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +123,8 @@ def differentiate(best: Optimum) -> OptimalValue:
     limits = problem.limits
     following = limits.keys() - question.limits.keys()
     slopes, prices = _lagrangian(problem, solution, layout, free)
-    slopes = slopes + _through_limits(problem, run, prices, following)
+    own_prices = {name: price for name, price in prices.items() if name in following}
+    slopes = slopes + _through_limits(problem, run, own_prices)
     slopes = slopes + _through_bounds(problem, run, solution, question.vary)
     return OptimalValue(
         value,
@@ -163,38 +175,20 @@ def _lagrangian(
     return slopes, prices
 
 
-def _through_limits(
-    problem: DesignProblem, run: TrainingRun, prices: Mapping[str, float], following: Set[str]
-) -> Float[np.ndarray, " n"]:
-    """What numbers do through the limits that are taken from the scenario."""
-    limits = {name: problem.limits[name] for name in following if name in prices}
-    planned = {name: prices[name] / limits[name] for name in ("time", "loss") if name in limits}
-    slopes = output_gradient(run, planned)
-    built = [name for name in limits if name in _of_hardware(run.system)]
+def _through_limits(problem: DesignProblem, run: TrainingRun, prices: Mapping[str, float]) -> Float[np.ndarray, " n"]:
+    """What numbers do through the limits that are taken from the scenario, by their elasticities."""
+    elasticities = {name: price / problem.limits[name] for name, price in prices.items()}
+    slopes, places = output_gradient(run, {name: elasticities.get(name, 0.0) for name in ("time", "loss")}), run.places
+    for name, path in OF_HARDWARE.items():
+        slopes[places[path]] += elasticities.get(name, 0.0)
+    if "heat_flux" in prices:
 
-    def weighted(system: TrainingSystem) -> Numeric:
-        return sum(prices[name] * jnp.log(_of_hardware(system)[name]) for name in built)
+        def limit(system: TrainingSystem) -> Numeric:
+            return jnp.log(system.facility.cooling.loop.heat_flux_limit())
 
-    if built:
-        leaves = jax.tree.leaves(jax.grad(weighted)(run.system))
-        for leaf, numbers in zip(leaves, run.places.values(), strict=False):
-            slopes[numbers] += np.ravel(leaf)
-    if "chips" in limits:
-        slopes[run.places["plan.chips"]] += prices["chips"] / limits["chips"]
+        for leaf, numbers in zip(jax.tree.leaves(jax.grad(limit)(run.system)), places.values(), strict=False):
+            slopes[numbers] += prices["heat_flux"] * np.ravel(leaf)
     return slopes
-
-
-def _of_hardware(system: TrainingSystem) -> dict[str, Numeric]:
-    """Limits that `formulate` takes from the hardware."""
-    return {
-        "facility_power": system.facility.power_limit,
-        "temperature": system.accelerator.maximum_temperature,
-        "memory": system.accelerator.memory_capacity,
-        "heat_flux": system.facility.cooling.loop.heat_flux_limit(),
-        "ramp": jnp.asarray(system.facility.ramp_limit),
-        "power_swing": jnp.asarray(system.facility.swing_limit),
-        "power_ramp": jnp.asarray(system.facility.power_ramp_limit),
-    }
 
 
 def _through_bounds(

@@ -4,14 +4,14 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import Scalar
@@ -22,13 +22,14 @@ from energymodel.scenarios.layers import named_tables, with_bases
 from energymodel.scenarios.question import Limits, Minimize
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.model_shape import around
-from energymodel.search.problem import Criteria, excess
-from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
+from energymodel.search.problem import Criteria, DesignProblem, Formulation, excess
+from energymodel.search.relaxation import solve_relaxed
+from energymodel.solver import RESULTS, Solution, Values, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.fleet import FleetOutcome, Group, Groups, evaluate_fleet
 from energymodel.system.outcome import Slack, TrainingOutcome
 from energymodel.system.outputs import OF_THE_PLAN, log_objective, output, parse_number, parse_objective
-from energymodel.system.plan import TargetLoss, TrainingPlan
+from energymodel.system.plan import ParallelLayout, TargetLoss, TrainingPlan
 from energymodel.system.plan_rules import multiple_count
 
 MOST = 8  # groups
@@ -252,24 +253,27 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
         # The fleet with its own clocks and a batch near its own: the fastest with whole micro-batches.
         clocks = np.log([float(plan.clock) for _, plan in fleet.pairs])
         ways = _whole_ways(fleet, np.asarray(fleet.evaluate().work))
-        tried = [(_Point(clocks, np.log(work), np.zeros(())).evaluated(fleet)[1], n) for n, work in ways.items()]
+        tried = [(_at(fleet, np.array([*clocks, *work, 0.0]))[1], counts) for counts, work in ways.items()]
         own, own_counts = min(tried, key=lambda pair: float(pair[0].job.time))
         held = {} if "time" in powers else {"time": float(own.job.time)}
         held |= {name: value for name, value in question.limits.items() if name != "loss"}
-        asked = Criteria(powers, held)
+        problem = _problem(fleet, question.minimize, held, own)
         # The best of the whole micro-batches around those of the search, or of the plan, each with clocks of its own.
-        around_search = _whole_ways(fleet, np.exp(_searched(fleet, asked, own)[0].work))
+        relaxed = _searched(problem, np.log(own.work)[None], varies=True)
+        around_search = _whole_ways(fleet, np.exp(relaxed.x[0, len(clocks) : -1]))
+        ways = around_search | {own_counts: ways[own_counts]}
+        solution = _searched(problem, np.array([*ways.values()]), varies=False)
         ends = []
-        for counts, work in (around_search | {own_counts: ways[own_counts]}).items():
-            point, result, prices = _searched(fleet, asked, own, work)
-            moved, outcome = point.evaluated(fleet)
-            value, job = float(log_objective(outcome.job, powers)), outcome.job
-            excesses = {name: float(excess(name, output(job, name), limit)) for name, limit in held.items()}
-            excesses |= {name: -float(getattr(job.slack, name)) for name in SLACKS}
+        for lane, counts in enumerate(ways):
+            moved, outcome = _at(fleet, solution.x[lane])
+            excesses = {name: float(excess(name, output(outcome.job, name), limit)) for name, limit in held.items()}
+            excesses |= {name: -float(getattr(outcome.job.slack, name)) for name in SLACKS}
             broken = [name for name, more in excesses.items() if more > MARGIN]
-            ends.append((len(broken), value, moved, outcome, counts, result, prices, broken))
-        _, _, best, outcome, microbatches, result, prices, broken = min(ends, key=lambda end: end[:2])
+            ends.append((len(broken), float(log_objective(outcome.job, powers)), lane, counts, moved, outcome, broken))
+        _, _, lane, microbatches, best, outcome, broken = min(ends, key=lambda end: end[:2])
+        result = jax.tree.map(lambda leaf: leaf[lane], solution.result)
         optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
+        prices = zip(sorted(held), np.asarray(solution.multipliers.inequalities)[lane], strict=False)
         message = f"It does not keep {', '.join(broken)}." if broken else "" if optimal else str(RESULTS[result])
         return FleetOptimum(
             fleet=best,
@@ -280,85 +284,97 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
             alone=fleet.evaluate_alone(),
             minimize=question.minimize,
             limits={"loss": aim, **held},
-            prices={} if broken else prices,
+            prices={} if broken else {name: float(price) for name, price in prices},
             success=not broken and optimal,
             message=message,
         )
 
 
-class _Point(NamedTuple):
-    """Logarithms of clocks, of the batch of a chip and of the step time without exchange, over those of the plan."""
+class _FleetRun(NamedTuple):
+    """Groups with their own plans, and the time of a step of these without exchange, the unit of the search [s]."""
 
-    clocks: Groups | np.ndarray
-    work: Groups | np.ndarray
-    time: Scalar | np.ndarray
+    groups: tuple[Group, ...]
+    work_time: Scalar | np.ndarray
 
-    def plans(self, groups: tuple[Group, ...]) -> tuple[list[TrainingPlan], Groups]:
-        """Plans of the groups with these clocks and this batch, and the work of the groups."""
-        chips = jnp.stack([jnp.asarray(plan.chips) for _, plan in groups])
-        batches = jnp.exp(jnp.asarray(self.work))
-        mean = jnp.sum(chips * batches) / jnp.sum(chips)
-        plans = [
-            eqx.tree_at(lambda leaf: (leaf.clock, leaf.batch), plan, (clock, jnp.asarray(plan.batch) * mean))
-            for (_, plan), clock in zip(groups, jnp.exp(jnp.asarray(self.clocks)), strict=True)
-        ]
-        return plans, batches / mean
-
-    def evaluated(self, fleet: Fleet) -> tuple[Fleet, FleetOutcome]:
-        """The fleet with these clocks and this batch, and its outcome."""
-        plans, work = self.plans(fleet.pairs)
-        fleet = fleet.with_plans([jax.tree.map(np.asarray, plan) for plan in plans])
-        return fleet, fleet.evaluate(np.asarray(work))
+    @property
+    def layout(self) -> ParallelLayout:
+        """Layout of all groups."""
+        return self.groups[0][1].layout
 
 
-def _values(point: _Point, groups: tuple[Group, ...], asked: Criteria, unit: Scalar) -> Values:
-    """Logarithms of the objective, of value over limit, and of the own time of each group over that of a step."""
-    plans, work = point.plans(groups)
-    moved = [(system, plan) for (system, _), plan in zip(groups, plans, strict=True)]
-    time = unit * jnp.exp(point.time)
-    outcome = evaluate_fleet(moved, work, time)
-    rows = [excess(name, output(outcome.job, name), limit) for name, limit in sorted(asked.limits.items())]
-    rows += [-getattr(outcome.job.slack, name) for name in SLACKS]
-    rows = jnp.append(jnp.stack(rows), jnp.log(outcome.work_time / time))
-    return Values(log_objective(outcome.job, asked.powers), rows)
+class FleetFormulation(Formulation):
+    """Logarithms of clocks, of the batches of a chip over that of the plan, and of the step time without exchange.
 
-
-@partial(Compiled, once=True)
-def _solve(start: _Point, lower: _Point, upper: _Point, *args: Any) -> tuple[_Point, Any, RESULTS]:
-    solution = minimize(_values, start, args=args, bounds=(lower, upper), options=SolverOptions(hessian="differences"))
-    return solution.x, solution.multipliers.inequalities, solution.result
-
-
-def _searched(
-    fleet: Fleet, asked: Criteria, own: FleetOutcome, work: np.ndarray | None = None
-) -> tuple[_Point, RESULTS, dict[str, float]]:
-    """Best clocks and batches, and elasticities of the limits; of given batches of a chip, best clocks alone.
-
-    A replica has at least the micro-batches that its schedule needs.
+    A `_FleetRun` is in place of a run. Rows are the limits, the slacks, and the own time of each group over that of a
+    step, of which the last has no name, as that of the micro-batches has none elsewhere.
     """
-    lowest = np.log([float(system.accelerator.minimum_clock) for system, _ in fleet.pairs])
-    range_, ones = math.log(BATCH_RANGE), np.ones(len(lowest))
+
+    def values(self, point: Array, layout: ParallelLayout, criteria: Criteria, run: Any) -> Values:
+        """Objective and rows of the groups at a point, in the layout that they have."""
+        groups: tuple[Group, ...] = run.groups
+        plans, work = _plans_at(point, groups)
+        time = run.work_time * jnp.exp(point[-1])
+        moved = [(system, plan) for (system, _), plan in zip(groups, plans, strict=True)]
+        outcome = evaluate_fleet(moved, work, time)
+        rows = [excess(name, output(outcome.job, name), criteria.limits[name]) for name in sorted(criteria.limits)]
+        rows += [-getattr(outcome.job.slack, name) for name in SLACKS]
+        rows = jnp.append(jnp.stack(rows), jnp.log(outcome.work_time / time))
+        return Values(log_objective(outcome.job, criteria.powers), rows)
+
+
+def _plans_at(point: Array | np.ndarray, groups: tuple[Group, ...]) -> tuple[list[TrainingPlan], Groups]:
+    """Plans of the groups at a point, and the work of the groups."""
+    clocks, batches = jnp.exp(jnp.reshape(jnp.asarray(point)[:-1], (2, -1)))
+    chips = jnp.stack([jnp.asarray(plan.chips) for _, plan in groups])
+    mean = jnp.sum(chips * batches) / jnp.sum(chips)
+    plans = [
+        eqx.tree_at(lambda leaf: (leaf.clock, leaf.batch), plan, (clock, jnp.asarray(plan.batch) * mean))
+        for (_, plan), clock in zip(groups, clocks, strict=True)
+    ]
+    return plans, batches / mean
+
+
+def _at(fleet: Fleet, point: np.ndarray) -> tuple[Fleet, FleetOutcome]:
+    """The fleet at a point, and its outcome."""
+    plans, work = _plans_at(point, fleet.pairs)
+    fleet = fleet.with_plans([jax.tree.map(np.asarray, plan) for plan in plans])
+    return fleet, fleet.evaluate(np.asarray(work))
+
+
+def _problem(fleet: Fleet, minimize: str, limits: Mapping[str, float], own: FleetOutcome) -> DesignProblem:
+    """The search as a problem; a replica has at least the micro-batches that its schedule needs."""
     fewest = math.ceil(float(fleet.main.plan.layout.fewest_microbatches)) / fleet.microbatches
-    low, high = (math.log(fewest) * ones, range_ * ones) if work is None else (np.log(work),) * 2
-    middle = np.clip(np.log(own.work), low, high) if work is None else low
-    point, multipliers, result = _solve(
-        _Point((1.0 - START) * lowest, middle, np.asarray(math.log(1.0 / START))),
-        _Point(lowest, low, np.asarray(-2.0 * range_)),
-        _Point(np.zeros_like(lowest), high, np.asarray(2.0 * range_)),
-        fleet.pairs,
-        asked,
-        np.max(own.work_time),
-    )
-    prices = {name: float(price) for name, price in zip(sorted(asked.limits), np.asarray(multipliers), strict=False)}
-    return jax.tree.map(np.asarray, point), result, prices
+    names = [group.name for group in fleet.groups]
+    bounds = {
+        f"{group.name}.clock": (float(group.scenario.system.accelerator.minimum_clock), 1.0) for group in fleet.groups
+    }
+    bounds |= {f"{name}.batch": (fewest, BATCH_RANGE) for name in names} | {"time": (BATCH_RANGE**-2, BATCH_RANGE**2)}
+    powers = dict(parse_objective(minimize).factors)
+    formulation = FleetFormulation(tuple(bounds), tuple(powers), (*sorted(limits), *SLACKS, *names[:-1]))
+    criteria = jax.tree.map(np.asarray, Criteria(powers, dict(limits)))
+    run = cast(Any, _FleetRun(fleet.pairs, np.max(own.work_time)))
+    return DesignProblem(formulation, run, criteria, minimize, limits, bounds)
+
+
+def _searched(problem: DesignProblem, batches: Float[np.ndarray, "lanes groups"], *, varies: bool) -> Solution:
+    """Best clocks and batches, or best clocks alone; a lane for each logarithm of the batches of a chip."""
+    lower, upper = problem.boxes(len(batches))
+    groups = batches.shape[1]
+    if not varies:
+        lower[:, groups:-1] = upper[:, groups:-1] = batches
+    time = np.full((len(batches), 1), -math.log(START))
+    start = np.clip(np.hstack([(1.0 - START) * lower[:, :groups], batches, time]), lower, upper)
+    layout = cast(Any, problem.run).layout
+    lanes = jax.tree.map(lambda leaf: np.full(len(batches), float(leaf)), layout)
+    return solve_relaxed(problem, lanes, start, bounds=(lower, upper))
 
 
 def _whole_ways(fleet: Fleet, work: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
-    """Whole micro-batches of a replica around a batch of a chip over the mean of the plan, and that batch of each."""
+    """Whole micro-batches of a replica around a batch of a chip over the mean of the plan; its logarithm for each."""
     layout = fleet.main.plan.layout
     multiple = multiple_count(fleet.main.system, layout)
     fewest = multiple * math.ceil(float(layout.fewest_microbatches) / multiple)
     ways = [
         sorted({max(fewest, count) for count in around(float(exact), multiple)}) for exact in work * fleet.microbatches
     ]
-    return {counts: np.array(counts) / fleet.microbatches for counts in itertools.product(*ways)}
+    return {counts: np.log(np.array(counts) / fleet.microbatches) for counts in itertools.product(*ways)}

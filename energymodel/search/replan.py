@@ -34,8 +34,7 @@ from energymodel.system.plan import TokenBudget, TrainingPlan
 from energymodel.system.run_outcome import money_until
 from energymodel.units import format_quantity
 
-USED_UP = ("time", "energy", "money", "carbon", "carbon_operational", "carbon_embodied")
-"""Limits of a whole run, of which some is gone."""
+NORMAL_90 = float(ndtri(SHARES[1]))  # standard deviations to either end of a 90 % interval
 CAUTION = 1.15
 """Measured time over what the updated numbers explain, or the inverse, beyond which plans are not to be trusted [1]."""
 UNLIKELY = 3.0
@@ -83,6 +82,11 @@ class Forecast(NamedTuple):
     lower: float
     upper: float
 
+    @classmethod
+    def of(cls, value: float, spread: float) -> "Forecast":
+        """A value with an error of this standard deviation."""
+        return cls(value, value - NORMAL_90 * spread, value + NORMAL_90 * spread)
+
 
 @dataclasses.dataclass(frozen=True)
 class Rest:
@@ -91,7 +95,6 @@ class Rest:
     - `scenario`: numbers updated, learning continued from the progress made, limits less what is used up.
     - `updates`: numbers that the measurements moved, farthest first.
     - `used`: time, energy (of the facility, and of its equipment), money and carbon so far, measured or predicted.
-    - `planned`: what the scenario said of the run so far, before the measurements.
     - `posterior`: all uncertain numbers, those with no effect included.
     - `unexplained`: what was used so far, over what the updated numbers give for them [1]. The rest goes on like that.
     """
@@ -99,7 +102,6 @@ class Rest:
     scenario: Scenario
     updates: tuple[Update, ...]
     used: Mapping[str, float]
-    planned: TrainingOutcome
     posterior: Posterior
     unexplained: Mapping[str, float]
 
@@ -134,8 +136,8 @@ class Rest:
         for (name, powers), spread in zip(FORECAST.items(), spreads, strict=True):
             rest = math.prod(float(output(outcome, factor)) ** power for factor, power in powers.items())
             rest *= self.unexplained.get(name, 1.0)
-            ends = (self.used.get(name, 0.0) + rest * math.exp(ndtri(share) * spread) for share in SHARES)
-            forecasts[name] = Forecast(self.used.get(name, 0.0) + rest, *ends)
+            ends = (rest * math.exp(end * spread) for end in (0.0, -NORMAL_90, NORMAL_90))
+            forecasts[name] = Forecast(*(self.used.get(name, 0.0) + end for end in ends))
         return forecasts
 
 
@@ -187,8 +189,8 @@ def replan(
     `RuntimeError` if `throw`.
     """
     scenario = scenario.with_question(minimize, limits, vary, fix)
-    tell = progress or (lambda sentence: None)
-    tell("updating the scenario's numbers")
+    if progress is not None:
+        progress("updating the scenario's numbers")
     rest = rest_of(scenario, measured)
     optimum = optimize(rest.scenario, progress=progress, throw=throw)
     return Replan(rest, optimum, rest.forecast(optimum.baseline))
@@ -204,7 +206,6 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         _limits_left({"time": question.limits["time"]}, state)
     with jax.enable_x64(True):
         plan = eqx.tree_at(lambda plan: plan.goal, scenario.plan, TokenBudget(np.asarray(state["tokens"])))
-        planned = jax.tree.map(np.asarray, evaluate_once(scenario.system, plan))
         updated, failures = _with_failures(scenario, state)
         run = TrainingRun(updated.system, plan)
         prior = prior_of(updated, run, "loss" in state)
@@ -244,13 +245,14 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         "fix": [_in_rest(path) for path in question.fix],
         "tolerance": question.tolerance,
     }
-    by_path = {name: getattr(posterior, name) for name in ("priors", "before", "ends")}
-    moved = {name: {_in_rest(path): value for path, value in table.items()} for name, table in by_path.items()}
-    moved = dataclasses.replace(posterior, **moved)
+    by_path = {
+        name: {_in_rest(path): value for path, value in getattr(posterior, name).items()}
+        for name in ("priors", "before", "ends")
+    }
     rest = load_scenario({"name": f"{scenario.name}-rest", **tables})
-    unexplained = {name: used[name] / float(output(outcome, name)) for name in USED_UP}
+    unexplained = {name: used[name] / float(output(outcome, name)) for name in used if name != "equipment_energy"}
     unexplained["equipment_energy"] = unexplained["energy"]
-    return Rest(rest, (*failures, *updates), used, planned, moved, unexplained)
+    return Rest(rest, (*failures, *updates), used, dataclasses.replace(posterior, **by_path), unexplained)
 
 
 def _in_rest(path: str) -> str:
@@ -265,11 +267,10 @@ def _state(scenario: Scenario, measured: MeasuredRun) -> dict[str, float]:
     for name, measurement in measured._asdict().items():
         if measurement is None:
             continue
-        value = parse_number(measurement, UNITS[name], f"measured {name}")
+        value = state[name] = parse_number(measurement, UNITS[name], f"measured {name}")
         if not math.isfinite(value) or value < 0.0 or (value == 0.0 and name != "failures"):
             raise InputError(f"measured {name}: {measurement} is not a positive number in {UNITS[name]}.")
-        state[name] = value
-    if "time" not in state and ("failures" in state):
+    if "failures" in state and "time" not in state:
         raise InputError("measured failures: give the time in which they happened as well.")
     if isinstance(scenario.plan.goal, TokenBudget) and state["tokens"] >= float(scenario.plan.goal.tokens):
         raise InputError(

@@ -91,10 +91,12 @@ class SitePower(NamedTuple):
 class SiteSplit(NamedTuple):
     """The best static division of a site's power: settings, parts of the power, throughput of all chips [token/s].
 
-    `price` is the throughput that one more watt brings [token/J] (`most_throughput`), or the power that one token per
-    second less saves [J/token] (`least_power`); `result` is a member of `RESULTS`.
+    `limit` is the power [W] or the throughput that was asked for. `price` is the throughput that one more watt brings
+    [token/J] (`most_throughput`), or the power that one token per second less saves [J/token] (`least_power`); `result`
+    is a member of `RESULTS`.
     """
 
+    limit: Scalar
     choice: SiteChoice
     power: SitePower
     throughput: Scalar
@@ -170,7 +172,7 @@ def most_throughput(site: SiteLoad, power: Numeric) -> SiteSplit:
     `a_i / P_i` are joined by a p-norm, `P_i ~ a_i^(p / (p + 1))`. The chip's temperature obeys
     `theta >= theta_c + R P`, so that leakage and coolant take part. Works under `jit`, `vmap` and differentiation.
     """
-    return _split(site, power, by_power=True)
+    return _split(site, jnp.asarray(power, float), by_power=True)
 
 
 def least_power(site: SiteLoad, tokens_per_second: Numeric) -> SiteSplit:
@@ -178,10 +180,10 @@ def least_power(site: SiteLoad, tokens_per_second: Numeric) -> SiteSplit:
 
     The same divisions as those of `most_throughput`, by throughput instead of power.
     """
-    return _split(site, tokens_per_second, by_power=False)
+    return _split(site, jnp.asarray(tokens_per_second, float), by_power=False)
 
 
-def _split(site: SiteLoad, bound: Numeric, *, by_power: bool) -> SiteSplit:
+def _split(site: SiteLoad, bound: Array, *, by_power: bool) -> SiteSplit:
     """The division of highest throughput within a power, or of lowest power at a throughput."""
 
     def settings(x: SiteChoice) -> SiteChoice:
@@ -199,31 +201,24 @@ def _split(site: SiteLoad, bound: Numeric, *, by_power: bool) -> SiteSplit:
 
     inlet = site.facility.cooling.inlet
     ends = (inlet.recommended_lowest, inlet.recommended_highest, site.chip.maximum_temperature)
-    coldest, warmest, hottest = (jnp.asarray((bound - ZERO_CELSIUS) / KELVIN) for bound in ends)
+    coldest, warmest, hottest = (jnp.asarray((end - ZERO_CELSIUS) / KELVIN) for end in ends)
     width, clock = jnp.log(jnp.asarray(site.minimum_width)), jnp.log(jnp.asarray(site.chip.minimum_clock))
     low = SiteChoice(clock, width, width, coldest, coldest)
     high = SiteChoice(0.0 * clock, 0.0 * width, 0.0 * width, warmest, hottest)
     start = jax.tree.map(lambda a, b: 0.5 * (a + b), low, high)
     options = SolverOptions(hessian="differences")  # exact second derivatives compile twice as long
-    solution = minimize(values, start, args=(site, jnp.asarray(bound, float)), bounds=(low, high), options=options)
+    solution = minimize(values, start, args=(site, bound), bounds=(low, high), options=options)
     choice = settings(solution.x)
     power, rate = site_power(site, choice), throughput(site, choice)
     price = solution.multipliers.inequalities[0] * (rate if by_power else power.total) / bound
-    return SiteSplit(choice, power, rate, price, solution.result)
+    return SiteSplit(bound, choice, power, rate, price, solution.result)
 
 
 _most_throughput = Compiled(most_throughput, once=True)
 _least_power = Compiled(least_power, once=True)
 
 
-class DividedPower(NamedTuple):
-    """A limit of the site [W], and the division of highest throughput under it."""
-
-    limit: float
-    split: SiteSplit
-
-
-def divide_site_power(scenario: Scenario, limits: Sequence[float | str] = ()) -> list[DividedPower]:
+def divide_site_power(scenario: Scenario, limits: Sequence[float | str] = ()) -> list[SiteSplit]:
     """The best static division of a site's power over compute, memory, links, host and cooling, at each limit.
 
     Every part may draw its share at any moment; clock, powered width of memory and links, and temperature of the
@@ -258,5 +253,5 @@ def divide_site_power(scenario: Scenario, limits: Sequence[float | str] = ()) ->
                     f"site power: {format_quantity(limit, 'W')} is not enough: at the lowest clock and width, the site "
                     f"needs {needed}. Give more, or take fewer chips (--set plan.chips=...)."
                 )
-            divided.append(DividedPower(limit, split))
+            divided.append(split)
     return divided

@@ -138,8 +138,8 @@ def site() -> list[dict[str, Any]]:
     """Llama 3.1 405B on 16,384 H100 under a site limit."""
     divided = divide_site_power(em.load_scenario("llama-3.1-405b-h100"), SITE_LIMITS)
     rows = []
-    for limit, split in divided:
-        choice = split.choice._asdict()
+    for split in divided:
+        limit, choice = float(split.limit), split.choice._asdict()
         row = {
             "limit_w": limit,
             "throughput_token_per_s": float(split.throughput),

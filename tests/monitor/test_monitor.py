@@ -25,16 +25,21 @@ def watched(*parts, **options):
     return monitor.watch(in_order(*parts))
 
 
+def state_of(*records):
+    """A run after these records."""
+    state = RunState(expected())
+    for record in records:
+        state.add(record)
+    return state
+
+
 def findings_of(*parts):
     """What is wrong with a run, without a forecast of its end."""
-    state = RunState(expected())
-    for record in in_order(*parts):
-        state.add(record)
-    return findings(state)
+    return findings(state_of(*in_order(*parts)))
 
 
-def kinds(status):
-    return [finding.kind for finding in (status if isinstance(status, list) else status.findings)]
+def kinds(wrong):
+    return [finding.kind for finding in wrong]
 
 
 def test_a_run_that_goes_as_planned_ends_as_planned(tmp_path):
@@ -66,7 +71,7 @@ def test_a_slower_and_hungrier_run_is_forecast_so():
     outcome, totals = expected().outcome, status.forecast.totals
     assert totals["time"].value == pytest.approx(1.2 * float(outcome.time), rel=0.02)
     assert totals["energy"].value > 1.2 * float(outcome.energy.total)
-    assert kinds(status) == ["plan", "plan"]
+    assert kinds(status.findings) == ["plan", "plan"]
     assert "20 % longer" in status.findings[0].message
     assert "15 % more" in status.findings[1].message
 
@@ -81,7 +86,7 @@ def test_the_pace_of_now_tells_the_rest():
     done = status.state.progress
     assert entire.value == pytest.approx(so_far + (1.0 - done) * STEPS * slow, rel=0.03)
     assert entire.lower < so_far / done < entire.value  # the mean pace may come back
-    assert "straggler" in kinds(status)
+    assert "straggler" in kinds(status.findings)
     assert "40 % longer than before" in status.findings[0].message
 
 
@@ -116,42 +121,32 @@ def test_more_devices_than_chips_are_told():
 
 
 def test_hosts_are_no_chips():
-    state = RunState(expected())
     hosts = [dataclasses.replace(step, device="cpu", power=100.0) for step in readings_until(0.2, devices=1)]
-    for record in in_order(steps_until(0.2), readings_until(0.2), hosts):
-        state.add(record)
+    state = state_of(*in_order(steps_until(0.2), readings_until(0.2), hosts))
     assert state.chip_power == pytest.approx(float(expected().outcome.power_busy))
 
 
 def test_pauses_count_where_steps_have_no_times():
-    state = RunState(expected())
-    for step in range(1, 11):
-        if step == 6:
-            state.add(LogEvent("checkpoint", duration=20.0))
-            state.add(LogEvent("evaluation", duration=4.0))
-        state.add(LoggedStep(step, step_time=2.0))
+    pauses = LogEvent("checkpoint", duration=20.0), LogEvent("evaluation", duration=4.0)
+    steps = [LoggedStep(step, step_time=2.0) for step in range(1, 11)]
+    state = state_of(*steps[:5], *pauses, *steps[5:])
     assert (state.time, list(state.checkpoints)) == (44.0, [20.0])
 
 
 def test_a_log_that_falls_back_before_its_first_step_ran_alike_before_it():
-    state = RunState(expected())
-    for step in (*range(100, 110), *range(95, 115)):  # 30 steps of 2 s for the 20 from the 95th to the 114th
-        state.add(LoggedStep(step, step_time=2.0))
-    assert state.time == pytest.approx(114 * 3.0)
-    state = RunState(expected())
-    for step in (100, 99):
-        state.add(LoggedStep(step, step_time=2.0))
-    assert state.time == pytest.approx(99 * 4.0)
+    # 30 steps of 2 s for the 20 from the 95th to the 114th; two for the 99th.
+    for steps, time in (([*range(100, 110), *range(95, 115)], 114 * 3.0), ([100, 99], 99 * 4.0)):
+        state = state_of(*(LoggedStep(step, step_time=2.0) for step in steps))
+        assert state.time == pytest.approx(time)
 
 
 def test_a_checkpoint_within_a_step_time_counts_once():
     # torchtitan: the time of a step follows from the clock and holds the checkpoint, whose length is said.
-    state = RunState(expected())
-    for step in range(1, 31):
-        pause = 30.0 if step == 21 else 0.0
-        if pause:
-            state.add(LogEvent("checkpoint", START + 2.0 * 20 + pause, duration=pause))
-        state.add(LoggedStep(step, START + 2.0 * step + 30.0 * (step > 20), step_time=2.0 + pause))
+    steps = [
+        LoggedStep(step, START + 2.0 * step + 30.0 * (step > 20), step_time=2.0 + 30.0 * (step == 21))
+        for step in range(1, 31)
+    ]
+    state = state_of(*steps[:20], LogEvent("checkpoint", START + 70.0, duration=30.0), *steps[20:])
     assert list(state.checkpoints) == [30.0]
     assert state.mean_step_time == pytest.approx(2.0)
 
@@ -166,17 +161,11 @@ def test_slow_checkpoints_and_frequent_failures_are_found():
 
 
 def test_a_pause_beside_a_step_is_no_step_time():
-    expectation = expected()
-    steps = steps_until(0.2)
+    usual, steps = expected().step_time, steps_until(0.2)
     last = steps[-1]
-    state = RunState(expectation)
-    for record in (
-        *steps,
-        LogEvent("checkpoint", last.time),
-        LoggedStep(last.step + 1, last.time + expectation.step_time + 90.0, expectation.step_time + 90.0),
-    ):
-        state.add(record)
-    assert state.usual_step_time == pytest.approx(expectation.step_time)
+    paused = LoggedStep(last.step + 1, last.time + usual + 90.0, usual + 90.0)
+    state = state_of(*steps, LogEvent("checkpoint", last.time), paused)
+    assert state.usual_step_time == pytest.approx(usual)
     assert list(state.checkpoints) == [pytest.approx(90.0)]
 
 
@@ -255,10 +244,7 @@ def test_the_plans_schedule_stands_for_a_learning_rate_that_the_log_does_not_say
     expectation = expected()
     assert expectation.decays_throughout
     np.testing.assert_allclose(expectation.rate(np.array([0.0, 0.5, 1.0]) * expectation.tokens), [1.0, 0.55, 0.1])
-    state = RunState(expectation)
-    for record in steps_until(0.5):
-        state.add(record)
-    assert loss_course(state).rate[-1] == pytest.approx(0.55, abs=0.03)
+    assert loss_course(state_of(*steps_until(0.5))).rate[-1] == pytest.approx(0.55, abs=0.03)
     constant = expectation_of(load_scenario("test-1b-h100", {"system.recipe.learning_rate": "constant"}))
     assert not constant.decays
     np.testing.assert_array_equal(constant.rate(np.array([1.0, 1e9])), 1.0)
@@ -302,9 +288,8 @@ def test_the_mean_of_the_rest_is_as_uncertain_as_the_parts_so_far():
 
 
 def test_a_rising_learning_rate_is_left_out():
-    state = RunState(expected())
-    for step in range(1, 50):
-        state.add(LoggedStep(step, step_time=1.0, loss=5.0, learning_rate=1e-3 * min(step / 20, 1.0)))
+    rates = {step: 1e-3 * min(step / 20, 1.0) for step in range(1, 50)}
+    state = state_of(*(LoggedStep(step, step_time=1.0, loss=5.0, learning_rate=rate) for step, rate in rates.items()))
     assert state.warm_tokens == 20 * expected().batch
 
 

@@ -100,12 +100,14 @@ def test_the_trainer_tells_its_steps(transformers):
             logs = {"loss": 9.0 - step, "learning_rate": 1e-3}
             state.log_history.append({**logs, "step": step})
             callback.on_log(args, state, control, logs=logs)
+    pauses = []
+    monitor.event = pauses.append
     callback.on_evaluate(args, state, control)
     callback.on_save(args, state, control)
     callback.on_train_end(args, state, control)
     assert monitor.state.last.step == 4
     assert [loss for _, loss in monitor.state.recent_losses] == [7.0, 5.0]
-    assert monitor.state.evaluations == 1
+    assert pauses == ["evaluation", "checkpoint"]
 
 
 def test_other_ranks_are_silent(transformers):

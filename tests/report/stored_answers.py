@@ -51,7 +51,7 @@ from energymodel.search.pipeline_clocks import StageClocks
 from energymodel.search.posterior import Update
 from energymodel.search.replan import Forecast, Replan, Rest
 from energymodel.search.result import Front, FrontPoint, SearchResult
-from energymodel.search.site import DividedPower, SiteChoice, SitePower, SiteSplit
+from energymodel.search.site import SiteChoice, SitePower, SiteSplit
 from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
 from energymodel.sweeps.best_points import Top
 from energymodel.sweeps.first_order import saving_at_risk
@@ -201,10 +201,10 @@ def _design_chip() -> Answer:
 
 
 def _replan() -> Answer:
-    scenario, planned, _ = evaluated()
+    scenario = evaluated()[0]
     updates = tuple(Update(f"system.number{index}", "W", 100.0, 110.0 + index, 90.0, 130.0) for index in range(9))
     posterior = cast(Any, SimpleNamespace(distances={}))
-    rest = Rest(scenario, updates, {"time": 1e4, "energy": 2e8}, planned, posterior, {"time": 3.0})
+    rest = Rest(scenario, updates, {"time": 1e4, "energy": 2e8}, posterior, {"time": 3.0})
     forecast = {"time": Forecast(5e4, 4e4, 6e4), "loss": Forecast(2.5, 2.4, 2.6)}
     return replan_answer(Replan(rest, optimum(), forecast), "rest.toml")
 
@@ -244,8 +244,8 @@ def _fleet(*, searched: bool) -> Answer:
 def _site() -> Answer:
     power = SitePower(*map(jnp.asarray, (4e6, 2e6, 1e6, 5e5, 2e5, 3e5, 0.0)))
     choice = SiteChoice(*map(jnp.asarray, (0.8, 0.9, 1.0, 300.0, 340.0)))
-    split = SiteSplit(choice, power, jnp.asarray(1e6), jnp.asarray(0.05), cast(Any, None))
-    return site_answer(evaluated()[0], [DividedPower(8e6, split), DividedPower(9e6, split)])
+    split = SiteSplit(jnp.asarray(8e6), choice, power, jnp.asarray(1e6), jnp.asarray(0.05), cast(Any, None))
+    return site_answer(evaluated()[0], [split, split._replace(limit=jnp.asarray(9e6))])
 
 
 def _calendar() -> Answer:

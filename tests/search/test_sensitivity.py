@@ -316,12 +316,13 @@ def test_the_optimum_moves_as_the_envelope_theorem_says(small, around, path):
 def test_limits_are_those_that_the_problem_takes_from_the_scenario(small, best, around):
     problem = formulate(small, best.baseline)
     assert {limit.name for limit in around.limits if limit.follows} == set(problem.limits)
-    hardware = envelope._of_hardware(small.system)
-    for name, value in hardware.items():
-        assert problem.limits[name] == pytest.approx(float(np.asarray(value)), rel=1e-12), name
-    others = set(problem.limits) - set(hardware)
-    assert others >= {"time", "loss", "chips"}
-    for name in others - {"time", "loss", "chips"}:  # what is used of a capacity, wherever that comes from
+    heat_flux = small.system.facility.cooling.loop.heat_flux_limit()
+    assert problem.limits["heat_flux"] == pytest.approx(float(np.asarray(heat_flux)), rel=1e-12)
+    for name, path in envelope.OF_HARDWARE.items():
+        assert problem.limits[name] == pytest.approx(problem.run.number(path), rel=1e-12), name
+    others = set(problem.limits) - set(envelope.OF_HARDWARE) - {"heat_flux"}
+    assert others >= {"time", "loss"}
+    for name in others - {"time", "loss"}:  # what is used of a capacity, wherever that comes from
         assert problem.limits[name] == pytest.approx(1.0, rel=1e-12), name
     low, high = problem.bounds["plan.batch"]
     assert math.sqrt(low * high) == pytest.approx(float(small.plan.batch.item()))

@@ -11,7 +11,7 @@ from energymodel.report.cells import DATA, Column, number, share, words
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.fleet import Fleet, FleetOptimum
-from energymodel.search.site import DividedPower, SitePower
+from energymodel.search.site import SitePower, SiteSplit
 from energymodel.system.fleet import FleetOutcome
 
 _SHARED = {"chips": "chips", "token_share": "tokens", "energy_share": "energy"}
@@ -108,13 +108,10 @@ def groups_table(fleet: Fleet, outcome: FleetOutcome) -> Table:
     return Table.of("groups", "Groups", cells, tall=True, labels=[group.name for group in fleet.groups])
 
 
-def site_answer(scenario: Scenario, divided: Sequence[DividedPower]) -> Answer:
+def site_answer(scenario: Scenario, splits: Sequence[SiteSplit]) -> Answer:
     """A column for each limit: what it brings, the parts of the power, and the settings."""
-    splits, labels = [limit.split for limit in divided], [plain(limit.limit, "W") for limit in divided]
-    rows = [
-        [of.throughput, of.price, of.power.total, *of.power, *of.choice, limit.limit]
-        for of, limit in zip(splits, divided, strict=True)
-    ]
+    labels = [plain(float(of.limit), "W") for of in splits]
+    rows = [[of.throughput, of.price, of.power.total, *of.power, *of.choice, of.limit] for of in splits]
     table = Table("site_power", "The site's power, divided", _SITE, rows, tall=True, labels=labels)
     parts = {words("part"): [_PARTS.get(name, name) for name in SitePower._fields]}
     parts |= {Column(label, label, "W"): of.power for label, of in zip(labels, splits, strict=True)}
