@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from energymodel.monitor.expectation import DECAYED, LossCourse, fit_course
+from energymodel.monitor.expectation import DECAYED, fit_course
 from energymodel.monitor.run_state import RunState, mean_spread
 from energymodel.search.replan import NORMAL_90, Forecast, MeasuredRun, rest_of
 from energymodel.system.evaluate import evaluate_once
@@ -42,7 +42,7 @@ def forecast(state: RunState) -> RunForecast | None:
     if state.progress < LEAST_PROGRESS or not state.time > 0.0:
         return None
     expected, prior = state.expected, state.expected.course_prior
-    fitted = fit_course(loss_course(state), prior, state.warm_tokens)
+    fitted = fit_course(state.course(), prior, state.warm_tokens)
     end = DECAYED if expected.decays else 1.0
     loss = None if fitted is None else fitted.at(state.tokens, end).value
     measured = state.measured(loss)
@@ -61,12 +61,6 @@ def forecast(state: RunState) -> RunForecast | None:
         value, lower, upper = totals["loss"]  # of the law, before the run's own course is known
         totals["loss"] = Forecast.of(value, math.hypot((upper - lower) / (2.0 * NORMAL_90), prior.law_error))
     return RunForecast(totals, rest.used, measured)
-
-
-def loss_course(state: RunState) -> LossCourse:
-    """The loss so far, with the learning rate of the log, else with that of the plan's schedule."""
-    course = state.course()
-    return course._replace(rate=np.where(np.isfinite(course.rate), course.rate, state.expected.rate(course.tokens)))
 
 
 def _as_of_now(state: RunState, name: str, total: Forecast, used: float | None) -> Forecast:

@@ -293,9 +293,11 @@ class RunState:
         )
 
     def course(self) -> LossCourse:
-        """The loss so far, in narrow ranges of tokens; the learning rate is NaN where the log does not say it."""
-        tokens, loss, rate, number = np.reshape([self.losses[key] for key in sorted(self.losses)], (-1, 4)).T
-        return LossCourse(tokens / number, loss / number, number, rate / number / self.highest_rate)
+        """The loss so far, in narrow ranges of tokens, with the learning rate of the log, else that of the plan."""
+        sums = np.reshape([self.losses[key] for key in sorted(self.losses)], (-1, 4))
+        tokens, loss, rate, _ = (sums / sums[:, 3:]).T
+        rate = rate / self.highest_rate
+        return LossCourse(tokens, loss, sums[:, 3], np.where(np.isfinite(rate), rate, self.expected.rate(tokens)))
 
 
 def _mean(values: Sequence[float]) -> float:

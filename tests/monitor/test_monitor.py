@@ -11,7 +11,6 @@ import pytest
 
 import energymodel as em
 from energymodel.monitor.expectation import LossCourse, course_prior, expectation_of, fit_course
-from energymodel.monitor.forecast import loss_course
 from energymodel.monitor.run_state import RunState, mean_spread
 from energymodel.monitor.status import findings
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
@@ -244,7 +243,7 @@ def test_the_plans_schedule_stands_for_a_learning_rate_that_the_log_does_not_say
     expectation = expected()
     assert expectation.decays_throughout
     np.testing.assert_allclose(expectation.rate(np.array([0.0, 0.5, 1.0]) * expectation.tokens), [1.0, 0.55, 0.1])
-    assert loss_course(state_of(*steps_until(0.5))).rate[-1] == pytest.approx(0.55, abs=0.03)
+    assert state_of(*steps_until(0.5)).course().rate[-1] == pytest.approx(0.55, abs=0.03)
     constant = expectation_of(load_scenario("test-1b-h100", {"system.recipe.learning_rate": "constant"}))
     assert not constant.decays
     np.testing.assert_array_equal(constant.rate(np.array([1.0, 1e9])), 1.0)

@@ -44,14 +44,24 @@ def test_a_speed_that_is_none_is_refused(speed):
         list(replayed([], speed))
 
 
+def follow(logs, powers, until):
+    """Records of files that are followed, until those so far say so."""
+    stop, seen = threading.Event(), []
+    for record in followed(logs, powers, stop, poll=0.01):
+        seen.append(record)
+        if until(seen):
+            stop.set()
+    return seen
+
+
+def numbers(steps):
+    return [step.step for step in steps]
+
+
 def test_a_file_is_followed_as_it_is_written(tmp_path):
-    log = tmp_path / "train.log"
-    stop = threading.Event()
-    records = followed([log], [], stop, poll=0.01)
-    source = tmp_path / "source.log"
+    log, source = tmp_path / "train.log", tmp_path / "source.log"
     write_log(source, steps_until(0.05))
     lines = source.read_text().splitlines(keepends=True)
-    seen = []
 
     def write():  # line by line, one of them in two pieces
         with log.open("w") as file:
@@ -62,54 +72,43 @@ def test_a_file_is_followed_as_it_is_written(tmp_path):
 
     writer = threading.Thread(target=write)
     writer.start()
-    for record in records:
-        seen.append(record.step)
-        if len(seen) == len(lines):
-            stop.set()
+    seen = follow([log], [], lambda seen: len(seen) == len(lines))
     writer.join()
-    assert seen == [step.step for step in steps_until(0.05)]
+    assert numbers(seen) == numbers(steps_until(0.05))
 
 
 def test_a_file_that_is_replaced_is_read_from_its_start(tmp_path):
-    log = tmp_path / "train.log"
+    log, count, last = tmp_path / "train.log", len(steps_until(0.05)), steps_until(0.1)[-1]
     write_log(log, steps_until(0.05))
-    stop = threading.Event()
-    seen = []
-    for record in followed([log], [], stop, poll=0.01):
-        seen.append(record.step)
-        if len(seen) == len(steps_until(0.05)):
-            write_log(log, [steps_until(0.1)[-1]])
-        if len(seen) > len(steps_until(0.05)):
-            stop.set()
-    assert seen[-1] == steps_until(0.1)[-1].step
+
+    def until(seen):
+        if len(seen) == count:
+            write_log(log, [last])
+        return len(seen) > count
+
+    assert follow([log], [], until)[-1].step == last.step
 
 
 def test_another_file_of_the_name_is_read_from_its_start(tmp_path):
     log, new = tmp_path / "train.log", tmp_path / "new.log"
     write_log(log, steps_until(0.05))
     write_log(new, steps_until(0.1))  # longer than what was read
-    stop = threading.Event()
-    seen = []
-    for record in followed([log], [], stop, poll=0.01):
-        seen.append(record)
+
+    def until(seen):
         if len(seen) == len(steps_until(0.05)):
             new.replace(log)
-        if isinstance(record, LoggedStep) and record.step == steps_until(0.1)[-1].step:
-            stop.set()
-    assert [step.step for step in seen] == [step.step for step in steps_until(0.1)]  # those that were there once only
+        return seen[-1].step == steps_until(0.1)[-1].step
+
+    assert numbers(follow([log], [], until)) == numbers(steps_until(0.1))  # those that were there once only
 
 
 def test_what_was_written_before_comes_in_the_order_of_its_times(tmp_path):
     log, meter = tmp_path / "train.log", tmp_path / "gpu.csv"
     write_log(log, steps_until(0.05))
     write_meter(meter, readings_until(0.05))
-    stop = threading.Event()
-    seen = []
-    for record in followed([log], [meter, tmp_path / "late.csv"], stop, poll=0.01):
-        seen.append(record)
-        if len(seen) == len(steps_until(0.05)) + len(readings_until(0.05)):
-            stop.set()
-    times = [step.time for step in seen]
+    count = len(steps_until(0.05)) + len(readings_until(0.05))
+    seen = follow([log], [meter, tmp_path / "late.csv"], lambda seen: len(seen) == count)
+    times = [record.time for record in seen]
     assert times == sorted(times)
 
 
