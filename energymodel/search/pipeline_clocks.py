@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.errors import InputError
-from energymodel.numerics import Numeric
 from energymodel.performance.pipeline_schedule import Schedule
 from energymodel.runtime.compilation import Compiled
 from energymodel.search.pipeline import OperationKinds, Per, PipelineLoad, operation_kinds, pipeline_load
@@ -73,8 +72,8 @@ class _Problem(NamedTuple):
     pipeline: PipelineLoad
     schedule: Schedule
     kinds: OperationKinds
-    fastest: Numeric = 1.0
-    unit: Numeric = 1.0
+    fastest: float | Array = 1.0
+    unit: float | Array = 1.0
 
 
 def stage_clocks(
@@ -138,7 +137,7 @@ def stage_front(
         if count > MOST_CLOCKS:
             raise InputError(f"per {per}: {count} clocks are more than {MOST_CLOCKS}. Take per = rank.")
         case, bounds = _problem(pipeline, schedule, per)
-        return _front(case, bounds, case.fastest * np.linspace(1.0, 1.0 + slowdown, points))
+        return _front(case, bounds, float(case.fastest) * np.linspace(1.0, 1.0 + slowdown, points))
 
 
 def _problem(pipeline: PipelineLoad, schedule: Schedule, per: Per) -> tuple[_Problem, tuple[np.ndarray, np.ndarray]]:

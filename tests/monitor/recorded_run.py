@@ -2,19 +2,19 @@
 
 import dataclasses
 import functools
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from energymodel.monitor.expectation import Expectation, expectation_of
-from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
+from energymodel.readers.log_records import LoggedStep, PowerReading, Record
 from energymodel.scenarios.scenario import Scenario, load_scenario
 
 START = 1_770_000_000.0
 STEPS = 2_000
 EVERY = 10
 SECONDS_OF_METER = 20.0
-Record = LoggedStep | LogEvent | PowerReading
 
 
 @functools.cache
@@ -31,13 +31,11 @@ def expected() -> Expectation:
 
 def steps_until(share: float, *, slower: float = 1.0, loss: float = 0.0, every: int = EVERY) -> list[LoggedStep]:
     """Steps at the planned pace, with the loss of the law."""
-    expectation = expected()
-    found = []
-    for step in range(every, round(share * STEPS) + 1, every):
-        time = START + step * expectation.step_time * slower
-        law = expectation.loss(step * expectation.batch) + loss
-        found.append(LoggedStep(step, time=time, step_time=expectation.step_time * slower, loss=law))
-    return found
+    expectation, own = expected(), expected().step_time * slower
+    return [
+        LoggedStep(step, START + step * own, own, loss=expectation.loss(step * expectation.batch) + loss)
+        for step in range(every, round(share * STEPS) + 1, every)
+    ]
 
 
 def readings_until(share: float, *, busier: float = 1.0, devices: int = 8, **more: Any) -> list[PowerReading]:
@@ -65,8 +63,6 @@ def in_order(*parts: list[Record]) -> list[Record]:
 
 def write_log(path, steps: list[LoggedStep]) -> None:
     """The same steps as torchtitan prints them."""
-    from datetime import UTC, datetime
-
     expectation = expected()
     lines = []
     for step in steps:
@@ -81,8 +77,6 @@ def write_log(path, steps: list[LoggedStep]) -> None:
 
 def write_meter(path, readings: list[PowerReading]) -> None:
     """The same readings as nvidia-smi prints them."""
-    from datetime import UTC, datetime
-
     lines = ["timestamp, index, power.draw [W], clocks.current.sm [MHz], temperature.gpu, enforced.power.limit [W]\n"]
     for reading in readings:
         when = datetime.fromtimestamp(reading.time, UTC).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]

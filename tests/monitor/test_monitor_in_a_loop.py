@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-import types
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,16 +83,14 @@ def test_a_meter_that_breaks_does_not_stop_the_training():
 @pytest.fixture
 def transformers(monkeypatch):
     """The one class of transformers that is built upon."""
-    module = types.ModuleType("transformers")
-    module.TrainerCallback = type("TrainerCallback", (), {})
-    monkeypatch.setitem(sys.modules, "transformers", module)
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(TrainerCallback=object))
 
 
 def test_the_trainer_tells_its_steps(transformers):
     monitor = em.Monitor(plan())
     callback = em.trainer_callback(monitor)
     args, control = object(), object()
-    state = types.SimpleNamespace(global_step=0, log_history=[], is_world_process_zero=True)
+    state = SimpleNamespace(global_step=0, log_history=[], is_world_process_zero=True)
     callback.on_train_begin(args, state, control)
     for step in range(1, 5):
         state.global_step = step
@@ -113,15 +111,9 @@ def test_the_trainer_tells_its_steps(transformers):
 def test_other_ranks_are_silent(transformers):
     monitor = em.Monitor(plan())
     callback = em.trainer_callback(monitor)
-    state = types.SimpleNamespace(global_step=1, log_history=[], is_world_process_zero=False)
+    state = SimpleNamespace(global_step=1, log_history=[], is_world_process_zero=False)
     callback.on_log(object(), state, object(), logs={"loss": 9.0})
     assert not monitor.state.has_begun
-
-
-def test_the_trainer_must_be_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(em.InputError, match="pip install transformers"):
-        em.trainer_callback(em.Monitor(plan()))
 
 
 class NvmlError(Exception):
@@ -130,25 +122,27 @@ class NvmlError(Exception):
 
 @pytest.fixture
 def nvml(monkeypatch):
-    """Two GPUs, the second of which has no energy counter."""
-    module = types.ModuleType("pynvml")
-    module.NVMLError = NvmlError
-    module.NVML_CLOCK_SM = module.NVML_TEMPERATURE_GPU = 1
-    module.nvmlInit = lambda: None
-    module.nvmlDeviceGetCount = lambda: 2
-    module.nvmlDeviceGetHandleByIndex = lambda index: index
-    module.nvmlDeviceGetPowerUsage = lambda device: 500_000 + device
-    module.nvmlDeviceGetClockInfo = lambda device, kind: 1755
-    module.nvmlDeviceGetTemperature = lambda device, kind: 65
-    module.nvmlDeviceGetEnforcedPowerLimit = lambda device: 700_000
-    module.nvmlDeviceGetCurrentClocksThrottleReasons = lambda device: 4 if device else 0  # 4: software power cap
+    """Two GPUs, the second of which has no energy counter and is at a software power cap (reason 4)."""
 
     def energy(device):
         if device:
             raise NvmlError("Not Supported")
         return 1_000_000
 
-    module.nvmlDeviceGetTotalEnergyConsumption = energy
+    module = SimpleNamespace(
+        NVMLError=NvmlError,
+        NVML_CLOCK_SM=1,
+        NVML_TEMPERATURE_GPU=1,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetPowerUsage=lambda device: 500_000 + device,
+        nvmlDeviceGetTotalEnergyConsumption=energy,
+        nvmlDeviceGetClockInfo=lambda device, kind: 1755,
+        nvmlDeviceGetTemperature=lambda device, kind: 65,
+        nvmlDeviceGetEnforcedPowerLimit=lambda device: 700_000,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda device: 4 if device else 0,
+    )
     monkeypatch.setitem(sys.modules, "pynvml", module)
     return module
 
@@ -170,7 +164,14 @@ def test_a_machine_without_gpus_says_so(nvml):
         em.NvmlMeter()
 
 
-def test_nvml_must_be_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(em.InputError, match=r"energymodel\[monitor\]"):
-        em.NvmlMeter()
+@pytest.mark.parametrize(
+    ("name", "build", "message"),
+    [
+        ("pynvml", em.NvmlMeter, r"energymodel\[monitor\]"),
+        ("transformers", lambda: em.trainer_callback(em.Monitor(plan())), "pip install transformers"),
+    ],
+)
+def test_what_is_read_must_be_installed(monkeypatch, name, build, message):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(em.InputError, match=message):
+        build()
