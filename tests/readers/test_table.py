@@ -1,10 +1,12 @@
 """Tables of users: separators, headings, units, choices, and everything that a row can have wrong."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from energymodel.calibration import kinds
 from energymodel.calibration.kinds import KINDS
@@ -15,17 +17,8 @@ from energymodel.readers.table import read_table
 
 HEADER = "workload,batch,power_limit_w,time_s,power_w"
 ROWS = ("a,8,100,20,98", "a,8,150,15,140", "a,8,200,14,180")
-TABLES = {
-    "power": (HEADER, *ROWS),
-    "loss": ("params_n,tokens,loss,note", "1e9,2.5e10,2.5,x", "2e9,5.5e10,2.25,y"),
-    "batch": ("benchmark,global_batch_size,steps", "a,64,1200.5", "a,128,700"),
-    "node": ("system,node_power_w,min_power_w,cooling", "1x,7000.5,2900,air", "2x,7200,-43.5,air"),
-    "step-time": (
-        "num_layers,hidden_size,num_heads,vocab_size,seq_len,n_gpu,global_batch_size,tp,gpu,step_time_s",
-        "24,2048,16,51200,2048,8,64,2,H100-SXM5-80GB,1.5",
-        "24,2048,16,51200,2048,8,64,4,H100-SXM5-80GB,1.625",
-    ),
-}
+CASES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
+TABLES = CASES["tables"]
 
 
 def written(tmp_path, *lines, encoding="utf-8"):
@@ -65,21 +58,7 @@ def test_a_right_file_is_read_with_its_lines(tmp_path):
     assert "1 copies of the header" in measured.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("heading", "cell", "name", "value"),
-    [
-        ("power [W]", "98", "power_w", 98.0),
-        ("Power (kW)", "0.5", "power_w", 500.0),
-        ("power_kw", "0.5", "power_w", 500.0),
-        ("average-power_mW", "98000", "power_w", 98.0),
-        ("power.draw [W]", "98.5 W", "power_w", 98.5),
-        ("power_w", "0.5 kW", "power_w", 500.0),
-        ("time_ms", "1500", "time_s", 1.5),
-        ("epoch time [min]", "2", "time_s", 120.0),
-        ("clock_mhz", "1410", "clock_hz", 1.41e9),
-        ("batch_thousands", "2", "batch", 2000.0),
-    ],
-)
+@pytest.mark.parametrize(("heading", "cell", "name", "value"), CASES["units"])
 def test_units_are_read_from_headings_and_cells(tmp_path, heading, cell, name, value):
     others = {column: words for column, words in (("time_s", "20"), ("power_w", "98")) if column != name}
     lines = (",".join((heading, *others)), ",".join((cell, *others.values())))
@@ -112,15 +91,7 @@ def test_choices_of_a_person_hold_for_every_kind(tmp_path):
     assert_refused(tmp_path, '"power_w" and "power_kw" both mean power_w', f"{HEADER},power_kw", f"{ROWS[0]},1")
 
 
-@pytest.mark.parametrize(
-    ("header", "pattern"),
-    [
-        ("workload,batch,time_s", r'line 1: column "power_w" is missing: mean power of the device \[W\]'),
-        ("workload,time_s,power_kg,power_w2", 'column "power_w" is missing'),
-        ("workload,time_s,power_ghz", 'column "power_ghz" has the unit "ghz".*call it "power_w"'),
-        ("batch,batch,time_s", 'column "batch" appears twice'),
-    ],
-)
+@pytest.mark.parametrize(("header", "pattern"), CASES["headers"])
 def test_a_wrong_header_is_named(tmp_path, header, pattern):
     assert_refused(tmp_path, pattern, header, "")
 
@@ -132,17 +103,7 @@ def test_a_known_name_with_a_unit_of_something_else_is_told(tmp_path):
     assert not read(tmp_path, *lines, ignore=("clock_kg",)).notes
 
 
-@pytest.mark.parametrize(
-    ("row", "pattern"),
-    [
-        ("a,8,150,fast,140", "line 3, column \"time_s\": 'fast' is not a number"),
-        ("a,8,150,15 kg,140", "line 3, column \"time_s\": '15 kg' is not a number.*without a unit"),
-        ("a,8,150,nan,140", 'line 3, column "time_s": nan is not finite'),
-        ("a,8,150,inf,140", 'line 3, column "time_s": inf is not finite'),
-        ("a,8,150,-1,140", 'line 3, column "time_s": -1 s cannot be'),
-        ("a,8,150,15", "line 3: 4 cells under 5 columns"),
-    ],
-)
+@pytest.mark.parametrize(("row", "pattern"), CASES["rows"])
 def test_a_bad_cell_is_named_by_line_and_column(tmp_path, row, pattern):
     assert_refused(tmp_path, pattern, HEADER, ROWS[0], row, ROWS[2])
 

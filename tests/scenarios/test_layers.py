@@ -1,6 +1,9 @@
 """A file over its base, and changes over the file: the last one wins, also where words stand for switches."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from energymodel.errors import InputError
 from energymodel.scenarios.components import preset_in_si
@@ -11,6 +14,7 @@ from energymodel.system.plan import TokenBudget
 
 BIG = "llama-3.1-405b-h100"
 SMALL = "test-1b-h100"
+CASES = yaml.safe_load(Path(__file__).with_name("layers.yaml").read_text(encoding="utf-8"))
 
 
 def layout(*changes, **words):
@@ -18,34 +22,16 @@ def layout(*changes, **words):
     return load_scenario({"base": SMALL, "plan": {"layout": words}}, changes).plan.layout
 
 
-@pytest.mark.parametrize(
-    ("words", "changes", "switches"),
-    [
-        ({"zero": 2}, ["plan.layout.shard_gradients=0"], (1, 0, 0)),
-        ({"zero": 3}, ["plan.layout.shard_optimizer=0", "plan.layout.zero=2"], (1, 1, 0)),
-        ({"shard_parameters": 1.0, "shard_gradients": 1.0}, ["plan.layout.zero=1"], (1, 0, 0)),
-        ({"zero": 2, "shard_gradients": 0.0}, [], (1, 0, 0)),
-        ({}, ["plan.layout.zero=0", "plan.layout.shard_parameters=1"], (0, 0, 1)),
-        ({}, ["plan.layout.zero=3", "plan.layout.zero=1"], (1, 0, 0)),
-    ],
-)
+@pytest.mark.parametrize(("words", "changes", "switches"), CASES["sharding"])
 def test_the_later_word_on_sharding_wins(words, changes, switches):
     scenario = layout(*changes, **words)
-    assert (scenario.shard_optimizer, scenario.shard_gradients, scenario.shard_parameters) == switches
+    assert (scenario.shard_optimizer, scenario.shard_gradients, scenario.shard_parameters) == tuple(switches)
 
 
-@pytest.mark.parametrize(
-    ("words", "changes", "switches"),
-    [
-        ({"recomputation": "full"}, ["plan.layout.recompute_full=0"], (0, 0)),
-        ({"recomputation": "selective"}, ["plan.layout.recomputation=full"], (0, 1)),
-        ({"recompute_full": 0.5}, ["plan.layout.recomputation=none"], (0, 0)),
-        ({"recomputation": "none"}, ["plan.layout.recompute_attention=1"], (1, 0)),
-    ],
-)
+@pytest.mark.parametrize(("words", "changes", "switches"), CASES["recomputation"])
 def test_the_later_word_on_recomputation_wins(words, changes, switches):
     scenario = layout(*changes, **words)
-    assert (scenario.recompute_attention, scenario.recompute_full) == switches
+    assert (scenario.recompute_attention, scenario.recompute_full) == tuple(switches)
 
 
 def test_a_goal_replaces_the_goal_below():
@@ -54,17 +40,7 @@ def test_a_goal_replaces_the_goal_below():
     assert float(scenario.plan.goal.tokens) == 24e9
 
 
-@pytest.mark.parametrize(
-    ("changes", "title"),
-    [
-        ([], "Llama 3.1 405B on 16,384 H100"),
-        (["plan.clock=0.9"], "Llama 3.1 405B on 16,384 H100"),
-        (["system.accelerator=h100-sxm"], "Llama 3.1 405B on 16,384 H100"),
-        (["plan.chips=4096"], "Llama 3.1 405B on 4,096 NVIDIA H100 SXM5"),
-        (["system.workload=llama-2-70b", "plan.layout.virtual_stages=1"], "Llama 2 70B on 16,384 NVIDIA H100 SXM5"),
-        (["system.accelerator=h200-sxm"], "Llama 3.1 405B on 16,384 NVIDIA H200 SXM5"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "title"), CASES["titles"])
 def test_a_title_follows_model_chips_and_accelerator(changes, title):
     assert load_scenario(BIG, changes).title == title
     # The same from the tables of an earlier run, in which every number is written out.
