@@ -90,10 +90,13 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
         trained_share=row["trained_share"],
     )
     work, nothing = step_work(system, plan, batch), jnp.zeros_like(batch)
+    voltage, temperature = chip.voltage(row["clock"]), jnp.asarray(chip.leakage.reference_temperature)
     point = OperatingPoint(
         clock=jnp.asarray(row["clock"]),
-        voltage=chip.voltage(row["clock"]),
-        temperature=jnp.asarray(chip.leakage.reference_temperature),
+        voltage=voltage,
+        temperature=temperature,
+        products=work.load.product_time(chip, row["clock"]),
+        leakage=chip.leakage(voltage, temperature),
         static_power=nothing,
         busy_power=nothing,
         lowest_power=nothing,

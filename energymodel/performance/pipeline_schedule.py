@@ -17,7 +17,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from energymodel.numerics import Numeric, Scalar
-from energymodel.performance.pipeline_simulator import one_forward_one_backward
+from energymodel.performance.pipeline_simulator import (
+    Operation,
+    PassTimes,
+    needed,
+    one_forward_one_backward,
+    run_orders,
+)
 
 Durations = Float[Array | np.ndarray, "2 stages microbatches"]
 Table = Int[Array | np.ndarray, "levels ranks"]
@@ -80,49 +86,20 @@ def pipeline_schedule(ranks: int, microbatches: int, chunks: int = 1) -> Schedul
             f"pipeline_schedule: {microbatches} micro-batches do not divide into groups of {ranks} ranks, which an "
             "interleaved schedule needs. Change the batch, or set chunks to 1."
         )
-    slots = one_forward_one_backward(ranks, microbatches, chunks).slots
-    orders = [[(int(kind == "B"), stage, number) for ((kind, stage, number),) in order] for order in slots]
-    return _levels(orders, ranks, microbatches, chunks)
-
-
-def _levels(orders: list[list[tuple[int, int, int]]], ranks: int, microbatches: int, chunks: int) -> Schedule:
-    """Place every operation one level above the latest of those that it needs."""
-    stages = ranks * chunks
-    level: dict[tuple[int, int, int], int] = {}
-    done, free = [0] * ranks, [0] * ranks
-    rows: list[tuple[int, int, int, int, int]] = []  # level, rank, operation, source, lag
-
-    def needed(direction: int, stage: int, microbatch: int) -> tuple[int, int, int] | None:
-        if direction == FORWARD:
-            return (FORWARD, stage - 1, microbatch) if stage > 0 else None
-        return (BACKWARD, stage + 1, microbatch) if stage < stages - 1 else (FORWARD, stage, microbatch)
-
-    while any(done[rank] < len(orders[rank]) for rank in range(ranks)):
-        before = sum(done)
-        for rank in range(ranks):
-            while done[rank] < len(orders[rank]):
-                operation = orders[rank][done[rank]]
-                need = needed(*operation)
-                if need is not None and need not in level:
-                    break
-                source = rank if need is None else need[1] % ranks
-                earliest = -1 if need is None else level[need]
-                level[operation] = max(free[rank], earliest + 1)
-                # A rank never waits for its own earlier operations.
-                lag = level[operation] - earliest if source != rank else 0
-                direction, stage, microbatch = operation
-                index = (direction * stages + stage) * microbatches + microbatch
-                rows.append((level[operation], rank, index, source, lag))
-                free[rank] = level[operation] + 1
-                done[rank] += 1
-        if sum(done) == before:
-            raise ValueError("pipeline_schedule: the ranks wait for each other. Correct the order of their operations.")
-    shape = (max(free), ranks)
+    order = one_forward_one_backward(ranks, microbatches, chunks)
+    # The level of an operation is when it starts if each takes as long.
+    passes = run_orders(order, PassTimes(weight_gradient=0.0)).passes
+    level = {(kind == "F", stage, number): int(start) for _, (kind, stage, number), start, _ in passes}
+    shape = (1 + max(level.values()), ranks)
     operation, source, lag = (np.zeros(shape, np.int32) for _ in range(3))
     works = np.zeros(shape, bool)
-    for row, rank, *entries in rows:
-        works[row, rank] = True
-        operation[row, rank], source[row, rank], lag[row, rank] = entries
+    for rank, (kind, stage, number), start, _ in passes:
+        at, need = (int(start), rank), needed(Operation(kind, stage, number), order.stages)
+        works[at] = True
+        operation[at] = ((FORWARD if kind == "F" else BACKWARD) * order.stages + stage) * microbatches + number
+        source[at] = rank if need is None else need[1] % ranks
+        if need is not None and source[at] != rank:  # a rank never waits for its own earlier operations
+            lag[at] = int(start) - level[need]
     return Schedule(
         operation, works, lag > 0, source, np.maximum(lag, 1), ranks, chunks, microbatches, max(1, int(lag.max()))
     )

@@ -28,6 +28,8 @@ class Operation(NamedTuple):
 
 
 Slot = tuple[Operation, ...]
+Need = tuple[bool, int, int]
+"""A pass that others wait for: whether it is a forward one, its virtual stage and its micro-batch."""
 RankOrder = list[Slot]
 
 
@@ -309,6 +311,16 @@ def simulate_pipeline(
     return run_orders(ORDERS[schedule](ranks, microbatches, chunks), times or PassTimes(), sizes)
 
 
+def needed(operation: Operation, stages: int) -> Need | None:
+    """What an operation needs, unless it is the first of its micro-batch."""
+    kind, stage, microbatch = operation
+    if kind == "F":
+        return (True, stage - 1, microbatch) if stage else None
+    if kind == "W":
+        return False, stage, microbatch
+    return (False, stage + 1, microbatch) if stage < stages - 1 else (True, stage, microbatch)
+
+
 def run_orders(order: PipelineOrder, times: PassTimes, sizes: PerStage = 1.0) -> SimulatedStep:
     """Run any order of operations.
 
@@ -320,7 +332,7 @@ def run_orders(order: PipelineOrder, times: PassTimes, sizes: PerStage = 1.0) ->
         for of_stage in (times.forward, times.input_gradient, times.weight_gradient, sizes)
     )
     duration = {"F": forward, "B": gradient + weight, "I": gradient, "W": weight}
-    ends: dict[tuple[bool, int, int], tuple[float, int]] = {}  # of forward and backward passes, with the rank
+    ends: dict[Need, tuple[float, int]] = {}  # with the rank
     clock, busy, first = np.zeros(ranks), np.zeros(ranks), np.zeros(ranks)
     held, most = np.zeros(ranks), np.zeros(ranks)
     done = [0] * ranks
@@ -328,13 +340,7 @@ def run_orders(order: PipelineOrder, times: PassTimes, sizes: PerStage = 1.0) ->
 
     def arrival(operation: Operation, rank: int) -> float | None:
         """When what an operation needs is there, or None if that has not been computed."""
-        kind, stage, microbatch = operation
-        if kind == "F":
-            need = (True, stage - 1, microbatch) if stage else None
-        elif kind == "W":
-            need = (False, stage, microbatch)
-        else:
-            need = (False, stage + 1, microbatch) if stage < stages - 1 else (True, stage, microbatch)
+        need = needed(operation, stages)
         if need is None:
             return 0.0
         if need not in ends:

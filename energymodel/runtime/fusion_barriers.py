@@ -13,7 +13,14 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from energymodel.runtime.operations import Listing, Operation, evaluate_operations, list_operations, without_repeats
+from energymodel.runtime.operations import (
+    Listing,
+    Operation,
+    evaluate_operations,
+    list_operations,
+    with_bodies,
+    without_repeats,
+)
 from energymodel.runtime.placement import accelerated
 
 KEEP_BARRIERS: Mapping[str, Any] = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
@@ -21,8 +28,6 @@ KEEP_BARRIERS: Mapping[str, Any] = {"xla_disable_hlo_passes": "cse_barrier_expan
 kernel of could not hold any, and takes minutes to compile where its body is a whole run."""
 MOST_REPEATED = 4
 """Operations that every kernel may compute anew for a result that it reads."""
-_LOOPS = ("jaxpr", "cond_jaxpr", "body_jaxpr", "branches")
-"""Parameters of loops and branches that hold functions."""
 _TRANSCENDENTAL = (
     *("exp", "exp2", "expm1", "log", "log1p", "logistic", "pow", "sqrt", "rsqrt", "cbrt", "erf", "erf_inv", "lgamma"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
@@ -54,26 +59,13 @@ def _evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[Any]:
     barred = _barred(listing)
 
     def bind(operation: Operation, reads: Sequence[Any]) -> list[Any]:
-        results = operation.bind(reads, _inner(operation.equation.params))
+        results = operation.bind(reads, with_bodies(operation.equation.params, _evaluate))
         return [
             jax.lax.optimization_barrier(result) if index in barred else result
             for index, result in zip(operation.writes, results, strict=True)
         ]
 
     return evaluate_operations(listing, arguments, bind)
-
-
-def _inner(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of an operation, with barriers in its loops and branches."""
-
-    def barred(inner: Any) -> Any:
-        if isinstance(inner, tuple):
-            return tuple(map(barred, inner))
-        if not isinstance(inner, ClosedJaxpr):
-            return inner
-        return jax.make_jaxpr(lambda *arguments: _evaluate(inner, arguments))(*inner.in_avals)
-
-    return {name: barred(value) if name in _LOOPS else value for name, value in parameters.items()}
 
 
 def _barred(listing: Listing) -> frozenset[int]:

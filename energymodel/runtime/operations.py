@@ -1,16 +1,22 @@
-"""Operations of a program, as one list without repetitions.
+"""Operations of a program, as one list: without repetitions, or with other primitives.
 
-Formulas call each other, and each computes anew what it needs: half of the operations of a whole run stand in it more
-than once. Derivatives and batches of them would multiply all of it.
+Formulas call each other, and each computes anew what it needs: many operations of a whole run stand in it more than
+once. Derivatives and batches of them would multiply all of it.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-CALLS: Mapping[str, str] = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
-"""Operations that only call a function, and the parameter that holds it."""
+CALLS = frozenset({"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"})
+"""Operations that only call a function."""
+_BODIES = ("jaxpr", "cond_jaxpr", "body_jaxpr", "branches")
+"""Parameters of loops and branches that hold functions."""
+Substitutes = Mapping[str, Callable[..., Any]]
+"""What computes a primitive, by its name."""
 
 
 class Operation(NamedTuple):
@@ -72,9 +78,10 @@ def list_operations(closed: ClosedJaxpr) -> Listing:
 
         for equation in jaxpr.eqns:
             reads = [read(atom) for atom in equation.invars]
-            called = equation.params.get(CALLS.get(equation.primitive.name, ""))
-            if isinstance(called, ClosedJaxpr):
-                writes = walk(called.jaxpr, called.consts, reads)
+            if equation.primitive.name in CALLS:
+                called = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+                is_closed = isinstance(called, ClosedJaxpr)
+                writes = walk(*((called.jaxpr, called.consts) if is_closed else (called, ())), reads)
             else:
                 writes = [number() for _ in equation.outvars]
                 operations.append(Operation(equation, reads, writes))
@@ -83,6 +90,45 @@ def list_operations(closed: ClosedJaxpr) -> Listing:
 
     results = walk(closed.jaxpr, closed.consts, range(size))
     return Listing(operations, constants, results)
+
+
+def with_bodies(parameters: Mapping[str, Any], evaluated: Callable[[ClosedJaxpr, Any], Any]) -> dict[str, Any]:
+    """The parameters of an operation, with another evaluation of the functions in its loops and branches."""
+
+    def rewritten(body: Any) -> Any:
+        if isinstance(body, tuple):
+            return tuple(map(rewritten, body))
+        if not isinstance(body, ClosedJaxpr):
+            return body
+        return jax.make_jaxpr(lambda *arguments: evaluated(body, arguments))(*body.in_avals)
+
+    return {name: rewritten(value) if name in _BODIES else value for name, value in parameters.items()}
+
+
+def portable(function: Callable[..., Any], substitutes: Substitutes) -> Callable[..., Any]:
+    """The same function of arrays with other primitives; outside of any `vmap`."""
+    if not substitutes:
+        return function
+
+    def run(*args: Any) -> Any:
+        closed, result = jax.make_jaxpr(function, return_shape=True)(*args)
+        return jax.tree.unflatten(jax.tree.structure(result), evaluate(closed, jax.tree.leaves(args), substitutes))
+
+    return run
+
+
+def evaluate(closed: ClosedJaxpr, arguments: Sequence[Any], substitutes: Substitutes | None = None) -> list[Any]:
+    """Results of a traced function, its primitives replaced, also inside loops and branches."""
+
+    def bind(operation: Operation, reads: Sequence[Any]) -> list[Any]:
+        name, parameters = operation.equation.primitive.name, operation.equation.params
+        if not substitutes:
+            return operation.bind(reads)
+        if name in substitutes:
+            return [substitutes[name](*map(jnp.asarray, reads), **parameters)]
+        return operation.bind(reads, with_bodies(parameters, lambda body, inner: evaluate(body, inner, substitutes)))
+
+    return evaluate_operations(list_operations(closed), arguments, bind)
 
 
 def without_repeats(listing: Listing) -> Listing:

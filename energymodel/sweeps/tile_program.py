@@ -23,9 +23,9 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.runtime.compilation import CONFIG, compiler_options
+from energymodel.runtime.operations import portable
 from energymodel.runtime.placement import accelerated
 from energymodel.runtime.program_cache import Split, cached, split
-from energymodel.runtime.substitution import portable
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.float32_functions import substitutes
 from energymodel.sweeps.grid import Costs, Grid, cheapest_order, costs_by_axes

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, blend, is_fixed, part
 from energymodel.performance.collectives import Communication, Fabric, point_to_point_time
+from energymodel.performance.topology import NetworkShape
 from energymodel.system.cluster import Software
 from energymodel.system.division import Division
 from energymodel.system.memory import ChipMemory
@@ -64,14 +65,13 @@ def traffic_of(
     )
 
 
-def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
+def fabric_of(system: TrainingSystem, plan: TrainingPlan, shape: NetworkShape) -> Fabric:
     """Bandwidth and latency that the networks offer one of G chips [definition].
 
     **Returns:** bandwidth [B/s] and latency [s] within and between nodes, chips per node and per domain of full
     bandwidth [1], and the oversubscription between domains [1].
     """
     network, nodes = system.network, system.network_nodes(plan.chips)
-    shape = network.topology.at(nodes)
     return Fabric(
         inner_bandwidth=system.accelerator.link_rate(system.node.scale_up.bandwidth()),
         inner_latency=jnp.asarray(system.node.scale_up.latency),

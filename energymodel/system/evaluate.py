@@ -20,6 +20,9 @@ from energymodel.system.run_outcome import LearningResult, Moment, RunTotals, ru
 from energymodel.system.step import ChipPower, Step, training_step
 from energymodel.system.training_system import TrainingSystem, as_designed
 
+LOWEST_TEMPERATURES = ("temperature_trough", "temperature_checkpoint", "temperature_first")
+"""Outputs of which the lowest of several steps or groups counts."""
+
 
 def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     """Loss, time, energy, power, temperature, money and carbon of a training run [docs/physics.md E, 2026].
@@ -54,7 +57,6 @@ evaluate_once = CheckedOutcome(evaluate, once=True)
 
 
 def _evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
-    """Outcome of a system and a plan."""
     system, plan = as_designed(system, plan)
     check_formats(system.accelerator, vars(plan.layout), "plan.layout")
     if plan.knots == 1:
@@ -133,10 +135,10 @@ def _per_token(
     step, productive = moment.step, calendar.productive
     load = _average_power(step, calendar, system.spare_chips(plan.spares) / plan.chips)
     facility = system.facility.power(load.total, step.coolant)
-    step_time = step.time.total
+    step_time = step.duration
     seconds = step_time / productive * (1.0 + system.other_stages) / batch
     chip_seconds = seconds * plan.chips
-    conversion = facility.delivery_loss + productive * moment.power.storage_loss
+    conversion = facility.delivery_loss + productive * moment.storage_loss
     energy = EnergyBreakdown(*(part * chip_seconds for part in (*load, conversion, facility.cooling, facility.other)))
     return RunTotals(
         steps=1.0 / jnp.asarray(batch),
@@ -168,7 +170,7 @@ def run_rates(
 
 
 def _moment(system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar) -> Moment:
-    return Moment(step, power_over_time(system, plan, step, calendar), temperature_over_time(system, step))
+    return Moment(step, *power_over_time(system, plan, step, calendar), temperature_over_time(system, step))
 
 
 def _average_power(step: Step, calendar: Calendar, spares: Numeric) -> ChipPower:
@@ -208,5 +210,5 @@ def _worst_moment(system: TrainingSystem, plan: TrainingPlan, calendar: Calendar
     batches = jnp.ravel(jnp.asarray(plan.batch))
     moments = jax.vmap(lambda batch: _moment(system, plan, training_step(system, plan, batch), calendar))(batches)
     worst = jax.tree.map(lambda values: jnp.max(values, axis=0), moments)
-    lowest = {name: jnp.min(getattr(moments.warmth, name)) for name in ("trough", "writing", "first")}
+    lowest = {name: jnp.min(getattr(moments.warmth, name)) for name in LOWEST_TEMPERATURES}
     return worst._replace(warmth=worst.warmth._replace(**lowest))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Scalar
-from energymodel.system.evaluate import outcome_of_step
+from energymodel.system.evaluate import LOWEST_TEMPERATURES, outcome_of_step
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import ChipPower, Step, training_step
@@ -37,7 +37,6 @@ ADDED = (
 )
 """Outputs that add up over groups, each in proportion to its chips; of busy power and clock that is the mean."""
 HIGHEST = ("temperature", "temperature_peak", "temperature_ramp", "memory_per_chip")
-LOWEST = ("temperature_trough", "temperature_checkpoint", "temperature_first")
 SHARED_LIMITS = ("facility_power", "power_swing", "power_ramp", "chillers")
 """Limits of the building, which all groups use up together; each group has the others for itself."""
 
@@ -87,7 +86,7 @@ def evaluate_fleet(
         work = _work_of_equal_times(in_all, batch, shares)
     steps = [training_step(system, plan, batch * share) for (system, plan), share in zip(in_all, work, strict=True)]
     exchange = jnp.stack([step.time.data for step in steps])
-    working = jnp.stack([step.time.total for step in steps]) - exchange
+    working = jnp.stack([step.duration for step in steps]) - exchange
     slowest = jnp.max(exchange)
     step_time = (jnp.max(working) if work_time is None else work_time) + slowest
     outcomes = tuple(
@@ -158,7 +157,7 @@ def _equal_times(work: Groups, times: Groups, slopes: Groups, shares: Groups, le
 
 def _waiting(system: TrainingSystem, step: Step, step_time: Scalar, exchange: Scalar) -> Step:
     """A step that lasts longer than its own work, because other groups or their network are slower."""
-    own = step.time.total
+    own = step.duration
     late = step_time - own
     later = exchange - step.time.data
     time = eqx.tree_at(
@@ -169,7 +168,8 @@ def _waiting(system: TrainingSystem, step: Step, step_time: Scalar, exchange: Sc
     power = ChipPower(
         *((working * own + waiting * late) / step_time for working, waiting in zip(step.power, wait, strict=True))
     )
-    return step._replace(time=time, power=power._replace(host=system.host_power(power.chip, step.coolant)))
+    power = power._replace(host=system.host_power(power.chip, step.coolant))
+    return step._replace(time=time, duration=step_time, power=power)
 
 
 def _joined(outcomes: Sequence[TrainingOutcome], shares: Groups, tokens: Groups) -> TrainingOutcome:
@@ -185,7 +185,7 @@ def _joined(outcomes: Sequence[TrainingOutcome], shares: Groups, tokens: Groups)
     result = {name: getattr(first, name) for name in COMMON}
     result |= {name: mean(lambda outcome, name=name: getattr(outcome, name)) for name in ADDED}
     result |= {name: jnp.max(each(lambda outcome, name=name: getattr(outcome, name))) for name in HIGHEST}
-    result |= {name: jnp.min(each(lambda outcome, name=name: getattr(outcome, name))) for name in LOWEST}
+    result |= {name: jnp.min(each(lambda outcome, name=name: getattr(outcome, name))) for name in LOWEST_TEMPERATURES}
     energy = EnergyBreakdown(
         **{name: mean(lambda outcome, name=name: getattr(outcome.energy, name)) for name in vars(first.energy)}
     )

@@ -17,12 +17,15 @@ from energymodel.system.training_system import TrainingSystem
 class OperatingPoint(NamedTuple):
     """Clock and voltage relative to their reference values, temperature, and powers at which a chip settles.
 
-    `spin_power` is the switching power of kernels that wait for other chips.
+    `products` is the time of the matrix products of a layer at the clock [s], `spin_power` the switching power of
+    kernels that wait for other chips.
     """
 
     clock: Scalar
     voltage: Scalar
     temperature: Scalar
+    products: Scalar
+    leakage: Scalar
     static_power: Scalar
     busy_power: Scalar
     lowest_power: Scalar
@@ -54,22 +57,24 @@ def operating_point(
     chip, last = system.accelerator, coolant.last
     resistance = chip.thermal_resistance + coolant.resistance
 
-    def work_power(clock: Numeric, voltage: Scalar, chip: Accelerator, load: ChipLoad, waiting: Scalar) -> Scalar:
-        energy = load.switching_energy * voltage**2 + load.memory_energy + chip.spin_power(clock, voltage) * waiting
-        return energy / (load.busy_time(chip, clock) + waiting)
+    def work_power(voltage: Scalar, spin: Scalar, products: Scalar, load: ChipLoad, waiting: Scalar) -> Scalar:
+        energy = load.switching_energy * voltage**2 + load.memory_energy + spin * waiting
+        return energy / (products + load.elementwise + waiting)
 
     def power_of_clock(clock: Numeric, arguments: tuple[Accelerator, ChipLoad, Scalar, Scalar]) -> Scalar:
         chip, load, waiting, temperature = arguments
-        voltage = chip.voltage(clock)
-        return chip.static_power(voltage, temperature) + work_power(clock, voltage, chip, load, waiting)
+        voltage, products = chip.voltage(clock), load.product_time(chip, clock)
+        working = work_power(voltage, chip.spin_power(clock, voltage), products, load, waiting)
+        return chip.static_power(voltage, temperature) + working
 
     # A cap that no working chip reaches must not act through the leakage at an absurd temperature.
     hottest = chip.maximum_temperature + BEYOND_LIMIT
     waiting = jnp.asarray(waiting)
     capped = (chip, load, waiting, jnp.minimum(last + resistance * plan.power_cap, hottest))
     clock = clock_at_power_cap(power_of_clock, plan.power_cap, chip.minimum_clock, plan.clock, capped)
-    voltage = chip.voltage(clock)
-    work = work_power(clock, voltage, chip, load, waiting)
+    voltage, products = chip.voltage(clock), load.product_time(chip, clock)
+    spin = chip.spin_power(clock, voltage)
+    work = work_power(voltage, spin, products, load, waiting)
     temperature = leakage_temperature(
         work + chip.fixed_power,
         chip.leakage(voltage, chip.leakage.reference_temperature),
@@ -78,6 +83,6 @@ def operating_point(
         chip.leakage.temperature_sensitivity,
         chip.leakage.reference_temperature,
     )
-    static = chip.static_power(voltage, temperature)
-    lowest = power_of_clock(jnp.asarray(chip.minimum_clock), capped)
-    return OperatingPoint(clock, voltage, temperature, static, static + work, lowest, chip.spin_power(clock, voltage))
+    leakage = chip.leakage(voltage, temperature)
+    static, lowest = leakage + chip.fixed_power, power_of_clock(jnp.asarray(chip.minimum_clock), capped)
+    return OperatingPoint(clock, voltage, temperature, products, leakage, static, static + work, lowest, spin)

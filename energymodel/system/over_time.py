@@ -24,22 +24,20 @@ SMALLEST_GAP = 0.1  # of the loop gain below 1: nearer to runaway, the temperatu
 
 
 class PowerOverTime(NamedTuple):
-    """Swings [W], ramps [W/s] and frequencies [Hz] of the whole job at the meter, and what smoothing loses [W].
+    """Swings [W], ramps [W/s] and frequencies [Hz] of the whole job at the meter, as the outcome has them."""
 
-    `storage_loss` is a mean over productive time, per chip.
-    """
-
-    swing: Scalar
-    ramp: Scalar
-    frequency: Scalar
+    power_swing: Scalar
+    power_ramp: Scalar
+    swing_frequency: Scalar
     checkpoint_swing: Scalar
     checkpoint_frequency: Scalar
     stop_swing: Scalar
     stop_ramp: Scalar
-    storage_loss: Scalar
 
 
-def power_over_time(system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar) -> PowerOverTime:
+def power_over_time(
+    system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar
+) -> tuple[PowerOverTime, Scalar]:
     """Power of a synchronous job as a wave between two levels of its chips [derivation: docs/physics.md B5].
 
     All chips work together, and all wait together: for gradients that are not hidden, the fixed overhead of a step and
@@ -48,10 +46,11 @@ def power_over_time(system: TrainingSystem, plan: TrainingPlan, step: Step, cale
     alternates within milliseconds and is in the mean of the high level. Links, host, fans and cooling do not follow
     within seconds. At checkpoints chips are awake without kernels, at a stop they are idle.
 
-    **Returns:** swings [W], steepest ramps [W/s] and frequencies [Hz] at the meter, after storage and supplies.
+    **Returns:** swings [W], steepest ramps [W/s] and frequencies [Hz] at the meter, after storage and supplies, and
+    what storage loses in the mean over productive time, per chip [W].
     """
     facility, time, levels = system.facility, step.time, step.levels
-    storage, lag, period = facility.storage, facility.response_time, time.total
+    storage, lag, period = facility.storage, facility.response_time, step.duration
     waiting = time.apart
 
     def height(low: Scalar) -> Scalar:
@@ -68,31 +67,31 @@ def power_over_time(system: TrainingSystem, plan: TrainingPlan, step: Step, cale
     cycle = jnp.where(writes, calendar.interval + writing, 1.0)
     checkpoint = jnp.where(writes, height(levels.writing), 0.0)
     of_checkpoint = storage.smoothed(checkpoint, writing, cycle)
-    return PowerOverTime(
-        swing=gain * of_step.swing,
-        ramp=gain * storage.ramp(jnp.maximum(within_step, checkpoint), time.bubble, lag),
-        frequency=1.0 / jnp.asarray(period),
+    power = PowerOverTime(
+        power_swing=gain * of_step.swing,
+        power_ramp=gain * storage.ramp(jnp.maximum(within_step, checkpoint), time.bubble, lag),
+        swing_frequency=1.0 / jnp.asarray(period),
         checkpoint_swing=gain * of_checkpoint.swing,
         checkpoint_frequency=jnp.where(writes, 1.0 / cycle, 0.0),
         stop_swing=gain * stop,
         stop_ramp=gain * storage.ramp(stop, 0.0, lag),
-        storage_loss=of_step.loss + of_checkpoint.loss,
     )
+    return power, of_step.loss + of_checkpoint.loss
 
 
 class TemperatureOverTime(NamedTuple):
     """Temperatures of the last chip of a row, that of the first one [K], and the largest slope [K/s].
 
-    `hottest` would be reached if busy power lasted; `peak` and `trough` are those of each step, `writing` is the lowest
-    at a checkpoint.
+    `temperature` would be reached if busy power lasted; the peak and the trough are those of each step, that of the
+    checkpoint is the lowest.
     """
 
-    hottest: Scalar
-    peak: Scalar
-    trough: Scalar
-    writing: Scalar
-    first: Scalar
-    ramp: Scalar
+    temperature: Scalar
+    temperature_peak: Scalar
+    temperature_trough: Scalar
+    temperature_checkpoint: Scalar
+    temperature_first: Scalar
+    temperature_ramp: Scalar
 
 
 def temperature_over_time(system: TrainingSystem, step: Step) -> TemperatureOverTime:
@@ -110,7 +109,7 @@ def temperature_over_time(system: TrainingSystem, step: Step) -> TemperatureOver
     coolant, resistance = step.coolant.last, chip.thermal_resistance + step.coolant.resistance
     lag = thermal_time_constant(resistance, chip.heat_capacity)
 
-    period, low_time = jnp.asarray(time.total), jnp.asarray(time.apart)
+    period, low_time = step.duration, jnp.asarray(time.apart)
     high_time = period - low_time
     swing = lagged_swing(resistance * (levels.working - levels.waiting), low_time, period, lag)
     # In the periodic state the trough is as far below the steady temperature of work as the wave rises from it.
@@ -120,12 +119,12 @@ def temperature_over_time(system: TrainingSystem, step: Step) -> TemperatureOver
         system.reliability.checkpoint_time, peak, levels.writing, coolant, resistance, chip.heat_capacity
     )
     idle = steady_temperature(levels.stopped, coolant, resistance)
-    gain = loop_gain(resistance, chip.leakage(point.voltage, point.temperature), chip.leakage.temperature_sensitivity)
+    gain = loop_gain(resistance, point.leakage, chip.leakage.temperature_sensitivity)
     return TemperatureOverTime(
-        hottest=hot_spot_temperature(point.temperature, point.busy_power, chip.hot_spot_resistance),
-        peak=peak,
-        trough=trough,
-        writing=writing,
-        first=point.temperature - step.coolant.rise / jnp.maximum(1.0 - gain, SMALLEST_GAP),
-        ramp=temperature_slope(idle, point.busy_power, coolant, resistance, chip.heat_capacity),
+        temperature=hot_spot_temperature(point.temperature, point.busy_power, chip.hot_spot_resistance),
+        temperature_peak=peak,
+        temperature_trough=trough,
+        temperature_checkpoint=writing,
+        temperature_first=point.temperature - step.coolant.rise / jnp.maximum(1.0 - gain, SMALLEST_GAP),
+        temperature_ramp=temperature_slope(idle, point.busy_power, coolant, resistance, chip.heat_capacity),
     )

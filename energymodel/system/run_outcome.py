@@ -9,7 +9,6 @@ from energymodel.numerics import Numeric, Real, Values
 from energymodel.performance.reliability import Calendar
 from energymodel.performance.serving import Serving
 from energymodel.physics.limits import landauer_energy, landauer_multiple
-from energymodel.system.chip_load import format_factors
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.over_time import PowerOverTime, TemperatureOverTime
 from energymodel.system.plan import TrainingPlan
@@ -42,10 +41,11 @@ class RunTotals(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A step, and how power and temperature move meanwhile."""
+    """A step, how power and temperature move meanwhile, and what storage of energy loses per chip [W]."""
 
     step: Step
     power: PowerOverTime
+    storage_loss: Real
     warmth: TemperatureOverTime
 
 
@@ -63,7 +63,7 @@ def run_outcome(
     """
     chip, workload, market, facility = system.accelerator, system.workload, system.market, system.facility
     step, tokens, energy = moment.step, learned.tokens, run.energy.total
-    chip_time, factors = run.time * plan.chips, format_factors(chip, plan.layout)
+    chip_time, factors = run.time * plan.chips, step.factors
     productive_rate = tokens / run.productive_time
     parameters, model_flops = workload.parameters, (4.0 + 2.0 * plan.trained_share) * workload.active_parameters
     peak = plan.chips * chip.peak_flops * factors.speedup
@@ -96,22 +96,11 @@ def run_outcome(
         power_average=energy / run.time,
         power_busy=step.point.busy_power,
         power_peak=peak_power,
-        power_swing=moment.power.swing,
-        power_ramp=moment.power.ramp,
-        swing_frequency=moment.power.frequency,
-        checkpoint_swing=moment.power.checkpoint_swing,
-        checkpoint_frequency=moment.power.checkpoint_frequency,
-        stop_swing=moment.power.stop_swing,
-        stop_ramp=moment.power.stop_ramp,
+        **moment.power._asdict(),
         pue=energy / run.equipment_energy,
         water=run.water,
         chilled_heat=chilled * plan.chips,
-        temperature=moment.warmth.hottest,
-        temperature_peak=moment.warmth.peak,
-        temperature_trough=moment.warmth.trough,
-        temperature_checkpoint=moment.warmth.writing,
-        temperature_first=moment.warmth.first,
-        temperature_ramp=moment.warmth.ramp,
+        **moment.warmth._asdict(),
         clock=step.point.clock,
         memory_per_chip=step.memory,
         availability=calendar.productive,
@@ -202,14 +191,14 @@ def slack_of(
 
     return Slack(
         memory=jnp.log(chip.memory_capacity / moment.step.memory),
-        temperature=jnp.log(chip.maximum_temperature / warmth.hottest),
+        temperature=jnp.log(chip.maximum_temperature / warmth.temperature),
         facility_power=jnp.log(facility.power_limit / peak_power),
         clock=jnp.log(plan.power_cap / point.lowest_power),
         heat_flux=jnp.log(cooling.loop.heat_flux_limit() / (point.busy_power / chip.die_area)),
-        ramp=below(facility.ramp_limit, warmth.ramp),
+        ramp=below(facility.ramp_limit, warmth.temperature_ramp),
         coolant=cooling.inlet.slack(plan.coolant_temperature),
-        power_swing=below(facility.swing_limit, moment.power.swing),
-        power_ramp=below(facility.power_ramp_limit, moment.power.ramp),
+        power_swing=below(facility.swing_limit, moment.power.power_swing),
+        power_ramp=below(facility.power_ramp_limit, moment.power.power_ramp),
         information=jnp.log(system.capacity_per_parameter / information),
         chillers=below(1.0, cooling.chiller_load(chilled)),
         supplies=below(1.0, supply_load),

@@ -13,7 +13,7 @@ from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
 from energymodel.performance.topology import NetworkShape
 from energymodel.physics.cooling import Coolant
-from energymodel.system.chip_load import ChipLoad, HeadLoad, chip_load, format_factors, head_load
+from energymodel.system.chip_load import ChipLoad, FormatFactors, HeadLoad, chip_load, format_factors, head_load
 from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, fabric_of, traffic_of
 from energymodel.system.division import Division, divide
 from energymodel.system.memory import ChipMemory, chip_memory
@@ -26,7 +26,7 @@ from energymodel.system.work import LayerWork, layer_work
 
 
 class StepWork(NamedTuple):
-    """Work of a step on a chip, and the coolant that it gets, independent of the clock."""
+    """Work of a step on a chip, the network and the coolant that it has, independent of the clock."""
 
     division: Division
     layer: LayerWork
@@ -35,6 +35,8 @@ class StepWork(NamedTuple):
     exposed: ExposedCommunication
     load: ChipLoad
     head: HeadLoad
+    factors: FormatFactors
+    network: NetworkShape
     coolant: Coolant
 
 
@@ -74,13 +76,14 @@ class PowerLevels(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One training step; `memory` is that of the fullest chip, `hardware_flops` that of the mean chip.
+    """One training step and its `duration` [s]; `memory` of the fullest chip, `hardware_flops` of the mean chip.
 
     `busy_load` is what a busy chip draws with its share of links and host, at least the mean over the step; `idle` is
     the power of a chip that does nothing.
     """
 
     time: StepTime
+    duration: Scalar
     power: ChipPower
     point: OperatingPoint
     memory: Scalar
@@ -88,8 +91,9 @@ class Step(NamedTuple):
     busy_load: Scalar
     levels: PowerLevels
     idle: ChipPower
-    coolant: Coolant
+    factors: FormatFactors
     network: NetworkShape
+    coolant: Coolant
 
 
 def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Step:
@@ -120,7 +124,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
 
     - `time`: of the step by term [s].
     """
-    chip, division, load, coolant = system.accelerator, work.division, work.load, work.coolant
+    chip, division, load, coolant, network = system.accelerator, work.division, work.load, work.coolant, work.network
     total = time.total
     tuned = total / system.production_slowdown
 
@@ -135,7 +139,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     if not is_fixed(plan.waiting_clock, 1.0):
         low = jnp.maximum(point.clock * plan.waiting_clock, chip.minimum_clock)
         low_voltage = chip.voltage(low)
-    leakage = chip.leakage(low_voltage, point.temperature)
+    leakage = point.leakage if low is point.clock else chip.leakage(low_voltage, point.temperature)
     low_power = leakage + chip.fixed_power
     periods = division.idle_periods
     saved = chip.gate.saved_power(leakage, waiting / periods, total / periods)
@@ -144,7 +148,6 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         slowed = waiting_power - low_power - chip.spin_power(low, low_voltage)
         slowed = slowed * low_clock_share(apart, chip.clock_switch_time)
     sent = work.traffic.of_step(division)
-    network = system.network_shape(plan.chips)
     between_nodes = system.network.energy_per_bit(network)
     network_energy = system.node.scale_up.transfer_energy(sum(part.inner_bytes for part in sent))
     network_energy += transfer_energy(sum(part.outer_bytes for part in sent), between_nodes)
@@ -159,12 +162,14 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     )
     some = waiting > 0.0
     gated = 0.0 if is_fixed(saved, 0.0) else jnp.where(some, saved * total / jnp.where(some, waiting, 1.0), 0.0)
-    levels = _power_levels(plan, power.chip, time, point, waiting_power - gated - slowed, low_power, idle)
+    waiting_level = waiting_power - gated - slowed
+    levels = _power_levels(plan, power.chip, total, apart, point.busy_power, waiting_level, low_power, idle)
     power = power._replace(idle_wait=power.idle_wait + levels.added)
     power = power._replace(host=system.host_power(power.chip, coolant))
     busy_load = point.busy_power + links + system.host_power(point.busy_power, coolant)
     return Step(
         time=time,
+        duration=total,
         power=power,
         point=point,
         memory=work.memory.total,
@@ -172,8 +177,9 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         busy_load=jnp.maximum(busy_load, power.total),  # chips that mostly send or wait may draw less when busy
         levels=levels,
         idle=ChipPower(nothing, nothing, nothing, links, system.host_power(idle, coolant), idle),
-        coolant=coolant,
+        factors=work.factors,
         network=network,
+        coolant=coolant,
     )
 
 
@@ -194,23 +200,23 @@ def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Values:
 def _power_levels(
     plan: TrainingPlan,
     drawn: Scalar,
-    time: StepTime,
-    point: OperatingPoint,
+    total: Scalar,
+    apart: Scalar,
+    busy: Scalar,
     waiting: Scalar,
     awake: Scalar,
     stopped: Scalar,
 ) -> PowerLevels:
     """Levels between which the power of a chip alternates, none below the floor of the plan [definition].
 
-    The working level is what leaves the mean power `drawn` [W] of the step, with the chip at its `waiting` power [W] in
-    bubbles, exposed gradient communication, fixed overhead and behind stragglers, `awake` [W] without kernels, and
-    `stopped` [W].
+    The working level is what leaves the mean power `drawn` [W] of the step, which lasts `total`, with the chip at its
+    `waiting` power [W] while it is `apart` (bubbles, exposed gradient communication, fixed overhead, stragglers) [s],
+    `awake` [W] without kernels, and `stopped` [W]; the floor is a share of its `busy` power [W].
     """
-    total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     working = (drawn * total - waiting * apart) / (total - apart)
     if is_fixed(plan.power_floor, 0.0):
         return PowerLevels(working, waiting, awake, stopped, jnp.zeros_like(total))
-    floor = plan.power_floor * point.busy_power
+    floor = plan.power_floor * busy
     raised = jnp.maximum(floor - working, 0.0) * (total - apart) + jnp.maximum(floor - waiting, 0.0) * apart
     return PowerLevels(
         working=jnp.maximum(working, floor),
@@ -233,13 +239,13 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     division = divide(system, plan, batch)
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
-    traffic = traffic_of(system, plan, fabric_of(system, plan), division, layer, memory)
-    factors = format_factors(system.accelerator, plan.layout)
+    network, factors = system.network_shape(plan.chips), format_factors(system.accelerator, plan.layout)
+    traffic = traffic_of(system, plan, fabric_of(system, plan, network), division, layer, memory)
     load = chip_load(system, plan, layer, factors).slowed(1.0 / system.software.saturation.utilization(batch))
     products = load.product_time(system.accelerator, 1.0)
     exposed = exposed_communication(system.software, plan.layout, traffic, products)
-    coolant = system.facility.cooling.at(plan.coolant_temperature)
-    return StepWork(division, layer, memory, traffic, exposed, load, head_load(system, plan, layer, factors), coolant)
+    head, coolant = head_load(system, plan, layer, factors), system.facility.cooling.at(plan.coolant_temperature)
+    return StepWork(division, layer, memory, traffic, exposed, load, head, factors, network, coolant)
 
 
 def step_time(
@@ -263,7 +269,6 @@ def step_time(
     """
     division, memory, load, traffic = work.division, work.memory, work.load, work.traffic
     chip, layout, software = system.accelerator, plan.layout, system.software
-    products = load.product_time(chip, point.clock)
     tensor, context, expert = work.exposed
     mean = pass_times(system, plan, work, point)
     head, hop = mean.head, mean.hop
@@ -297,12 +302,12 @@ def step_time(
     )
     waits = division.layer_passes * (tensor + context + expert) + hops + bubble + exposed + chip.overhead_time + outside
     periods = division.idle_periods
-    waking = periods * chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), waits / periods)
+    waking = periods * chip.gate.wake_delay(point.leakage, waits / periods)
     overhead = chip.overhead_time + waking + outside
     steady = passes + waiting + exposed + update + overhead
     stragglers = straggler_factor(plan.chips, system.reliability.straggler_variation)
     terms = StepTime(
-        compute=division.layer_passes * products + division.head_passes * head,
+        compute=division.layer_passes * point.products + division.head_passes * head,
         memory=division.layer_passes * load.elementwise,
         host=division.layer_passes * mean.stall + waiting,
         tensor=division.layer_passes * tensor,
@@ -329,7 +334,7 @@ def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point
     chip, layout, software = system.accelerator, plan.layout, system.software
     hidden = software.latency_overlap * work.traffic.tensor.latency
     spill = part(layout.offload_activations, lambda: 2.0 * work.memory.activations / system.node.host_bandwidth)
-    on_chip = work.load.product_time(chip, point.clock) + work.load.elementwise + sum(work.exposed)
+    on_chip = point.products + work.load.elementwise + sum(work.exposed)
     sizes = work.division.sizes
     launched = 1.0 + part(sizes.mixture, lambda: software.expert_launch * sizes.expert_share)
     per_layer = part(1.0 - layout.cuda_graphs, lambda: chip.launch_overhead * launched)
@@ -388,9 +393,11 @@ def _staged_step(system: TrainingSystem, plan: TrainingPlan, power: StagePower, 
     each = jax.vmap(step)(stages.layers, stages.heads, points)
     mean = jax.tree.map(lambda leaf: jnp.sum(share * leaf), each)
     operations = share * stages.layers / jnp.sum(share * stages.layers)
+    voltage, temperature = jnp.sqrt(jnp.sum(operations * points.voltage**2)), jnp.max(points.temperature)
     point = mean.point._replace(
-        voltage=jnp.sqrt(jnp.sum(operations * points.voltage**2)),
-        temperature=jnp.max(points.temperature),
+        voltage=voltage,
+        temperature=temperature,
+        leakage=system.accelerator.leakage(voltage, temperature),
         busy_power=jnp.max(points.busy_power),
         lowest_power=plan.power_cap * jnp.max(points.lowest_power / caps),  # as if the cap of the plan bound
     )

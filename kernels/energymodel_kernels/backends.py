@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu, triton
 from jaxtyping import Array
 
-from energymodel.runtime.substitution import Substitutes
+from energymodel.runtime.operations import Substitutes
 
 IMPLEMENTATIONS = ("xla", "pallas_triton", "pallas_tpu", "interpret")
 """`xla` is the reference in plain JAX; `interpret` runs the kernel's program on any machine, slowly, for tests."""

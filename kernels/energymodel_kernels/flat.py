@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from energymodel.runtime.substitution import evaluate
+from energymodel.runtime.operations import evaluate
 
 
 class Flat(NamedTuple):
@@ -59,7 +59,7 @@ def flatten(formula: Callable[[Any, Any], Any], varying: Any, parameters: Any, d
     def function(varying: Any, numbers: Sequence[Any]) -> Any:
         values = [number.astype(kind) for number, kind in zip(numbers, constants + kinds, strict=True)]
         arguments = [*jax.tree.leaves(varying), *values[len(constants) :]]
-        results = evaluate(closed.jaxpr, values[: len(constants)], arguments, {})
+        results = evaluate(closed.replace(consts=values[: len(constants)]), arguments)
         return jax.tree.unflatten(jax.tree.structure(result), results)
 
     return Flat(function, [jnp.asarray(number).astype(dtype) for number in (*closed.consts, *leaves)])

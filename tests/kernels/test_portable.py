@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.runtime.substitution import portable
+from energymodel.runtime.operations import portable
 from energymodel_kernels.backends import expm1
 
 PRECISION = 32

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from energymodel.runtime.substitution import portable
+from energymodel.runtime.operations import portable
 from energymodel.sweeps.float32_functions import exp32, log32, pow32, rough_log2, substitutes
 
 PRECISION = 32

@@ -173,17 +173,19 @@ def test_peak_and_trough_are_those_of_the_integrated_heat_balance():
                 slope = (float(power) - (temperature - LAST) / RESISTANCE) / 250.0
                 temperature += slope * time / 400
             seen.append(temperature)
-    np.testing.assert_allclose([result.trough, result.peak], seen[-2:], atol=5e-3)
+    np.testing.assert_allclose([result.temperature_trough, result.temperature_peak], seen[-2:], atol=5e-3)
 
 
 def test_light_chips_follow_their_power_and_heavy_ones_keep_its_mean():
     step, light = warmth(jnp.asarray(1e-2))
-    for name, level in (("peak", "working"), ("trough", "waiting"), ("writing", "writing")):
-        np.testing.assert_allclose(getattr(light, name), LAST + RESISTANCE * getattr(step.levels, level), rtol=1e-9)
+    for name, level in (("peak", "working"), ("trough", "waiting"), ("checkpoint", "writing")):
+        np.testing.assert_allclose(
+            getattr(light, f"temperature_{name}"), LAST + RESISTANCE * getattr(step.levels, level), rtol=1e-9
+        )
     _, heavy = warmth(jnp.asarray(1e7))
-    np.testing.assert_allclose(heavy.peak, LAST + RESISTANCE * step.power.chip, rtol=1e-6)
-    np.testing.assert_allclose(heavy.peak - heavy.trough, 0.0, atol=1e-3)
-    assert light.peak < light.hottest + 1.0  # what lasting busy power would reach sets the limit
+    np.testing.assert_allclose(heavy.temperature_peak, LAST + RESISTANCE * step.power.chip, rtol=1e-6)
+    np.testing.assert_allclose(heavy.temperature_peak - heavy.temperature_trough, 0.0, atol=1e-3)
+    assert light.temperature_peak < light.temperature + 1.0  # what lasting busy power would reach sets the limit
 
 
 def test_the_first_chip_is_that_of_the_coolant_supply():
@@ -195,14 +197,16 @@ def test_the_first_chip_is_that_of_the_coolant_supply():
         base, leak, SCENARIO.plan.coolant_temperature, RESISTANCE, leakage.temperature_sensitivity,
         leakage.reference_temperature,
     )  # fmt: skip
-    np.testing.assert_allclose(result.first, exact, atol=0.2)
+    np.testing.assert_allclose(result.temperature_first, exact, atol=0.2)
 
 
 def test_gradients_of_temperatures_are_those_of_differences():
 
     def values(heat_capacity):
         result = warmth(heat_capacity)[1]
-        return jnp.stack([result.peak, result.trough, result.writing, result.ramp])
+        return jnp.stack(
+            [result.temperature_peak, result.temperature_trough, result.temperature_checkpoint, result.temperature_ramp]
+        )
 
     slope = jax.jacfwd(values)(jnp.asarray(250.0))
     np.testing.assert_allclose(slope, (values(251.0) - values(249.0)) / 2.0, rtol=1e-4)

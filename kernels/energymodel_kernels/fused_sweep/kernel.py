@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from energymodel.runtime.substitution import portable
+from energymodel.runtime.operations import portable
 from energymodel_kernels.backends import BACKENDS, Backend, launch, over_lanes
 from energymodel_kernels.flat import Flat, flatten
 from energymodel_kernels.fused_sweep.keep import Best, Keep, judge

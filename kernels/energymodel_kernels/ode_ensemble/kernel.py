@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from energymodel.runtime.substitution import portable
+from energymodel.runtime.operations import portable
 from energymodel_kernels.backends import BACKENDS, Backend, launch, over_lanes
 from energymodel_kernels.flat import Flat, flatten
 from energymodel_kernels.ode_ensemble.runge_kutta import runge_kutta_step
