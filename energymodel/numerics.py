@@ -14,7 +14,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, ArrayLike, Float
 
-from energymodel.ranges import ANY, SIGNED, Range
+from energymodel.ranges import ANY, DEGREES, SHARE, SIGNED, Range
 
 if TYPE_CHECKING:
     Real = Any  # the converter of `real` accepts Python numbers, which a type checker cannot know
@@ -77,6 +77,16 @@ def real(
     if default is None:
         return eqx.field(converter=as_real, metadata=metadata)
     return eqx.field(converter=as_real, metadata=metadata, default=default)
+
+
+def share(default: float | None = None, doc: str = "") -> Any:
+    """Declare a share from 0 to 1, as `real`."""
+    return real("1", default, doc, within=SHARE)
+
+
+def degrees(default: float | None = None, doc: str = "") -> Any:
+    """Declare a difference of temperatures [K], as `real`."""
+    return real("K", default, doc, within=DEGREES, difference=True)
 
 
 def vector(unit: str, *, within: Range = ANY) -> Any:

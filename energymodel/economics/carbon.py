@@ -1,4 +1,9 @@
-"""Carbon emitted by a run: operational, and embodied in its hardware."""
+"""Carbon emitted by a run: operational, and embodied in its hardware.
+
+Shared arguments: `energy` E of the facility [J]; `intensity` CI of the grid [kg/J] and `chip_carbon` e_emb, embodied in
+one chip [kg], CO2 equivalents; `chips` n [1]; `time` t of the run and service `life` of chips [s]; `utilization` u,
+share of the life in use, above 0 [1].
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,27 +13,12 @@ from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 
 def operational_carbon(energy: Numeric, intensity: Numeric) -> Values:
-    """Operational carbon [kg], `m = CI E` [Patterson et al. 2021].
-
-    **Arguments:**
-
-    - `energy`: energy of the facility, E [J].
-    - `intensity`: carbon intensity of the grid, CI [kg/J], CO2 equivalents.
-    """
+    """Operational carbon [kg], `m = CI E` [Patterson et al. 2021]."""
     return jnp.asarray(intensity) * energy
 
 
 def embodied_carbon(chip_carbon: Numeric, chips: Numeric, time: Numeric, life: Numeric, utilization: Numeric) -> Values:
-    """A run's share of the embodied carbon of its chips [kg], `m = n e_emb t / (life u)` [Faiz et al. 2024].
-
-    **Arguments:**
-
-    - `chip_carbon`: embodied carbon of one chip, e_emb [kg], CO2 equivalents.
-    - `chips`: n [1].
-    - `time`: duration of the run, t [s].
-    - `life`: service life [s].
-    - `utilization`: share of the life in use, u [1], above 0.
-    """
+    """A run's share of the embodied carbon of its chips [kg], `m = n e_emb t / (life u)` [Faiz et al. 2024]."""
     return jnp.asarray(chip_carbon) * chips * (time / (jnp.asarray(life) * utilization))
 
 

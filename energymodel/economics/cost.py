@@ -1,8 +1,11 @@
 """Cost of a run: hardware, facility, electricity, demand charge and delay; prices and carbon that vary by the hour.
 
-Shared arguments: calendar `time` t of the run [s]; `interest_rate` r for one year, above -1 [1/year]; `utilization` u,
-share of its life in which equipment runs, above 0 [1]; of series, `values` c_i, price [USD/J] or carbon intensity
-[kg/J], and `powers` P_i of the facility [W], one for each step, within which both are constant, as markets bill them.
+Shared arguments: calendar `time` t of the run and `life`, n times 365 days over which a price is recovered [s];
+`interest_rate` r for one year, above -1 [1/year]; `utilization` u, share of its life in which equipment runs, above 0
+[1]; `energy` E at the meter, cooling and delivery losses included [J]; peak `power` P_peak [W]; `demand_charge` d
+[USD/(W s)], 15 USD per kW and month of 730 h being 5.708e-9; of series, `values` c_i, price [USD/J] or carbon intensity
+[kg/J], and `powers` P_i of the facility [W], one for each `step` dt [s], within which both are constant, as markets
+bill them.
 """
 
 import abc
@@ -28,10 +31,6 @@ def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Values:
 
     Payments at the end of each of n years. At zero interest it is straight-line depreciation, `1/n`; below a rate of
     1e-4 the series `1/n + (n+1)/(2n) r + (n^2-1)/(12n) r^2` replaces it.
-
-    **Arguments:**
-
-    - `life`: n times 365 days [s].
     """
     rate, years = jnp.asarray(interest_rate), jnp.asarray(life) / YEAR
     small = jnp.abs(rate) < _SERIES_BELOW
@@ -48,7 +47,6 @@ def capital_rate(price: Numeric, interest_rate: Numeric, life: Numeric, utilizat
     **Arguments:**
 
     - `price`: purchase price C_0 [USD].
-    - `life`: time over which the price is recovered [s].
     """
     return capital_recovery_factor(interest_rate, life) * price / (YEAR * jnp.asarray(utilization))
 
@@ -58,7 +56,6 @@ def electricity_cost(energy: Numeric, price: Numeric) -> Values:
 
     **Arguments:**
 
-    - `energy`: energy at the meter, cooling and delivery losses included, E [J].
     - `price`: p_e [USD/J].
     """
     return jnp.asarray(price) * energy
@@ -68,11 +65,6 @@ def demand_cost(power: Numeric, time: Numeric, demand_charge: Numeric) -> Values
     """Cost of reserving peak power [USD], `C = d P_peak t` [definition].
 
     Utilities bill the highest power of each month; here the charge accrues evenly.
-
-    **Arguments:**
-
-    - `power`: peak power P_peak [W].
-    - `demand_charge`: d [USD/(W s)]; 15 USD per kW and month of 730 h is 5.708e-9.
     """
     return jnp.asarray(demand_charge) * power * time
 
@@ -190,10 +182,6 @@ Series = Float[Array | np.ndarray, " steps"]
 
 def series_total(values: Series, powers: Series, step: Numeric = HOUR) -> Scalar:
     """Cost or emission of a varying power at a varying price, `C = dt sum_i c_i P_i` [definition].
-
-    **Arguments:**
-
-    - `step`: duration of a step, dt [s].
 
     **Returns:** cost [USD] or emission [kg]; negative where prices are.
     """

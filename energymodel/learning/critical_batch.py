@@ -13,8 +13,8 @@ import abc
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Real, Values, power_law, real, softplus
-from energymodel.ranges import ABOVE_ZERO, EXPONENT, SHARE, SHARE_ABOVE_ZERO, Range
+from energymodel.numerics import Numeric, Real, Values, power_law, real, share, softplus
+from energymodel.ranges import ABOVE_ZERO, EXPONENT, SHARE_ABOVE_ZERO, Range
 
 UNTRAINED_LOSS = 10.82
 """Loss of a uniform guess among 50,257 tokens, ln 50257 [nat/token] [Kaplan et al. 2020, sec. 2]."""
@@ -49,7 +49,7 @@ class PowerCriticalBatch(AbstractCriticalBatch):
     """
 
     at_pivot: Real = real("token", doc="c of the run-level law, at D = D_0", within=ABOVE_ZERO)
-    exponent: Real = real("1", doc="xi, 0 to 1", within=SHARE)
+    exponent: Real = share(doc="xi, 0 to 1")
     pivot: Real = real("token", 1.0, doc="D_0", within=ABOVE_ZERO)
     sharpness: Real = real("1", 1.0, doc="p of `sharp_batch_penalty`; 1 is McCandlish's hyperbola", within=EXPONENT)
     tested_tokens: Real = real("token", 1e30, doc="D_t, most effective tokens of the runs behind the law")

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Real, Scalar, Values, is_fixed, part, real
+from energymodel.numerics import Numeric, Real, Scalar, Values, is_fixed, part, real, share
 from energymodel.performance.topology import AbstractTopology, FullyConnected
-from energymodel.ranges import SHARE, SHARE_ABOVE_ZERO
+from energymodel.ranges import SHARE_ABOVE_ZERO
 
 
 def point_to_point_time(size: Numeric, latency: Numeric, bandwidth: Numeric) -> Values:
@@ -33,10 +33,8 @@ class CollectiveLibrary(eqx.Module):
     small_rate: Real = real(
         "1", 1.0, doc="share of the bandwidth that the protocol for small messages reaches", within=SHARE_ABOVE_ZERO
     )
-    own_share: Real = real("1", 0.0, doc="time of a chip's own part over that of a part it sends", within=SHARE)
-    reduction_rate: Real = real(
-        "1", 0.0, doc="share of the bandwidth at which switches add; 0 if they cannot", within=SHARE
-    )
+    own_share: Real = share(0.0, doc="time of a chip's own part over that of a part it sends")
+    reduction_rate: Real = share(0.0, doc="share of the bandwidth at which switches add; 0 if they cannot")
 
 
 def ring_share(ranks: Numeric, passes: Numeric, own: Numeric) -> Values:

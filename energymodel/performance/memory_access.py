@@ -1,12 +1,19 @@
-"""Memory bandwidth of an access pattern: lines, coalescing, prefetching, concurrency, sharing."""
+"""Memory bandwidth of an access pattern: lines, coalescing, prefetching, concurrency, sharing.
+
+Shared arguments: `line_size` L and `run_length` r, contiguous bytes per access, positive, `overhead` o, cost of a
+transaction in bytes, `element_size` w, `sector_size` q, smallest transfer, 32 B on NVIDIA devices, and `in_flight` N,
+bytes in flight, positive [B]; `stride` s, at least 1 [element]; `latency` l without prefetching [s]; of misses, the
+share that is prefetched, `coverage` c, and of those the share that arrives before its use, `timeliness` t; `accuracy`
+a, share of prefetches that are used, positive [1] [Srinath et al. 2007].
+"""
 
 import abc
 
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Real, Values, p_norm, real
-from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE, SHARE_ABOVE_ZERO, Range
+from energymodel.numerics import Numeric, Real, Values, p_norm, real, share
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE_ABOVE_ZERO, Range
 
 
 def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) -> Values:
@@ -14,12 +21,6 @@ def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) 
 
     Long lines fetch unused bytes at the ends of a run; short ones pay the overhead of a transaction more often
     [Smith 1987]. Valid for runs that start at a random place in a line.
-
-    **Arguments:**
-
-    - `line_size`: L [B], positive.
-    - `run_length`: r, contiguous bytes per access [B], positive.
-    - `overhead`: o, cost of a transaction in bytes [B].
 
     **Returns:** efficiency [1], in (0, 1].
     """
@@ -32,12 +33,6 @@ def coalescing_efficiency(stride: Numeric, element_size: Numeric, sector_size: N
 
     Adjacent threads read elements that lie `s` elements apart; beyond `q / w` each element has a sector of its own
     [NVIDIA 2024, CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory"].
-
-    **Arguments:**
-
-    - `stride`: s [element], at least 1.
-    - `element_size`: w [B].
-    - `sector_size`: q, smallest transfer [B]; 32 B on NVIDIA devices.
     """
     return jnp.maximum(1.0 / jnp.asarray(stride), jnp.asarray(element_size) / sector_size)
 
@@ -45,25 +40,13 @@ def coalescing_efficiency(stride: Numeric, element_size: Numeric, sector_size: N
 def prefetch_latency(latency: Numeric, coverage: Numeric, timeliness: Numeric) -> Values:
     """Mean latency seen with a prefetcher, `l' = l (1 - c t)` [derivation: expectation; terms of Srinath et al. 2007].
 
-    **Arguments:**
-
-    - `latency`: l without prefetching [s].
-    - `coverage`: c, share of misses that are prefetched [1].
-    - `timeliness`: t, share of those that arrive before their use [1].
-
     **Returns:** latency [s].
     """
     return jnp.asarray(latency) * (1.0 - jnp.asarray(coverage) * timeliness)
 
 
 def prefetch_traffic(coverage: Numeric, accuracy: Numeric) -> Values:
-    """Growth of traffic by useless prefetches [1], `g = 1 + c (1 / a - 1)` [derivation: c / a fetched for c used].
-
-    **Arguments:**
-
-    - `accuracy`: a, share of prefetches that are used [1], positive [Srinath et al. 2007].
-    - the others: as in `prefetch_latency`.
-    """
+    """Growth of traffic by useless prefetches [1], `g = 1 + c (1 / a - 1)` [derivation: c / a fetched for c used]."""
     return 1.0 + jnp.asarray(coverage) * (1.0 / jnp.asarray(accuracy) - 1.0)
 
 
@@ -125,7 +108,7 @@ class StatedAccess(AbstractMemoryAccess):
     run_length: Real = real("B", doc="contiguous bytes that a kernel uses", within=ABOVE_ZERO)
     stride: Real = real("1", doc="distance of what adjacent threads read, in elements", within=AT_LEAST_ONE)
     in_flight: Real = real("B", doc="requested and not yet arrived, of the whole chip", within=ABOVE_ZERO)
-    prefetch_coverage: Real = real("1", doc="share of what is used that is prefetched", within=SHARE)
+    prefetch_coverage: Real = share(doc="share of what is used that is prefetched")
     measured_line_size: Real = real("B", doc="of the streams that were measured", within=ABOVE_ZERO)
     measured_run_length: Real = real("B", doc="of the streams that were measured", within=ABOVE_ZERO)
     measured_in_flight: Real = real("B", doc="of the streams that were measured", within=ABOVE_ZERO)
@@ -134,7 +117,7 @@ class StatedAccess(AbstractMemoryAccess):
     sector_size: Real = real("B", doc="smallest part of a line that is fetched for threads", within=ABOVE_ZERO)
     latency: Real = real("s", doc="of the loaded memory, without prefetching")
     prefetch_accuracy: Real = real("1", doc="share of prefetches that are used", within=SHARE_ABOVE_ZERO)
-    prefetch_timeliness: Real = real("1", doc="share of these that arrive before their use", within=SHARE)
+    prefetch_timeliness: Real = share(doc="share of these that arrive before their use")
 
     def traffic(self) -> Values:
         """Bytes that move per byte used, over those of measured streams, `g eta_0(L_0, r_0) / [eta_0(L, r) eta(s)]`.

@@ -1,4 +1,11 @@
-"""Memory of states and activations on a chip, and the out-of-memory risk."""
+"""Memory of states and activations on a chip, and the out-of-memory risk.
+
+Shared arguments: bytes per parameter of weight, `weight_bytes` w, gradient, `gradient_bytes` g, and optimizer states,
+`optimizer_bytes` o, and of a gradient as communicated, `sent_bytes` c [B]; `sharded` z, and `shard_parameters` s_p,
+`shard_gradients` s_g and `shard_optimizer` s_o, ZeRO stages 3, 2 and 1, 1 if sharded over the data-parallel ranks, else
+0 [1]; `ranks` n that share a copy [1]; `tokens` M of a micro-batch on a chip [token]; `hidden` h, `heads` a, `tensor` t
+and `vocabulary` V [1]; `sequence` s [token].
+"""
 
 import jax.numpy as jnp
 
@@ -6,12 +13,7 @@ from energymodel.numerics import Numeric, Values, sigmoid
 
 
 def zero_share(sharded: Numeric, ranks: Numeric) -> Values:
-    """Share of a state held by one of n ranks [1], `1 - z + z / n`: all of it or one n-th [Rajbhandari et al. 2020].
-
-    **Arguments:**
-
-    - `sharded`: z, 1 if sharded over the data-parallel ranks, else 0 [1].
-    """
+    """Share of a state held by one of n ranks [1], `1 - z + z / n`: all of it or one n-th [Rajbhandari et al. 2020]."""
     return 1.0 - jnp.asarray(sharded) + sharded / jnp.asarray(ranks)
 
 
@@ -28,12 +30,6 @@ def state_bytes_per_parameter(
 
     With `z = 1 - s + s / n` over n data-parallel ranks; mixed-precision Adam needs 2 + 2 + 12 = 16 bytes
     unsharded, 18 with fp32 gradients [Rajbhandari et al. 2020, sec. 3.1].
-
-    **Arguments:**
-
-    - `weight_bytes`, `gradient_bytes`, `optimizer_bytes`: w, g, o [B].
-    - `shard_parameters`, `shard_gradients`, `shard_optimizer`: 0 or 1 each; ZeRO stages 3, 2, 1 [1].
-    - `ranks`: ranks n that share a copy [1].
     """
     return (
         jnp.asarray(weight_bytes) * zero_share(shard_parameters, ranks)
@@ -49,12 +45,6 @@ def layer_buffer_bytes(
 
     Sharded parameters are gathered for the layer at work and for the next one; the gradients of the layer at work are
     scattered when they are complete.
-
-    **Arguments:**
-
-    - `weight_bytes`, `sent_bytes`: w of a weight, c of a gradient as communicated [B].
-    - `shard_parameters`, `shard_gradients`: s_p, s_g, 0 or 1 each; ZeRO stages 3 and 2 [1].
-    - `ranks`: ranks n that share a copy [1].
     """
     others = 1.0 - 1.0 / jnp.asarray(ranks)
     return others * (2.0 * jnp.asarray(weight_bytes) * shard_parameters + jnp.asarray(sent_bytes) * shard_gradients)
@@ -115,13 +105,7 @@ def layer_activation_bytes(
 
 
 def logit_bytes(tokens: Numeric, vocabulary: Numeric, tensor: Numeric) -> Values:
-    """Logits and their gradient on the last stage [B], `8 M V / t` in fp32 [definition].
-
-    **Arguments:**
-
-    - `tokens`: M of a micro-batch on a chip [token].
-    - `vocabulary`, `tensor`: V, t [1].
-    """
+    """Logits and their gradient on the last stage [B], `8 M V / t` in fp32 [definition]."""
     return 8.0 * jnp.asarray(tokens) * vocabulary / tensor
 
 

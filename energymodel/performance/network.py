@@ -1,4 +1,11 @@
-"""Bandwidth of links between chips, contention, and energy of a transfer."""
+"""Bandwidth of links between chips, contention, and energy of a transfer.
+
+Shared arguments of a link: `payload` of a packet, positive, and its `overhead` of headers, checks and gaps [B];
+`coding`, data bits per line bit, 64/66 for 64b/66b, `lanes` w and `protocol_efficiency` eta_p [1]; `lane_bandwidth` r,
+line rate of a lane in one direction [B/s]; `collective_efficiency` eta_c, share of that rate that a collective library
+reaches, 0.65 to 0.9 measured [1]. Of a transfer: `interface_energy` e_nic at each end, `switch_energy` e_switch of a
+switch and `energy_per_bit` e [J/bit]; `mean_switches` S that it passes, one less than the links [1]; `volume` V [B].
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,14 +17,7 @@ BITS_PER_BYTE = 8.0
 
 
 def protocol_efficiency(payload: Numeric, overhead: Numeric, coding: Numeric) -> Values:
-    """Useful share of the line rate [1], `eta = payload / (payload + overhead) coding` [definition].
-
-    **Arguments:**
-
-    - `payload`: data in a packet [B], positive.
-    - `overhead`: headers, checks and gaps of a packet [B].
-    - `coding`: data bits per line bit [1]; 64/66 for 64b/66b.
-    """
+    """Useful share of the line rate [1], `eta = payload / (payload + overhead) coding` [definition]."""
     data = jnp.asarray(payload)
     return data / (data + overhead) * jnp.asarray(coding)
 
@@ -25,15 +25,7 @@ def protocol_efficiency(payload: Numeric, overhead: Numeric, coding: Numeric) ->
 def link_bandwidth(
     lanes: Numeric, lane_bandwidth: Numeric, protocol_efficiency: Numeric, collective_efficiency: Numeric
 ) -> Values:
-    """Bandwidth of a chip's link in one direction [B/s], `bw = w r eta_p eta_c` [definition].
-
-    **Arguments:**
-
-    - `lanes`: w [1].
-    - `lane_bandwidth`: r [B/s], line rate of a lane in one direction.
-    - `protocol_efficiency`: eta_p [1].
-    - `collective_efficiency`: eta_c, share of that rate that a collective library reaches [1]; 0.65 to 0.9 measured.
-    """
+    """Bandwidth of a chip's link in one direction [B/s], `bw = w r eta_p eta_c` [definition]."""
     return jnp.asarray(lanes) * lane_bandwidth * protocol_efficiency * collective_efficiency
 
 
@@ -64,25 +56,12 @@ def contended_bandwidth(
 
 
 def network_energy_per_bit(interface_energy: Numeric, mean_switches: Numeric, switch_energy: Numeric) -> Values:
-    """Energy of a bit from chip to chip [J/bit], `e = 2 e_nic + S e_switch` [definition].
-
-    **Arguments:**
-
-    - `interface_energy`: e_nic, at each end [J/bit].
-    - `mean_switches`: S, switches passed [1]; one less than the links.
-    - `switch_energy`: e_switch, per switch [J/bit].
-    """
+    """Energy of a bit from chip to chip [J/bit], `e = 2 e_nic + S e_switch` [definition]."""
     return 2.0 * jnp.asarray(interface_energy) + jnp.asarray(mean_switches) * switch_energy
 
 
 def network_energy(volume: Numeric, energy_per_bit: Numeric) -> Values:
-    """Energy of a transfer [J], `E = 8 V e` [definition].
-
-    **Arguments:**
-
-    - `volume`: V [B].
-    - `energy_per_bit`: e [J/bit].
-    """
+    """Energy of a transfer [J], `E = 8 V e` [definition]."""
     return BITS_PER_BYTE * jnp.asarray(volume) * energy_per_bit
 
 

@@ -6,7 +6,9 @@ backward passes for the weights, as much are forward passes, and the rest are ba
 `F = W = w X` and `I = (1 - 2 w) X`, with w = 1/3 and 1/4 with full recomputation.
 
 Shared arguments: `pipeline` p, `virtual_stages` v, `microbatches` m [1], at least one each; `rank`, the time X [s] of a
-micro-batch on the slowest rank; `idle` [s]; `weight_share` w [1], at most 1/3.
+micro-batch on the slowest rank; `idle` [s]; `chunk`, its time C in the slowest virtual stage [s] or, of
+`slowest_chunk_layers`, the layers k of a full one [1]; `weight_share` w, at most 1/3, `spare`, layers that the ranks lack
+beside full ones, and `head` r, time of the output head over a layer's [1].
 """
 
 from typing import NamedTuple
@@ -44,11 +46,6 @@ def slowest_chunk_layers(chunk: Numeric, spare: Numeric, head: Numeric) -> Value
     """Work of the slowest virtual stage in layers [1], `max(k, k - min(1, spare) + r)` with `k = ceil(L / (p v))`.
 
     The last one has the output head and lacks the first spare layer [derivation: docs/physics.md B3].
-
-    **Arguments:**
-
-    - `chunk`, `spare`: k of a full virtual stage, and what the ranks lack beside full ones [1].
-    - `head`: r, time of the output head over a layer's [1].
     """
     return jnp.asarray(chunk) + jnp.maximum(0.0, head - jnp.minimum(1.0, spare))
 
@@ -62,10 +59,6 @@ def interleaved_bubble(
     Less the work `m S / p`. One stage a rank has C = X; equal stages give the `(p - 1) / v` of
     [Narayanan et al. 2021, sec. 2.2] for m >= p, and `p - m + (m - 1) / v` where at most m of p ranks work
     [derivation: docs/step_time.md]. GPipe takes as long as 1F1B.
-
-    **Arguments:**
-
-    - `chunk`: time C of a micro-batch in the slowest virtual stage [s].
     """
     m, p = jnp.asarray(microbatches), jnp.asarray(pipeline)
     missing, more = jnp.maximum(p - m, 0.0), jnp.maximum(m - p, 0.0)
@@ -118,10 +111,6 @@ def zero_bubble_v_wait(
     `m X + (2 p - 1 - m)+ w l / 2 + (p / 2 - 1)+ (1 - 3 w) l` for that of the slowest rank, first and last of all. Equal
     stages as in ZB-H2 [Qi et al. 2024, sec. 6]; the rest is [derivation: docs/step_time.md], within 1.3 % of the step,
     or 2 % where all layers are recomputed and the output head takes as long as a stage.
-
-    **Arguments:**
-
-    - `chunk`: time C of a micro-batch in the slowest virtual stage [s].
     """
     m, p, w = jnp.asarray(microbatches), jnp.asarray(pipeline), jnp.asarray(weight_share)
     mean, other = jnp.asarray(rank) - idle, _other_ranks(rank, idle, p).mean

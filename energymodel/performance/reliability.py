@@ -1,8 +1,9 @@
 """Time lost to stragglers, failures, checkpoints and restarts.
 
 Shared arguments: `chips` n [1]; `checkpoint_time` delta, lost to writing a checkpoint, `interval` tau between
-checkpoints, `restart_time` R from a failure to the next new step, and `mtbf` M, the mean time between failures of
-the run [s].
+checkpoints, `write_time` T_w from the start of a checkpoint until a restart can use it, 0 where the run waits for it,
+`restart_time` R from a failure to the next new step, `mtbf` M, the mean time between failures of the run, and
+`chip_mtbf` M_1, that of a chip and its share of the rest of the system [s]; `waste` w, at least 0 [1].
 """
 
 import math
@@ -60,12 +61,7 @@ def straggler_factor(chips: Numeric, variation: Numeric) -> Values:
 
 
 def cluster_mtbf(chip_mtbf: Numeric, chips: Numeric) -> Values:
-    """Mean time between failures of a run [s], `M = M_1 / n` [derivation: rates of independent failures add].
-
-    **Arguments:**
-
-    - `chip_mtbf`: M_1 of a chip and its share of the rest of the system [s].
-    """
+    """Mean time between failures of a run [s], `M = M_1 / n` [derivation: rates of independent failures add]."""
     return jnp.asarray(chip_mtbf) / chips
 
 
@@ -83,10 +79,6 @@ def availability(waste: Numeric) -> Values:
     Beyond one half it continues as `a = s / (1 + z + z^2)`, `s = 1/2`, `z = (w - s) / s`, with equal value, slope and
     curvature: positive for any waste, so that a search may pass through infeasible designs.
 
-    **Arguments:**
-
-    - `waste`: w [1], at least 0.
-
     **Returns:** availability [1]; calendar time is productive time divided by it.
     """
     w = jnp.asarray(waste)
@@ -99,10 +91,6 @@ def checkpoint_interval(checkpoint_time: Numeric, write_time: Numeric, mtbf: Num
     """Time between checkpoints [s], `tau = max(sqrt(2 delta M), T_w)` [Young 1974].
 
     The best one, unless the previous checkpoint is still on its way to the disks.
-
-    **Arguments:**
-
-    - `write_time`: T_w from the start of a checkpoint until a restart can use it [s]; 0 where the run waits for it.
     """
     return jnp.maximum(young_interval(checkpoint_time, mtbf), write_time)
 
@@ -146,10 +134,6 @@ def lost_time(
     Checkpoints, work repeated after a failure, and restarts. First order: valid for delta, R << tau << M. A checkpoint
     that is written while training goes on (T_w) saves no work yet. `interval` may be zero where checkpoints cost
     nothing.
-
-    **Arguments:**
-
-    - `write_time`: T_w, as in `checkpoint_interval` [s].
     """
     tau = jnp.asarray(interval)
     some = tau > 0.0

@@ -7,7 +7,8 @@ chip draws `P = P_i + P_d R / R_0` at throughput R. Time to a loss, relative to 
 Shared arguments, all positive: `batch` B, `critical_batch` B_c, and `half_batch` B_h, the fixed time per step over the
 time of a token [token]; `fixed_time` t_0 of a step, which does not depend on the batch [s]; `token_time` tau, the
 additional time per token [s/token]; `idle_power` P_i, drawn all the time, and `work_power` P_d, on top of it at full
-throughput [W].
+throughput [W]; of memory, `step_traffic` w of weights and optimizer [B], `token_traffic` a of activations [B/token],
+`traffic_rate` r [B/s] and `energy_per_byte` e [J/B].
 """
 
 import abc
@@ -67,10 +68,6 @@ def compute_power(batch: Numeric, work_power: Numeric, half_batch: Numeric) -> V
     """Power of the arithmetic [W], `P = P_d B / (B + B_h)` [derivation: docs/physics.md A2.8].
 
     Proportional to the batch only far below B_h; bounded by the device.
-
-    **Arguments:**
-
-    - `work_power`: P_d at full throughput [W].
     """
     B = jnp.asarray(batch)
     return jnp.asarray(work_power) * (B / (B + half_batch))
@@ -83,24 +80,13 @@ def memory_traffic_rate(
 
     Falls with the batch where `w / t_0 > a / tau`. There is no bandwidth limit in it: where the result exceeds the
     device's bandwidth, t_0 is too short for w, and a roofline gives the step time.
-
-    **Arguments:**
-
-    - `step_traffic`: w, weights and optimizer [B].
-    - `token_traffic`: a, activations [B/token].
     """
     B, w, t_0 = map(jnp.asarray, (batch, step_traffic, fixed_time))
     return (w + token_traffic * B) / (t_0 + token_time * B)
 
 
 def memory_power(traffic_rate: Numeric, energy_per_byte: Numeric) -> Values:
-    """Power of the memory [W], `P = e r` [definition].
-
-    **Arguments:**
-
-    - `traffic_rate`: r [B/s].
-    - `energy_per_byte`: e [J/B].
-    """
+    """Power of the memory [W], `P = e r` [definition]."""
     return jnp.asarray(traffic_rate) * energy_per_byte
 
 

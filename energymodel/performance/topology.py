@@ -12,8 +12,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from energymodel.numerics import Numeric, Real, Values, real
-from energymodel.ranges import AT_LEAST_ONE, SHARE
+from energymodel.numerics import Numeric, Real, Values, real, share
+from energymodel.ranges import AT_LEAST_ONE
 
 UNLIMITED = 1e12  # nodes: more than any network has; infinity would make gradients of quotients undefined
 TREE_SWITCHES = 5.0  # on the path through a fat tree of three tiers, whose latency is in that of a link
@@ -128,9 +128,7 @@ class Torus(AbstractTopology):
     """
 
     dimensions: Real = real("1", within=AT_LEAST_ONE)
-    single_links: Real = real(
-        "1", 0.0, doc="1 if traffic is bound by single links of a node, 0 by all together", within=SHARE
-    )
+    single_links: Real = share(0.0, doc="1 if traffic is bound by single links of a node, 0 by all together")
     hop_latency: Real = real("s", 0.0, doc="of a router on the way")
 
     def side(self, nodes: Numeric) -> Values:

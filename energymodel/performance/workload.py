@@ -1,7 +1,10 @@
 """Parameters and floating-point operations of a transformer.
 
 Shared arguments: `hidden` size h, `layers` L, `attention_width` a d (heads times head size; with latent attention the
-mean of the sizes of keys and values) [1]; `sequence`, the context length s [token].
+mean of the sizes of keys and values), `heads` a and `kv_heads` a_kv, query and key-value heads, `head_size` d, inner
+width `feed_forward` f, and `vocabulary` V [1]; `gated` g, 1 if gated, 0 if plain, and `tied`, 1 if embedding and head
+share their weights, else 0 [1]; `parameters` N that act on a token [1]; `sequence`, the context length s, and `window`
+w [token].
 """
 
 from typing import NamedTuple
@@ -9,19 +12,14 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Part, Real, Scalar, Values, at_most_one, blend, part, real
-from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE
+from energymodel.numerics import Numeric, Part, Real, Scalar, Values, at_most_one, blend, part, real, share
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE
 
 
 def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, head_size: Numeric) -> Values:
     """Weights of one attention block [1], `2 h (a + a_kv) d`: query, key, value and output projection.
 
     Exact for multi-head and grouped-query attention [Ainslie et al. 2023].
-
-    **Arguments:**
-
-    - `heads`, `kv_heads`: query heads a and key-value heads a_kv [1].
-    - `head_size`: width d of a head [1].
     """
     return 2.0 * jnp.asarray(hidden) * (heads + kv_heads) * head_size
 
@@ -60,10 +58,6 @@ def window_length(window: Numeric, sequence: Numeric) -> Values:
     A token attends to itself and the w - 1 before it, but the first w tokens have fewer: `s w (1 - w / (2 s))` scores
     instead of the `s^2 / 2` of all pairs [Beltagy et al. 2020; the count is elementary, to one part in w].
 
-    **Arguments:**
-
-    - `window`: w [token].
-
     **Returns:** length [token], `sequence` where the window reaches it.
     """
     w = jnp.minimum(jnp.asarray(window), sequence)
@@ -71,24 +65,12 @@ def window_length(window: Numeric, sequence: Numeric) -> Values:
 
 
 def feed_forward_parameters(hidden: Numeric, feed_forward: Numeric, gated: Numeric) -> Values:
-    """Weights of one feed-forward block [1], `(2 + g) h f`; a gated block has a third matrix [Shazeer 2020].
-
-    **Arguments:**
-
-    - `feed_forward`: inner width f [1].
-    - `gated`: g, 1 if gated, 0 if plain [1].
-    """
+    """Weights of one feed-forward block [1], `(2 + g) h f`; a gated block has a third matrix [Shazeer 2020]."""
     return (2.0 + jnp.asarray(gated)) * hidden * feed_forward
 
 
 def embedding_parameters(vocabulary: Numeric, hidden: Numeric, tied: Numeric) -> Values:
-    """Weights of the token embedding and the output head [1], `(2 - tied) V h` [definition].
-
-    **Arguments:**
-
-    - `vocabulary`: number of tokens V in the vocabulary [1].
-    - `tied`: 1 if embedding and head share their weights, else 0 [1].
-    """
+    """Weights of the token embedding and the output head [1], `(2 - tied) V h` [definition]."""
     return (2.0 - jnp.asarray(tied)) * vocabulary * hidden
 
 
@@ -98,10 +80,6 @@ def training_flops_per_token(
     """Operations to train on one token, `F = 6 N + 6 L (a d) s`, causal attention [Narayanan et al. 2021, eq. 2].
 
     Narayanan's form has no mask (12 L h s); a causal mask halves it. Excludes recomputation.
-
-    **Arguments:**
-
-    - `parameters`: parameters N that act on a token [1].
 
     **Returns:** F [FLOP/token].
     """
@@ -180,34 +158,30 @@ class Transformer(eqx.Module):
     kv_heads: Real = real("1", within=AT_LEAST_ONE)
     head_size: Real = real("1", within=AT_LEAST_ONE)
     feed_forward: Real = real("1", within=ABOVE_ZERO)
-    gated: Real = real("1", within=SHARE)
+    gated: Real = share()
     vocabulary: Real = real("1", within=AT_LEAST_ONE)
     sequence: Real = real("token", within=AT_LEAST_ONE)
-    tied: Real = real("1", 0.0, within=SHARE)
+    tied: Real = share(0.0)
     experts: Real = real("1", 1.0, within=AT_LEAST_ONE)
     active_experts: Real = real("1", 1.0, within=AT_LEAST_ONE)
     shared_experts: Real = real("1", 0.0)
     dense_layers: Real = real("1", 0.0)
     dense_feed_forward: Real = real("1", 0.0)
-    flash: Real = real("1", 1.0, within=SHARE)
+    flash: Real = share(1.0)
     expert_imbalance: Real = real("1", 1.0, within=AT_LEAST_ONE)
-    alternating_dense: Real = real(
-        "1", 0.0, doc="1 if dense layers alternate with those of experts, 0 if they come first", within=SHARE
-    )
+    alternating_dense: Real = share(0.0, doc="1 if dense layers alternate with those of experts, 0 if they come first")
     kv_rank: Real = real("1", 0.0, doc="width of the latent of keys and values; 0 without latent attention")
     query_rank: Real = real("1", 0.0, doc="width of the latent of queries in latent attention; 0 if they have none")
     rope_head_size: Real = real("1", 0.0, doc="rotated entries of a head, shared by all keys of latent attention")
     value_head_size: Real = real("1", 0.0, doc="width of a value head in latent attention")
     window: Real = real("token", 0.0, doc="tokens that a layer with a sliding window attends to")
-    local_layers: Real = real("1", 0.0, doc="share of the layers that have a sliding window", within=SHARE)
+    local_layers: Real = share(0.0, doc="share of the layers that have a sliding window")
     vector_parameters: Real = real(
         "1", 0.0, doc="entries of norms, biases, sinks and positions, without those of experts"
     )
     expert_vectors: Real = real("1", 0.0, doc="entries of the biases of one expert")
-    router: Real = real("1", 0.0, doc="1 if the weights of routers are counted", within=SHARE)
-    parallel_block: Real = real(
-        "1", 0.0, doc="1 if attention and feed-forward block share their input and their sum", within=SHARE
-    )
+    router: Real = share(0.0, doc="1 if the weights of routers are counted")
+    parallel_block: Real = share(0.0, doc="1 if attention and feed-forward block share their input and their sum")
 
     @property
     def latent(self) -> Part:

@@ -1,7 +1,9 @@
 """Electric power of chillers.
 
 Shared arguments: `supply_temperature` T [K]; `condenser_temperature` T_h of what cools the condenser, outside air or
-tower water [K]; `load`, heat over capacity of all machines [1].
+tower water [K]; `load`, heat removed over capacity of all machines, x [1]; `heat` Q that they remove [W]; `capacity`
+Q_plant, 0 for the plant that comes with the building and suits any heat [W]; `performance` COP above 0, heat removed
+per electric work [1].
 """
 
 import abc
@@ -10,8 +12,8 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.numerics import Numeric, Real, Values, real
-from energymodel.ranges import ABSOLUTE, DEGREES, SHARE, SHARE_ABOVE_ZERO
+from energymodel.numerics import Numeric, Real, Values, degrees, real, share
+from energymodel.ranges import ABSOLUTE, SHARE_ABOVE_ZERO
 
 LEAST_LIFT = 1.0
 """Minimum temperature lift of a chiller [K], at which a Carnot fraction of 0.45 gives a COP of about 130."""
@@ -85,11 +87,6 @@ def part_load_power(load: Numeric, fixed: Numeric, quadratic: Numeric) -> Values
 def plant_load(heat: Numeric, capacity: Numeric) -> Values:
     """Load of all machines of a plant, `x = Q / Q_plant` [definition].
 
-    **Arguments:**
-
-    - `heat`: that they remove, Q [W].
-    - `capacity`: Q_plant [W]; 0 stands for a plant that suits any heat.
-
     **Returns:** load [1], 0 for such a plant; above 1 the plant is too small.
     """
     sized = jnp.asarray(capacity) > 0.0
@@ -99,12 +96,6 @@ def plant_load(heat: Numeric, capacity: Numeric) -> Values:
 def plant_price(heat: Numeric, capacity: Numeric, price: Numeric) -> Values:
     """Price of a plant beyond one for all heat, which comes with the building, `C = c (Q_plant - Q)` [definition].
 
-    **Arguments:**
-
-    - `heat`: of the equipment, Q [W].
-    - `capacity`: Q_plant [W]; 0 is the plant that comes with the building.
-    - `price`: of installed chillers, c [USD/W].
-
     **Returns:** price [USD], negative for a smaller plant.
     """
     sized = jnp.asarray(capacity) > 0.0
@@ -112,13 +103,7 @@ def plant_price(heat: Numeric, capacity: Numeric, price: Numeric) -> Values:
 
 
 def chiller_power(heat: Numeric, performance: Numeric) -> Values:
-    """Electric power that removes heat [W], `P = Q / COP` [definition].
-
-    **Arguments:**
-
-    - `heat`: Q [W].
-    - `performance`: COP [1], above 0.
-    """
+    """Electric power that removes heat [W], `P = Q / COP` [definition]."""
     return jnp.asarray(heat) / performance
 
 
@@ -140,12 +125,12 @@ class LiftChiller(AbstractChiller):
     """
 
     quality: Real = real("1", doc="share of the ideal COP that compressor and motor reach", within=SHARE_ABOVE_ZERO)
-    exchange: Real = real("K", doc="temperature lost in both heat exchangers", difference=True, within=DEGREES)
-    minimum_lift: Real = real("K", doc="condenser coolant above supply, at least", difference=True, within=DEGREES)
+    exchange: Real = degrees(doc="temperature lost in both heat exchangers")
+    minimum_lift: Real = degrees(doc="condenser coolant above supply, at least")
     maximum_temperature: Real = real("K", doc="warmest supply that the machine makes", within=ABSOLUTE)
     load: Real = real("1", doc="least heat over capacity of the machines that run", within=SHARE_ABOVE_ZERO)
-    fixed_work: Real = real("1", doc="power at no load over power at full load", within=SHARE)
-    quadratic_work: Real = real("1", doc="curvature of power with load", within=SHARE)
+    fixed_work: Real = share(doc="power at no load over power at full load")
+    quadratic_work: Real = share(doc="curvature of power with load")
 
     def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0) -> Values:
         """COP [1] at temperatures of supply and condenser coolant [K] and a load of all machines [1]."""

@@ -7,12 +7,12 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from energymodel.constants import STANDARD_GRAVITY
-from energymodel.numerics import Numeric, Real, Values, component, real
+from energymodel.numerics import Numeric, Real, Values, component, degrees, real, share
 from energymodel.physics.chiller import AbstractChiller, chiller_power, plant_load, plant_price
 from energymodel.physics.flow import controlled_flow, convection_resistance, mover_power, row_coolant_temperature
 from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
 from energymodel.physics.weather import Hour, Weather
-from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, DEGREES, SHARE, SHARE_ABOVE_ZERO, Range
+from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, SHARE, SHARE_ABOVE_ZERO, Range
 
 UNLIMITED_HEAT_FLUX = 1e12
 """Stands for "no limit" [W/m^2] in `SinglePhaseLoop.heat_flux_capability`, so that gradients stay finite."""
@@ -89,7 +89,7 @@ class SinglePhaseLoop(AbstractCoolantLoop):
     base_resistance: Real = real("K/W", doc="conduction")
     flow_resistance: Real = real("K/W", doc="convection at rated flow")
     flow: Real = real("1", doc="flow over rated flow", within=ABOVE_ZERO)
-    mover_power_fraction: Real = real("1", doc="power of fan or pump per heat at rated flow", within=SHARE)
+    mover_power_fraction: Real = share(doc="power of fan or pump per heat at rated flow")
     coolant_rise: Real = real(
         "K",
         doc="coolant at the last row above supply, at rated flow",
@@ -97,7 +97,7 @@ class SinglePhaseLoop(AbstractCoolantLoop):
         within=Range(0.0, 100.0, above=True),
     )
     heat_flux_capability: Real = real("W/m^2", doc="largest heat flux of a die", within=ABOVE_ZERO)
-    air_share: Real = real("1", 0.0, doc="share of the heat that fans inside the servers move", within=SHARE)
+    air_share: Real = share(0.0, doc="share of the heat that fans inside the servers move")
     flow_growth: Real = real("1/K", 0.0, doc="relative growth of the flow with supply temperature", within=SHARE)
     rated_temperature: Real = real(
         "K", 295.15, doc="supply temperature up to which the flow is the stated one", within=ABSOLUTE
@@ -125,10 +125,8 @@ class TwoPhaseLoop(AbstractCoolantLoop):
     """Coolant that boils on the chips: small resistance, and a heat flux below the boiling crisis."""
 
     resistance: Real = real("K/W", doc="case to coolant, per chip")
-    mover_power_fraction: Real = real("1", doc="power of the pump per heat", within=SHARE)
-    coolant_rise: Real = real(
-        "K", doc="saturation temperature at the last row above supply", difference=True, within=DEGREES
-    )
+    mover_power_fraction: Real = share(doc="power of the pump per heat")
+    coolant_rise: Real = degrees(doc="saturation temperature at the last row above supply")
     latent_heat: Real = real("J/kg", within=ABOVE_ZERO)
     vapor_density: Real = real("kg/m^3", within=ABOVE_ZERO)
     liquid_density: Real = real("kg/m^3", within=ABOVE_ZERO)
@@ -136,9 +134,7 @@ class TwoPhaseLoop(AbstractCoolantLoop):
     quality: Real = real("1", doc="share of vapor at the outlet", within=SHARE_ABOVE_ZERO)
     area_enhancement: Real = real("1", doc="boiling area per die area", within=ABOVE_ZERO)
     heat_flux_margin: Real = real("1", doc="share of the critical heat flux that is allowed", within=SHARE_ABOVE_ZERO)
-    water_rise: Real = real(
-        "K", 8.0, doc="water that condenses the vapor, from supply to return", difference=True, within=DEGREES
-    )
+    water_rise: Real = degrees(8.0, doc="water that condenses the vapor, from supply to return")
 
     def at(self, supply_temperature: Numeric) -> Coolant:
         """The coolant at a supply temperature [K]; a bath has no fans."""
@@ -192,9 +188,7 @@ class Cooling(eqx.Module):
     rejection: AbstractHeatRejection = component()
     weather: Weather = component()
     inlet: InletClass = component()
-    coil_approach: Real = real(
-        "K", doc="supply of coolant above the water or air that cools it", difference=True, within=DEGREES
-    )
+    coil_approach: Real = degrees(doc="supply of coolant above the water or air that cools it")
     chiller_capacity: Real = real("W", 0.0, doc="heat that all chillers remove, per chip; 0: as much as is needed")
     chiller_price: Real = real("USD/W", 0.0, doc="of installed chillers, per heat that they remove")
 

@@ -9,8 +9,8 @@ import abc
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Real, Values, real
-from energymodel.ranges import ABOVE_ZERO, SHARE
+from energymodel.numerics import Numeric, Real, Values, real, share
+from energymodel.ranges import ABOVE_ZERO
 
 
 def regulator_loss(load: Numeric, fixed: Numeric, proportional: Numeric, quadratic: Numeric) -> Values:
@@ -73,9 +73,9 @@ class Regulator(AbstractRegulator):
     """Converter (VRM, power supply, UPS or transformer) with losses over its rated power, see `regulator_loss`."""
 
     rated_power: Real = real("W", within=ABOVE_ZERO)
-    fixed_loss: Real = real("1", doc="no-load loss over rated power", within=SHARE)
-    proportional_loss: Real = real("1", doc="switching loss over rated power, at full load", within=SHARE)
-    quadratic_loss: Real = real("1", doc="conduction loss over rated power, at full load", within=SHARE)
+    fixed_loss: Real = share(doc="no-load loss over rated power")
+    proportional_loss: Real = share(doc="switching loss over rated power, at full load")
+    quadratic_loss: Real = share(doc="conduction loss over rated power, at full load")
     rating_price: Real = real("USD/W", 0.0, doc="of its rated power, beyond what the price of the server includes")
 
     def input_power(self, output_power: Numeric) -> Values:

@@ -1,6 +1,10 @@
 """Power to move the coolant, and its warming along a row.
 
-Shared argument: `flow` u over rated flow [1], above 0.
+Shared arguments: `flow` u over rated flow [1], above 0, `rated_flow` u_0 below the temperature T_0,
+`rated_temperature`, from which it grows by `growth` g [1/K] with the `supply_temperature` T [K]; `rated_power` P_r at
+full flow and `idle_power` P_0 of the fans of an idle server at rated flow [W]; `fraction` f, power of fans over heat at
+rated flow, and `effort` e, power of fans over that at rated flow [1]; `heat` Q of the chips above idle [W];
+`base_resistance` R_0 of conduction and `flow_resistance` R_1 of convection at rated flow [K/W].
 """
 
 import jax.numpy as jnp
@@ -14,12 +18,7 @@ CONVECTION_EXPONENT = 0.8
 
 
 def mover_power(rated_power: Numeric, flow: Numeric) -> Values:
-    """Fan or pump law [W], `P = P_r u^3` [ASHRAE 2020, affinity laws].
-
-    **Arguments:**
-
-    - `rated_power`: power at full flow, P_r [W].
-    """
+    """Fan or pump law [W], `P = P_r u^3` [ASHRAE 2020, affinity laws]."""
     return jnp.asarray(rated_power) * jnp.asarray(flow) ** 3
 
 
@@ -28,13 +27,6 @@ def server_fan_power(idle_power: Numeric, fraction: Numeric, heat: Numeric, effo
 
     An idle 8 x H100 node draws 0.7 kW more in air than immersed, and a tenth of the power of its chips above idle more
     when busy (docs/cooling.md).
-
-    **Arguments:**
-
-    - `idle_power`: of the fans of the idle server at rated flow, P_0 [W].
-    - `fraction`: power of fans over heat at rated flow, f [1].
-    - `heat`: of the chips above idle, Q [W].
-    - `effort`: power of the fans over their power at rated flow, e [1].
     """
     return (jnp.asarray(idle_power) + jnp.asarray(fraction) * heat) * effort
 
@@ -47,12 +39,6 @@ def controlled_flow(
     Below T_0 they run at their lowest speed for the load; the knee is w = `FAN_KNEE` wide.
     Servers at two sites drew 0.35 to 0.5 % more power per kelvin of inlet air between 23 and 30 °C [Coroama 2025, arXiv
     2509.26163]: with a seventh of it in fans that is 3 %/K of fan power, a third of it in flow.
-
-    **Arguments:**
-
-    - `rated_flow`: u_0 below T_0 [1].
-    - `growth`: g [1/K].
-    - `rated_temperature`: T_0 [K].
     """
     warmer = FAN_KNEE * softplus((jnp.asarray(supply_temperature) - rated_temperature) / FAN_KNEE)
     return jnp.asarray(rated_flow) * jnp.exp(jnp.asarray(growth) * warmer)
@@ -62,11 +48,6 @@ def convection_resistance(base_resistance: Numeric, flow_resistance: Numeric, fl
     """Thermal resistance that falls with flow [K/W], `R_th = R_0 + R_1 u^-0.8` [Dittus & Boelter 1930].
 
     Turbulent flow; conduction through die, lid and cold plate does not depend on it.
-
-    **Arguments:**
-
-    - `base_resistance`: conduction, R_0 [K/W].
-    - `flow_resistance`: convection at rated flow, R_1 [K/W].
     """
     return jnp.exp(-CONVECTION_EXPONENT * jnp.log(jnp.asarray(flow))) * flow_resistance + base_resistance
 

@@ -9,9 +9,9 @@ import abc
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Real, Values, real, softplus
+from energymodel.numerics import Numeric, Real, Values, degrees, real, share, softplus
 from energymodel.physics.weather import LEAST_SPREAD, Hour
-from energymodel.ranges import DEGREES, SHARE, Range
+from energymodel.ranges import Range
 
 LATENT_HEAT = 2.43e9
 """Heat that evaporates a cubic meter of water at 30 °C [J/m^3] [ASHRAE Fundamentals 2021, ch. 1]."""
@@ -82,9 +82,9 @@ class AbstractHeatRejection(eqx.Module):
 class CoolingTower(AbstractHeatRejection):
     """Wet towers, which also cool the condensers of chillers: all heat leaves as vapor and warm air."""
 
-    approach: Real = real("K", doc="tower water above wet bulb", difference=True, within=DEGREES)
-    work_fraction: Real = real("1", doc="power of tower fans and condenser pumps over the heat rejected", within=SHARE)
-    evaporated_share: Real = real("1", doc="of the heat that leaves with water vapor", within=SHARE)
+    approach: Real = degrees(doc="tower water above wet bulb")
+    work_fraction: Real = share(doc="power of tower fans and condenser pumps over the heat rejected")
+    evaporated_share: Real = share(doc="of the heat that leaves with water vapor")
     makeup: Real = real("1", doc="water taken in over water evaporated", within=Range(1.0, 1e3))
 
     def source(self, hour: Hour) -> Numeric:
@@ -111,10 +111,8 @@ class CoolingTower(AbstractHeatRejection):
 class DryCooler(AbstractHeatRejection):
     """Dry coolers and air-cooled chillers, whose COP holds the fans of their condensers: no water."""
 
-    approach: Real = real("K", doc="coolant above dry bulb", difference=True, within=DEGREES)
-    work_fraction: Real = real(
-        "1", doc="power of fans over the heat that they reject without the chiller", within=SHARE
-    )
+    approach: Real = degrees(doc="coolant above dry bulb")
+    work_fraction: Real = share(doc="power of fans over the heat that they reject without the chiller")
 
     def source(self, hour: Hour) -> Numeric:
         """Temperature to which the outside cools the coolant [K]."""
@@ -140,11 +138,9 @@ class DryCooler(AbstractHeatRejection):
 class EvaporativeAir(AbstractHeatRejection):
     """Outside air, cooled by evaporating water in the hours that need it, with air-cooled chillers for the rest."""
 
-    approach: Real = real("K", doc="supply above the air that enters", difference=True, within=DEGREES)
-    effectiveness: Real = real(
-        "1", doc="share of the way from dry to wet bulb that evaporation cools the air", within=SHARE
-    )
-    work_fraction: Real = real("1", doc="power of fans over the heat that outside air removes", within=SHARE)
+    approach: Real = degrees(doc="supply above the air that enters")
+    effectiveness: Real = share(doc="share of the way from dry to wet bulb that evaporation cools the air")
+    work_fraction: Real = share(doc="power of fans over the heat that outside air removes")
     makeup: Real = real("1", doc="water taken in over water evaporated", within=Range(1.0, 1e3))
 
     def source(self, hour: Hour) -> Numeric:

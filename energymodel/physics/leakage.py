@@ -7,8 +7,8 @@ Shared arguments of gating: `leakage_power` P_l of the idle circuit and `gated_p
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Part, Real, Values, part, real, sigmoid
-from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, SHARE, Range
+from energymodel.numerics import Numeric, Part, Real, Values, part, real, share, sigmoid
+from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, Range
 
 NEVER = 1e12
 """Stands for "it never pays" [s], so that gradients stay finite."""
@@ -45,12 +45,6 @@ def static_energy(voltage: Numeric, leakage_current: Numeric, time: Numeric) -> 
     """Energy of a constant leakage current [J], `E = V I_leak t` [definition].
 
     If the temperature changes meanwhile, integrate `leakage_power` instead.
-
-    **Arguments:**
-
-    - `voltage`: V [V].
-    - `leakage_current`: I_leak [A].
-    - `time`: t [s].
     """
     return jnp.asarray(voltage) * leakage_current * time
 
@@ -117,8 +111,8 @@ def gating_decision(idle_time: Numeric, break_even: Numeric, blend_time: Numeric
 class PowerGate(eqx.Module):
     """Power gating of a share of the chip; `fraction` 0 switches it off."""
 
-    fraction: Real = real("1", doc="share of the leakage that can be gated; 0 is no gating", within=SHARE)
-    residual_fraction: Real = real("1", doc="leakage that remains when off, over leakage", within=SHARE)
+    fraction: Real = share(doc="share of the leakage that can be gated; 0 is no gating")
+    residual_fraction: Real = share(doc="leakage that remains when off, over leakage")
     wake_energy: Real = real("J", doc="to switch the whole chip off and on again")
     wake_time: Real = real("s")
     blend_time: Real = real("s", doc="spread of idle times", within=ABOVE_ZERO)

@@ -3,7 +3,11 @@
 A ladder of lower bounds: bits of the model, bits overwritten, bits erased by operations, CMOS, roofline. Never
 calibrate to them: a run uses 1e6 to 1e22 times the first three.
 
-Shared arguments: `temperature` theta of the surroundings [K]; `parameters` N of the model [1].
+Shared arguments: `temperature` theta of the surroundings [K]; `parameters` N of the model and optimizer `steps` S [1];
+`bits` erased, n, `information` absorbed in training, I, and `data_information` of the training set, H [bit];
+`operations` F [FLOP]; `bits_per_operation` erased, n_b [bit/FLOP], 32 by default, 0.4 to 128; `error_margin` m, ln(1/p)
+for errors with probability p [1]; `energy` E of a run or a system and `minimum_energy` E_min, a bound above 0 [J];
+`power` P [W]; `rate` R of operations achieved, above 0 [FLOP/s]; `energy_per_operation` E_op [J/FLOP].
 """
 
 import math
@@ -17,12 +21,7 @@ _OPERATIONS_PER_TOKEN_AND_PARAMETER = 6.0
 
 
 def landauer_energy(bits: Numeric, temperature: Numeric) -> Values:
-    """Minimum heat of erasing bits [J], `E = k_B theta ln 2 n` [Landauer 1961].
-
-    **Arguments:**
-
-    - `bits`: bits erased, n [bit].
-    """
+    """Minimum heat of erasing bits [J], `E = k_B theta ln 2 n` [Landauer 1961]."""
     # Constants first: k_B ln 2 is about 1e-23, well within float32, and so is its product with the bits.
     return BOLTZMANN * math.log(2.0) * jnp.asarray(temperature) * bits
 
@@ -32,11 +31,6 @@ def reliable_operation_energy(bits: Numeric, error_margin: Numeric, temperature:
 
     A bit held by a barrier E flips with `exp(-E / (k_B theta))` [Meindl & Davis 2000]; m = ln 2 is Landauer's bound,
     where every second bit is wrong.
-
-    **Arguments:**
-
-    - `bits`: erased by an operation, n [bit].
-    - `error_margin`: m = ln(1 / p) [1].
 
     **Returns:** energy [J].
     """
@@ -84,13 +78,7 @@ def landauer_overwrite_energy(
 
 
 def landauer_operation_energy(operations: Numeric, bits_per_operation: Numeric, temperature: Numeric) -> Values:
-    """Every operation erases bits [J], `E = k_B theta ln 2 n_b F` [derivation: docs/physics.md A0.7].
-
-    **Arguments:**
-
-    - `operations`: F [FLOP].
-    - `bits_per_operation`: erased by one, n_b [bit/FLOP]; 32 by default, 0.4 to 128.
-    """
+    """Every operation erases bits [J], `E = k_B theta ln 2 n_b F` [derivation: docs/physics.md A0.7]."""
     return landauer_energy(jnp.asarray(operations) * bits_per_operation, temperature)
 
 
@@ -99,10 +87,6 @@ def landauer_source_energy(parameters: Numeric, data_information: Numeric, tempe
 
     A product of two extensive quantities has no derivation as a bit count. With H = D h it is
     `landauer_operation_energy` at h / 6 bits per operation: see `source_bits_per_operation`.
-
-    **Arguments:**
-
-    - `data_information`: of the training set, H [bit].
     """
     return landauer_energy(jnp.asarray(parameters) * data_information, temperature)
 
@@ -136,12 +120,7 @@ def finite_time_landauer_energy(
 
 
 def margolus_levitin_rate(energy: Numeric) -> Values:
-    """Fastest rate of distinct states [1/s], `r = 2 E / (pi hbar) = 4 E / h` [Margolus & Levitin 1998].
-
-    **Arguments:**
-
-    - `energy`: of the system above its ground state, E [J].
-    """
+    """Fastest rate of distinct states [1/s], `r = 2 E / (pi hbar) = 4 E / h` [Margolus & Levitin 1998]."""
     # 4 / h is 6e33, in the range of float32; h itself is close to the smallest normal float32.
     return jnp.asarray(energy) * (4.0 / PLANCK)
 
@@ -149,24 +128,13 @@ def margolus_levitin_rate(energy: Numeric) -> Values:
 def landauer_multiple(energy: Numeric, minimum_energy: Numeric) -> Values:
     """Energy as a multiple of a bound, `kappa = E / E_min` [definition].
 
-    **Arguments:**
-
-    - `energy`: E [J].
-    - `minimum_energy`: E_min [J], above 0.
-
     **Returns:** multiple [1], at least 1 for a true bound; its inverse is an efficiency.
     """
     return jnp.asarray(energy) / minimum_energy
 
 
 def energy_per_operation(power: Numeric, rate: Numeric) -> Values:
-    """All-in energy of an operation [J/FLOP], `E_op = P / R` [definition].
-
-    **Arguments:**
-
-    - `power`: P [W].
-    - `rate`: achieved operations per second R [FLOP/s], above 0.
-    """
+    """All-in energy of an operation [J/FLOP], `E_op = P / R` [definition]."""
     return jnp.asarray(power) / rate
 
 
@@ -213,13 +181,7 @@ def roofline_energy(
 
 
 def energy_per_bit(energy: Numeric, information: Numeric) -> Values:
-    """Energy per bit of absorbed information [J/bit], `E / I` [definition].
-
-    **Arguments:**
-
-    - `energy`: of the run, E [J].
-    - `information`: absorbed, I [bit], above 0.
-    """
+    """Energy per bit of absorbed information [J/bit], `E / I` [definition]."""
     return jnp.asarray(energy) / information
 
 

@@ -1,9 +1,11 @@
 """Power of a chip at a clock, and the clock at a power cap.
 
-Shared arguments: `clock` phi, a fraction of the reference clock [1]; `power` P, `idle_power` P_idle, `static_power` P_s
-(leakage and all other power that does not scale with the clock) and `dynamic_power` kappa, the switching power at
-reference clock and voltage [W]; `energy_per_operation` E_op [J]; `overhead` beta, energy drawn per energy of the
-operations [1].
+Shared arguments: `clock` phi, a fraction of the reference clock, and `voltage` v over that at it [1]; `activity` a of
+the units relative to the reference workload and `cubic_share` m, 0 to 1 [1]; `power` P, `idle_power` P_idle,
+`busy_power` P_b, `static_power` P_s (leakage and all other power that does not scale with the clock) and
+`dynamic_power` kappa, the switching power at reference clock and voltage [W]; `busy_time` t_busy in which the chip
+switches [s]; `duty` u, busy share of the time, 0 to 1 [1]; `energy_per_operation` E_op [J]; `overhead` beta, energy
+drawn per energy of the operations [1].
 """
 
 from collections.abc import Callable
@@ -30,13 +32,7 @@ def switching_power(capacitance: Numeric, voltage: Numeric, frequency: Numeric, 
 
 
 def switching_energy(power: Numeric, busy_time: Numeric) -> Values:
-    """Switching energy [J], `E = P t_busy` [definition].
-
-    **Arguments:**
-
-    - `power`: switching power P [W].
-    - `busy_time`: time during which the chip switches, t_busy [s].
-    """
+    """Switching energy [J], `E = P t_busy` [definition]."""
     return jnp.asarray(power) * busy_time
 
 
@@ -46,23 +42,12 @@ def busy_power(
     """Power of a busy chip [W], `P_b = P_s + kappa a phi v^2` [Guerreiro et al. 2018].
 
     Mean errors of 3 to 4 % of power on V100, A40 and P100 (docs/physics.md B2.1).
-
-    **Arguments:**
-
-    - `voltage`: voltage fraction v [1].
-    - `activity`: activity relative to the reference workload, a [1].
     """
     return jnp.asarray(static_power) + jnp.asarray(dynamic_power) * activity * clock * jnp.asarray(voltage) ** 2
 
 
 def average_power(idle_power: Numeric, busy_power: Numeric, duty: Numeric) -> Values:
-    """Mean power of a chip that is busy for a share of the time [W], `P = P_idle + u (P_b - P_idle)` [definition].
-
-    **Arguments:**
-
-    - `busy_power`: P_b [W].
-    - `duty`: busy share of the time, u [1], 0 to 1.
-    """
+    """Mean power of a chip that is busy for a share of the time [W], `P = P_idle + u (P_b - P_idle)` [definition]."""
     return jnp.asarray(idle_power) + jnp.asarray(duty) * (jnp.asarray(busy_power) - idle_power)
 
 
@@ -71,10 +56,6 @@ def mixed_cubic_power(static_power: Numeric, dynamic_power: Numeric, cubic_share
 
     One shape parameter instead of floor and knee. It is log-convex, hence the form for geometric-program bounds and for
     few data. Within 2 percentage points of the floor form on interpolated Zeus runs (docs/physics.md B2.1).
-
-    **Arguments:**
-
-    - `cubic_share`: m [1], 0 to 1.
     """
     clock, share = jnp.asarray(clock), jnp.asarray(cubic_share)
     return jnp.asarray(static_power) + jnp.asarray(dynamic_power) * ((1.0 - share) * clock + share * clock**3)

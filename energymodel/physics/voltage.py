@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from energymodel.constants import BOLTZMANN, ELEMENTARY_CHARGE
-from energymodel.numerics import Numeric, Real, Values, real, softplus
-from energymodel.ranges import ABOVE_ZERO, SHARE, Range
+from energymodel.numerics import Numeric, Real, Values, real, share, softplus
+from energymodel.ranges import ABOVE_ZERO, Range
 
 HIGHEST_KNEE = 0.98  # clock fraction: below it the curve of a chip whose highest voltage is near its floor is flat
 
@@ -105,7 +105,7 @@ class AbstractVoltageCurve(eqx.Module):
 class VoltageCurve(AbstractVoltageCurve):
     """Floor-then-linear curve `v(phi)`, see `voltage_fraction`."""
 
-    floor: Real = real("1", doc="voltage floor over reference voltage", within=SHARE)
+    floor: Real = share(doc="voltage floor over reference voltage")
     knee: Real = real("1", doc="clock fraction at which voltage starts to rise", within=Range(0.0, 0.99))
     width: Real = real("1", doc="rounding of the knee", within=ABOVE_ZERO)
 
@@ -122,7 +122,7 @@ class VoltageCurve(AbstractVoltageCurve):
 class PosynomialVoltage(AbstractVoltageCurve):
     """Curve with one constant, see `posynomial_voltage`."""
 
-    cubic_share: Real = real("1", doc="share of switching power that scales with the cube of the clock", within=SHARE)
+    cubic_share: Real = share(doc="share of switching power that scales with the cube of the clock")
 
     def __call__(self, clock: Numeric) -> Values:
         """Voltage fraction [1] at a clock fraction [1]."""

@@ -8,8 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Real, real
-from energymodel.ranges import ABSOLUTE, DEGREES
+from energymodel.numerics import Numeric, Real, degrees, real
+from energymodel.ranges import ABSOLUTE
 
 LEAST_SPREAD = 0.1
 """Smallest spread of days [K]: weather that never changes has none, and no slope."""
@@ -43,14 +43,12 @@ class Weather(eqx.Module):
     """
 
     dry_bulb: Real = real("K", doc="mean of the year", within=ABSOLUTE)
-    dry_bulb_year: Real = real("K", doc="warmest month above the mean", difference=True, within=DEGREES)
-    dry_bulb_day: Real = real("K", doc="warmest hour above the mean of the day", difference=True, within=DEGREES)
+    dry_bulb_year: Real = degrees(doc="warmest month above the mean")
+    dry_bulb_day: Real = degrees(doc="warmest hour above the mean of the day")
     wet_bulb: Real = real("K", doc="mean of the year", within=ABSOLUTE)
-    wet_bulb_year: Real = real("K", doc="warmest month above the mean", difference=True, within=DEGREES)
-    wet_bulb_day: Real = real("K", doc="warmest hour above the mean of the day", difference=True, within=DEGREES)
-    spread: Real = real(
-        "K", doc="standard deviation of days about the mean of month and hour", difference=True, within=DEGREES
-    )
+    wet_bulb_year: Real = degrees(doc="warmest month above the mean")
+    wet_bulb_day: Real = degrees(doc="warmest hour above the mean of the day")
+    spread: Real = degrees(doc="standard deviation of days about the mean of month and hour")
 
     def hours(self) -> Hour:
         """Hours that stand for the year, with equal weight [year, day]."""

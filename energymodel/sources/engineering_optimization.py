@@ -1,10 +1,14 @@
 """The document "Engineering Optimization" on hardware, power, heat and design, literally.
 
-Shared arguments: `power` P, `total_power` P_total, `idle_power` P_idle and `maximum_power` P_max [W]; `throughput` T(P)
-and `maximum_throughput` B_max [token/s]; `architecture_efficiency` α and `power_efficiency` β [1];
-`energy_per_operation` E_op [J/token]; `batch` B and `reference_batch`, which fixes a constant with the
-`reference_power` there [token, W]; `maximum_frequency` f_max [Hz], `coefficient` k in W per Hz and V^2, and
-`voltage` V [V].
+Shared arguments: `power` P or P_inst, `total_power` P_total, `idle_power` P_idle, `maximum_power` P_max,
+`compute_power`, `memory_power` and `cooling_power` P_cooling, the heat removed [W]; `throughput` T(P),
+`maximum_throughput` B_max, `minimum_throughput` T_min, `achieved_throughput` and `theoretical_throughput` [token/s];
+energies `achieved_energy`, `minimum_energy`, `actual_energy`, `useful_energy` and `total_energy` [J]; `total_time` [s];
+`architecture_efficiency` α, `power_efficiency` β and `maximum_efficiency` γ [1]; `energy_per_operation` E_op [J/token];
+`batch` B, `maximum_batch`, `optimal_batch` B_opt and `reference_batch`, which fixes a constant with the
+`reference_power` there [token, W]; `temperature` T and `maximum_temperature` [K]; `temperature_rate` dT/dt and
+`maximum_rate` R_max [K/s]; `thermal_capacity` C [J/K]; `maximum_frequency` f_max [Hz], `coefficient` k in W per Hz and
+V^2, and `voltage` V [V].
 """
 
 from collections.abc import Callable
@@ -19,10 +23,6 @@ def stated_hardware_efficiency(achieved_energy: Numeric, minimum_energy: Numeric
 
     OK after renaming: it is at least 1, so an overhead and not an efficiency; the model calls it Landauer multiple.
 
-    **Arguments:**
-
-    - `achieved_energy`, `minimum_energy`: [J].
-
     **Returns:** η_hw [1].
     """
     return jnp.asarray(achieved_energy) / minimum_energy
@@ -33,11 +33,6 @@ def stated_energy_time_product(total_energy: Numeric, total_time: Numeric) -> Va
 
     OK: the energy-delay product of [Gonzalez & Horowitz 1996]. If the number of chips is free it tends to 0 unless
     communication, stragglers or capital cost limit it.
-
-    **Arguments:**
-
-    - `total_energy`: E_total [J].
-    - `total_time`: T_total [s].
     """
     return jnp.asarray(total_energy) * total_time
 
@@ -89,12 +84,6 @@ def stated_design_constraints_hold(
 
     OK, but B_max is a throughput in the preceding throughput model and a batch size here.
 
-    **Arguments:**
-
-    - `power`, `maximum_power`: P and P_max [W].
-    - `throughput`, `minimum_throughput`: T and T_min [token/s].
-    - `batch`, `maximum_batch`: B and B_max [token].
-
     **Returns:** 1 where all hold, else 0 [1].
     """
     hold = (jnp.asarray(power) <= maximum_power) & (jnp.asarray(throughput) >= minimum_throughput)
@@ -118,12 +107,6 @@ def stated_temperature_rate(power: Numeric, cooling_power: Numeric, thermal_capa
     """Warming [K/s], `dT/dt = (P_inst - P_cooling)/C` ("Engineering Optimization", Thermal Model).
 
     OK if P_cooling is the heat removed, `(T - T_coolant)/R_th`, and not the electric power of the cooling plant.
-
-    **Arguments:**
-
-    - `power`: P_inst [W].
-    - `cooling_power`: P_cooling, heat removed [W].
-    - `thermal_capacity`: C [J/K].
     """
     return (jnp.asarray(power) - cooling_power) / thermal_capacity
 
@@ -134,11 +117,6 @@ def stated_thermal_constraints_hold(
     """Constraints `T ≤ T_max` and `|dT/dt| ≤ R_max` ("Engineering Optimization", Thermal Constraints).
 
     OK: after a power step ΔP the steepest slope is ΔP/C, so the second bounds power steps, `ΔP ≤ C R_max`.
-
-    **Arguments:**
-
-    - `temperature`, `maximum_temperature`: T and T_max [K].
-    - `temperature_rate`, `maximum_rate`: dT/dt and R_max [K/s].
 
     **Returns:** 1 where both hold, else 0 [1].
     """
@@ -151,12 +129,6 @@ def stated_batch_efficiency(batch: Numeric, maximum_efficiency: Numeric, optimal
 
     Generalized: it always rises, so B_opt is an e-folding scale (63.2 % of γ) and not an optimum. Kept as an
     alternative saturation curve.
-
-    **Arguments:**
-
-    - `batch`: B [token].
-    - `maximum_efficiency`: γ [1].
-    - `optimal_batch`: B_opt [token].
     """
     return jnp.asarray(maximum_efficiency) * (1.0 - jnp.exp(-jnp.asarray(batch) / optimal_batch))
 
@@ -183,10 +155,6 @@ def stated_total_power(compute_power: Numeric, memory_power: Numeric) -> Values:
 
     OK as a sum; the model adds static, network, host, delivery and cooling power.
 
-    **Arguments:**
-
-    - `compute_power`, `memory_power`: [W].
-
     **Returns:** power [W].
     """
     return jnp.asarray(compute_power) + memory_power
@@ -199,11 +167,6 @@ def stated_energy_efficiency_index(
 
     OK: dimensionless. E_min must be specified: with the roofline's energy EEI lies in (0, 1], with Landauer's it is
     near 1e-9. Its two terms are correlated: it scales with the square of utilization.
-
-    **Arguments:**
-
-    - `achieved_throughput`, `theoretical_throughput`: [token/s].
-    - `minimum_energy`, `actual_energy`: [J].
 
     **Returns:** EEI [1].
     """
@@ -222,10 +185,6 @@ def stated_energy_utilization_factor(useful_energy: Numeric, total_energy: Numer
     """Share of useful energy [1], `EUF = E_useful/E_total` ("Engineering Optimization", Key Metrics).
 
     OK: the model defines the useful energy as that of the model's own operations.
-
-    **Arguments:**
-
-    - `useful_energy`, `total_energy`: [J].
     """
     return jnp.asarray(useful_energy) / total_energy
 

@@ -1,8 +1,11 @@
 """The document "Engineering Optimization" on dividing work, throughput and energy, literally.
 
 Its sections "Implementation Strategy" and "Performance Models"; the earlier sections are in `engineering_optimization`.
-Shared arguments: `peak_rate` F_peak [FLOP/s]; `memory_bandwidth` B_mem and `network_bandwidth` B_network [B/s];
-efficiencies η_compute, η_memory and η_network [1].
+Shared arguments: `peak_rate` F_peak and `compute_throughput` [FLOP/s]; `memory_bandwidth` B_mem, `network_bandwidth`
+B_network, `memory_throughput` and `communication_throughput` [B/s]; efficiencies η_compute, η_memory and η_network [1];
+`total_work` W_total [FLOP]; `power` P_i and `total_power` [W]; `exponent` and `activity` α,
+`coefficient_of_performance` CoP [1]; `capacitance` C_eff [F]; `voltage` V [V]; `frequency` f [Hz]; `leakage_current`
+I_leak [A]; `time` t [s]; `heat` Q_thermal, `dynamic_energy`, `static_energy` and `cooling_energy` [J].
 """
 
 import jax.numpy as jnp
@@ -14,12 +17,6 @@ def stated_workload_share(total_work: Numeric, power: Numeric, total_power: Nume
     """Work of device i [FLOP], `W_i = W_total · (P_i/P_total)^α` ("Engineering Optimization", Software Optimization).
 
     Wrong unless α = 1: the shares do not add up to the whole, and they should follow throughput, not power.
-
-    **Arguments:**
-
-    - `total_work`: W_total [FLOP].
-    - `power`, `total_power`: P_i and P_total [W].
-    - `exponent`: α [1].
     """
     return jnp.asarray(total_work) * (jnp.asarray(power) / total_power) ** jnp.asarray(exponent)
 
@@ -56,11 +53,6 @@ def stated_throughput_estimate(
     Wrong: FLOP/s and B/s cannot be compared before each is divided by what a token needs; then the minimum is
     perfect overlap, and the p-norm of times generalizes it.
 
-    **Arguments:**
-
-    - `compute_throughput`: T_compute [FLOP/s].
-    - `memory_throughput`, `communication_throughput`: T_memory and T_communication [B/s].
-
     **Returns:** the smallest number as printed; [token/s] if the arguments are.
     """
     return jnp.minimum(jnp.minimum(jnp.asarray(compute_throughput), memory_throughput), communication_throughput)
@@ -71,13 +63,6 @@ def stated_dynamic_energy(capacitance: Numeric, voltage: Numeric, frequency: Num
 
     Wrong in unit: this is a power, to be multiplied by the busy time.
 
-    **Arguments:**
-
-    - `capacitance`: C_eff [F].
-    - `voltage`: V [V].
-    - `frequency`: f [Hz].
-    - `activity`: α [1].
-
     **Returns:** the number as printed, in truth a power [W].
     """
     return jnp.asarray(capacitance) * jnp.asarray(voltage) ** 2 * frequency * activity
@@ -87,12 +72,6 @@ def stated_static_energy(voltage: Numeric, leakage_current: Numeric, time: Numer
     """Static energy [J], `E_static = V · I_leak · t` ("Engineering Optimization", Energy Estimation).
 
     OK at constant temperature; leakage grows with voltage and temperature, and both change over a run.
-
-    **Arguments:**
-
-    - `voltage`: V [V].
-    - `leakage_current`: I_leak [A].
-    - `time`: t [s].
     """
     return jnp.asarray(voltage) * leakage_current * time
 
@@ -101,11 +80,6 @@ def stated_cooling_energy(coefficient_of_performance: Numeric, heat: Numeric) ->
     """Energy of cooling [J], `E_cooling = CoP · Q_thermal` ("Engineering Optimization", Energy Estimation).
 
     Wrong: the coefficient of performance is heat removed per work, so it divides: `Q/CoP`. They agree at CoP = 1.
-
-    **Arguments:**
-
-    - `coefficient_of_performance`: CoP [1].
-    - `heat`: Q_thermal [J].
     """
     return jnp.asarray(coefficient_of_performance) * heat
 
@@ -114,10 +88,6 @@ def stated_energy_estimate(dynamic_energy: Numeric, static_energy: Numeric, cool
     """Sum `E_est = E_dynamic + E_static + E_cooling` ("Engineering Optimization", Energy Estimation).
 
     OK as a sum; the model adds memory, network, host, idle wait and delivery loss.
-
-    **Arguments:**
-
-    - `dynamic_energy`, `static_energy`, `cooling_energy`: [J].
 
     **Returns:** energy [J].
     """

@@ -1,9 +1,11 @@
 """The document "Training Dynamics" on batch size, throughput, loss and energy, literally.
 
 Shared arguments: global `batch` B and `maximum_batch` B_max [token]; `throughput` T(B), `maximum_throughput` T₀ and
-`minimum_throughput` T_min [token/s]; `loss` L, `initial_loss` L₀ and `target_loss` L* [nat/token]; `efficiency` E(B),
-loss per token [nat/token]; `base_efficiency` α, in nat per token at a batch of one token; `scaling_exponent` β in
-(0, 1) and `utilization_exponent` γ [1]; `base_power` W_base [W].
+`minimum_throughput` T_min [token/s]; `loss` L, `initial_loss` L₀, `target_loss` L* and `loss_drop` L₀ - L* [nat/token];
+`efficiency` E(B), loss per token [nat/token]; `base_efficiency` α, in nat per token at a batch of one token;
+`scaling_exponent` β in (0, 1) and `utilization_exponent` γ [1]; `base_power` W_base [W]; `training_time` Time [s];
+`temperature` T [K]; `parameters` N_params and `practical_efficiency_factor` η [1]; `data_entropy` H_data [bit];
+`minimum_energy` E_min [J].
 """
 
 import jax
@@ -65,11 +67,6 @@ def stated_total_energy(base_power: Numeric, training_time: Numeric) -> Values:
 
     Wrong in unit, and base power does not depend on the batch there: the document gives W "in watts", which is power,
     not energy. The product itself holds for a constant batch.
-
-    **Arguments:**
-
-    - `base_power`: W_base [W].
-    - `training_time`: Time [s].
     """
     return jnp.asarray(base_power) * training_time
 
@@ -108,12 +105,6 @@ def stated_minimum_energy(temperature: Numeric, parameters: Numeric, data_entrop
 
     Wrong: in joules only if N·H counts bits, and the entropy of the data is not erased once per parameter. With
     H = D h it charges h/6 bits for each of the 6 N D operations. The model has a ladder of bounds instead.
-
-    **Arguments:**
-
-    - `temperature`: T [K].
-    - `parameters`: N_params [1].
-    - `data_entropy`: H_data [bit].
     """
     # In this order, no intermediate result leaves the range of float32.
     return BOLTZMANN * jnp.asarray(parameters) * data_entropy * temperature * jnp.log(2.0)
@@ -124,11 +115,6 @@ def stated_practical_energy(minimum_energy: Numeric, practical_efficiency_factor
 
     Generalized: η is an overhead above 1, not an efficiency, and its range is right only for bounds per operation;
     relative to the bits that the model keeps it is 4.6e21 today.
-
-    **Arguments:**
-
-    - `minimum_energy`: E_min [J].
-    - `practical_efficiency_factor`: η [1].
 
     **Returns:** energy [J].
     """
@@ -149,10 +135,6 @@ def stated_energy_slope(
 
     Wrong: the slope of a product of two powers of B has no zero. As printed, W_total goes as B^(β+γ); with a fraction
     bar, as B^(β-γ). Both have their best batch at a bound.
-
-    **Arguments:**
-
-    - `loss_drop`: L₀ - L* [nat/token].
 
     **Returns:** ∂W_total/∂B with W_total as printed, of unit [W token/s].
     """
@@ -186,11 +168,5 @@ def stated_loss_rate(efficiency: Numeric, throughput: Numeric, loss: Numeric) ->
 
     Wrong: the loss decays exponentially to zero. Measured losses fall as a power of data to an entropy floor; this
     is the limit of an infinite exponent and a floor at zero. Here E is per token, not nat per token as defined above.
-
-    **Arguments:**
-
-    - `efficiency`: E(B) [1/token].
-    - `throughput`: T(B) [token/s].
-    - `loss`: L [nat/token].
     """
     return -jnp.asarray(efficiency) * throughput * loss

@@ -3,12 +3,12 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Real, Scalar, Values, component, real
+from energymodel.numerics import Numeric, Real, Scalar, Values, component, real, share
 from energymodel.performance.memory_access import AbstractMemoryAccess, MeasuredAccess
 from energymodel.physics.leakage import Leakage, PowerGate
 from energymodel.physics.switching import busy_power
 from energymodel.physics.voltage import AbstractVoltageCurve
-from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, AT_LEAST_ONE, FACTOR, SHARE, SHARE_ABOVE_ZERO, Range
+from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, AT_LEAST_ONE, FACTOR, SHARE_ABOVE_ZERO, Range
 
 
 class Accelerator(eqx.Module):
@@ -34,11 +34,9 @@ class Accelerator(eqx.Module):
     idle_power: Real = real("W")
     fixed_power: Real = real("W")
     busy_power: Real = real("W", within=ABOVE_ZERO)
-    reference_memory_utilization: Real = real("1", within=SHARE)
+    reference_memory_utilization: Real = share()
     fp8_energy_ratio: Real = real("1", within=SHARE_ABOVE_ZERO)
-    spin_activity: Real = real(
-        "1", doc="activity of a chip that waits for others, relative to the reference workload", within=SHARE
-    )
+    spin_activity: Real = share(doc="activity of a chip that waits for others, relative to the reference workload")
     voltage: AbstractVoltageCurve = component()
     reference_voltage: Real = real("V", within=ABOVE_ZERO)
     leakage: Leakage = component()

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from energymodel.learning.recipe import quantized_parameters
-from energymodel.numerics import Numeric, Real, Values, component, real
+from energymodel.numerics import Numeric, Real, Values, component, real, share
 from energymodel.performance.caches import CoreMemory, Sram
 from energymodel.physics.leakage import leakage_power
 from energymodel.physics.limits import noise_error_rate, reliable_operation_energy
 from energymodel.physics.voltage import clock_ratio
-from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE, Range
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, Range
 from energymodel.system.accelerator import Accelerator
 
 WIDE = 16.0  # bits of the format whose peak rate an accelerator states
@@ -73,12 +73,10 @@ class Technology(eqx.Module):
     cache_accesses: Real = real("B/FLOP", doc="bytes of the last cache per operation, for products that fit")
     interface_area: Real = real("m^2 s/B", doc="of the die, per memory bandwidth")
     link_area: Real = real("m^2 s/B", doc="of the die, per line rate of the links in one direction")
-    other_area: Real = real(
-        "1", doc="share of the reference die that is neither arithmetic, cache nor interface", within=SHARE
-    )
+    other_area: Real = share(doc="share of the reference die that is neither arithmetic, cache nor interface")
     holding_power: Real = real("W/B", doc="of memory that keeps its data")
     error_margin: Real = real("1", doc="ln(1/p) for errors by thermal noise in the reference accelerator")
-    corruption: Real = real("1", doc="share of flipped bits that make a run go back to a checkpoint", within=SHARE)
+    corruption: Real = share(doc="share of flipped bits that make a run go back to a checkpoint")
     logic_energy: Real = real("1", doc="energy of an operation above the bound, per generation", within=ABOVE_ZERO)
     logic_density: Real = real("1", doc="units per area, per generation", within=ABOVE_ZERO)
     sram_density: Real = real("1", doc="cache per area, per generation", within=ABOVE_ZERO)

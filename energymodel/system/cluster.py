@@ -3,14 +3,14 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real
+from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real, share
 from energymodel.performance.collectives import CollectiveLibrary
 from energymodel.performance.network import Link, contended_bandwidth, network_energy_per_bit
 from energymodel.performance.parallelism import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.saturation import AbstractSaturation, KernelSaturation
 from energymodel.performance.topology import AbstractTopology, NetworkShape
 from energymodel.physics.flow import server_fan_power
-from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, FACTOR, SHARE, SHARE_ABOVE_ZERO, Range
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, FACTOR, SHARE_ABOVE_ZERO, Range
 
 UNLIMITED = 1e21  # B/s: more than any link has
 HALF_CROSSING = 0.5  # of uniform random traffic, half of the messages cross the bisection
@@ -27,7 +27,7 @@ class Node(eqx.Module):
         "B/s", doc="per chip, of memory that an optimizer on the host reads and writes", within=ABOVE_ZERO
     )
     fan_power: Real = real("W", 0.0, doc="of the fans of the idle node at rated flow; 0 if they are in overhead_power")
-    fan_fraction: Real = real("1", 0.0, doc="more power of the fans over power of the chips above idle", within=SHARE)
+    fan_fraction: Real = share(0.0, doc="more power of the fans over power of the chips above idle")
     collectives: CollectiveLibrary = component(CollectiveLibrary())
 
     def host_power(self, heat: Numeric, fan_effort: Numeric) -> Values:
@@ -59,9 +59,7 @@ class Network(eqx.Module):
     contention_exponent: Real = real("1", within=AT_LEAST_ONE)
     switch_lane_power: Real = real("W", 0.0, doc="of a lane of a switch port with its transceiver, at rest or in use")
     switch_lane_price: Real = real("USD", 0.0, doc="of a lane of a switch port with its transceiver")
-    bus_share: Real = real(
-        "1", 0.0, doc="of the bandwidth to the host that a link may take; 0 if it passes no bus", within=SHARE
-    )
+    bus_share: Real = share(0.0, doc="of the bandwidth to the host that a link may take; 0 if it passes no bus")
 
     def nodes_of(self, chips: Numeric, blocks: Numeric) -> Values:
         """Nodes of the topology for so many chips in so many blocks that share a scale-up network [1]."""
@@ -108,11 +106,11 @@ class Software(eqx.Module):
     communicated_bytes: Real = real("B", within=ABOVE_ZERO)
     memory_overhead: Real = real("1")
     reserved_memory: Real = real("B")
-    tensor_overlap: Real = real("1", within=SHARE)
-    pipeline_overlap: Real = real("1", within=SHARE)
-    data_overlap: Real = real("1", within=SHARE)
-    context_overlap: Real = real("1", within=SHARE)
-    expert_overlap: Real = real("1", within=SHARE)
+    tensor_overlap: Real = share()
+    pipeline_overlap: Real = share()
+    data_overlap: Real = share()
+    context_overlap: Real = share()
+    expert_overlap: Real = share()
     product_efficiency: Real = real(
         "1", 1.0, doc="rate of products in a step over that of the kernels alone", within=FACTOR
     )
@@ -123,40 +121,25 @@ class Software(eqx.Module):
     attention_efficiency: Real = real(
         "1", 1.0, doc="rate of attention kernels over that of the kernels measured", within=FACTOR
     )
-    unmasked: Real = real(
-        "1", 0.0, doc="1 if unfused attention also computes the masked half of the scores", within=SHARE
-    )
-    latency_overlap: Real = real("1", 0.0, doc="share of tensor-parallel latency hidden behind kernels", within=SHARE)
-    async_efficiency: Real = real(
-        "1", 1.0, doc="share of what asynchronous tensor parallelism can hide that it hides", within=SHARE
-    )
-    node_dispatch: Real = real(
-        "1", 0.0, doc="1 if a token goes once to each node that has some of its experts", within=SHARE
-    )
+    unmasked: Real = share(0.0, doc="1 if unfused attention also computes the masked half of the scores")
+    latency_overlap: Real = share(0.0, doc="share of tensor-parallel latency hidden behind kernels")
+    async_efficiency: Real = share(1.0, doc="share of what asynchronous tensor parallelism can hide that it hides")
+    node_dispatch: Real = share(0.0, doc="1 if a token goes once to each node that has some of its experts")
     collective_latency: Real = real("s", 0.0, doc="what a framework adds to the start of each collective")
-    tree: Real = real("1", 0.0, doc="1 if all-reduces may use a tree, 0 if all use a ring", within=SHARE)
-    late_communication: Real = real("1", 0.0, doc="1 if gradients are sent after the backward pass", within=SHARE)
+    tree: Real = share(0.0, doc="1 if all-reduces may use a tree, 0 if all use a ring")
+    late_communication: Real = share(0.0, doc="1 if gradients are sent after the backward pass")
     bucket_size: Real = real("B", 1e21, doc="gradient bytes per collective", within=ABOVE_ZERO)
-    balanced_stages: Real = real(
-        "1", 0.0, doc="1 if stages are balanced including the output head, 0 if by layers", within=SHARE
-    )
+    balanced_stages: Real = share(0.0, doc="1 if stages are balanced including the output head, 0 if by layers")
     empty_slots: Real = real("1", 0.0, doc="layer slots that a pipeline may leave empty: 0 where stages must be equal")
-    whole_groups: Real = real(
-        "1", 1.0, doc="1 if interleaving needs micro-batches in multiples of the pipeline", within=SHARE
-    )
+    whole_groups: Real = share(1.0, doc="1 if interleaving needs micro-batches in multiples of the pipeline")
     offload_kept_bytes: Real = real("B", 0.0, doc="optimizer bytes per parameter that offload leaves on the chip")
     microbatch_time: Real = real("s", 0.0, doc="launch overhead of a micro-batch outside its layers")
     expert_launch: Real = real("1", 0.0, doc="more launch overhead of a layer with experts, over that of one without")
     activation_copies: Real = real("1", 1.0, doc="activation memory over what the backward pass needs")
-    kept_latent_heads: Real = real(
-        "1",
-        1.0,
-        doc="share of the queries, keys and values made from latents that is kept for the backward pass",
-        within=SHARE,
+    kept_latent_heads: Real = share(
+        1.0, doc="share of queries, keys and values made from latents that backward passes keep"
     )
-    kept_expert_inputs: Real = real(
-        "1", 1.0, doc="share of what enters products of routed experts kept for backward", within=SHARE
-    )
+    kept_expert_inputs: Real = share(1.0, doc="share of what enters products of routed experts kept for backward")
     logit_bytes: Real = real("B", 8.0, doc="logits, softmax and gradients, per token and vocabulary entry")
     kept_logit_bytes: Real = real("B", 0.0, doc="the same, kept from the previous micro-batch")
     gather_buffers: Real = real("B", 0.0, doc="freed all-gather buffers the allocator keeps, per token and hidden unit")
@@ -167,9 +150,7 @@ class Software(eqx.Module):
         "1", 0.05, doc="standard deviation scale of ln(memory) about the prediction", within=Range(0.0, 1.0, above=True)
     )
     sharded_gradients: AbstractGradientSharding = component(ScatterEachMicrobatch())
-    regather: Real = real(
-        "1", 0.0, doc="1 if ZeRO 2 gathers its parameters for every micro-batch, 0 if once a step", within=SHARE
-    )
+    regather: Real = share(0.0, doc="1 if ZeRO 2 gathers its parameters for every micro-batch, 0 if once a step")
     saturation: AbstractSaturation = component(KernelSaturation())
     zero_with_pipeline: Real = real(
         "1", 1.0, doc="highest ZeRO stage that runs with pipeline parallelism", within=Range(0.0, 3.0)

@@ -138,7 +138,7 @@ def _per_token(
     step_time = step.duration
     seconds = step_time / productive * (1.0 + system.other_stages) / batch
     chip_seconds = seconds * plan.chips
-    conversion = facility.delivery_loss + productive * moment.storage_loss
+    conversion = facility.delivery_loss + productive * moment.power.storage_loss
     energy = EnergyBreakdown(*(part * chip_seconds for part in (*load, conversion, facility.cooling, facility.other)))
     return RunTotals(
         steps=1.0 / jnp.asarray(batch),
@@ -170,7 +170,7 @@ def run_rates(
 
 
 def _moment(system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar) -> Moment:
-    return Moment(step, *power_over_time(system, plan, step, calendar), temperature_over_time(system, step))
+    return Moment(step, power_over_time(system, plan, step, calendar), temperature_over_time(system, step))
 
 
 def _average_power(step: Step, calendar: Calendar, spares: Numeric) -> ChipPower:

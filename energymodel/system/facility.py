@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
-from energymodel.numerics import Numeric, Real, Values, component, real
+from energymodel.numerics import Numeric, Real, Values, component, real, share
 from energymodel.physics.cooling import Coolant, Cooling, CoolingDemand
 from energymodel.physics.delivery import AbstractRegulator, Distribution, NoRegulator, Regulator
 from energymodel.physics.power_swing import EnergyStorage
-from energymodel.ranges import ABOVE_ZERO, SHARE, Range
+from energymodel.ranges import ABOVE_ZERO, Range
 
 NO_LIMIT = 1e15
 """Swing [W] or ramp [W/s] beyond any site: that of a grid which states no limit."""
@@ -57,7 +57,7 @@ class Facility(eqx.Module):
     transformer_loss: Real = real("1", within=Range(0.0, 0.9))
     distribution: Distribution = component()
     cooling: Cooling = component()
-    miscellaneous_fraction: Real = real("1", within=SHARE)
+    miscellaneous_fraction: Real = share()
     power_limit: Real = real("W", within=ABOVE_ZERO)
     ramp_limit: Real = real("K/s", within=ABOVE_ZERO)
     response_time: Real = real(

@@ -4,6 +4,7 @@ Each group holds whole replicas in the same layout, because gradients are exchan
 accelerator, node, network, clock and power cap, and in how much of a batch their replicas take.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Scalar
 from energymodel.system.evaluate import LOWEST_TEMPERATURES, outcome_of_step
-from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
+from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import ChipPower, Step, training_step
 from energymodel.system.training_system import TrainingSystem, as_designed
@@ -175,43 +176,30 @@ def _waiting(system: TrainingSystem, step: Step, step_time: Scalar, exchange: Sc
 def _joined(outcomes: Sequence[TrainingOutcome], shares: Groups, tokens: Groups) -> TrainingOutcome:
     """The outcome of a job, from those of uniform jobs of all chips, the share of each in chips and in tokens."""
 
-    def each(read: Callable[[TrainingOutcome], Numeric]) -> Groups:
-        return jnp.stack([jnp.asarray(read(outcome)) for outcome in outcomes])
+    def mean(values: Groups) -> Scalar:
+        return jnp.sum(shares * values)
 
-    def mean(read: Callable[[TrainingOutcome], Numeric]) -> Scalar:
-        return jnp.sum(shares * each(read))
-
-    first = outcomes[0]
-    result = {name: getattr(first, name) for name in COMMON}
-    result |= {name: mean(lambda outcome, name=name: getattr(outcome, name)) for name in ADDED}
-    result |= {name: jnp.max(each(lambda outcome, name=name: getattr(outcome, name))) for name in HIGHEST}
-    result |= {name: jnp.min(each(lambda outcome, name=name: getattr(outcome, name))) for name in LOWEST_TEMPERATURES}
-    energy = EnergyBreakdown(
-        **{name: mean(lambda outcome, name=name: getattr(outcome.energy, name)) for name in vars(first.energy)}
-    )
-    step_time = StepTime(
-        **{name: mean(lambda outcome, name=name: getattr(outcome.step_time, name)) for name in vars(first.step_time)}
-    )
-    joules, of_peak = each(lambda outcome: outcome.energy.total), 1.0 / each(lambda outcome: outcome.mfu)
-    mfu = 1.0 / jnp.sum(shares * of_peak)
-    euf = jnp.sum(tokens * each(lambda outcome: outcome.euf) * joules) / energy.total
-    limit = jnp.sum(tokens * joules / each(lambda outcome: outcome.landauer_multiple))
-    slack = {name: jnp.min(each(lambda outcome, name=name: getattr(outcome.slack, name))) for name in vars(first.slack)}
-    slack |= {
-        name: -jnp.log(mean(lambda outcome, name=name: jnp.exp(-getattr(outcome.slack, name))))
-        for name in SHARED_LIMITS
-    }
+    each = jax.tree.map(lambda *values: jnp.stack(list(map(jnp.asarray, values))), *outcomes)
+    result = {name: getattr(outcomes[0], name) for name in COMMON}
+    result |= {name: mean(getattr(each, name)) for name in ADDED}
+    result |= {name: jnp.max(getattr(each, name)) for name in HIGHEST}
+    result |= {name: jnp.min(getattr(each, name)) for name in LOWEST_TEMPERATURES}
+    energy, joules = jax.tree.map(mean, each.energy), each.energy.total
+    mfu = 1.0 / mean(1.0 / each.mfu)
+    euf = jnp.sum(tokens * each.euf * joules) / energy.total
+    limit = jnp.sum(tokens * joules / each.landauer_multiple)
+    shared = {name: -jnp.log(mean(jnp.exp(-getattr(each.slack, name)))) for name in SHARED_LIMITS}
     return TrainingOutcome(
         **result,
         energy=energy,
-        step_time=step_time,
+        step_time=jax.tree.map(mean, each.step_time),
         mfu=mfu,
-        hfu=jnp.sum(shares * each(lambda outcome: outcome.hfu) * of_peak) * mfu,
-        pue=energy.total / mean(lambda outcome: outcome.energy.total / outcome.pue),
+        hfu=mean(each.hfu / each.mfu) * mfu,
+        pue=energy.total / mean(joules / each.pue),
         energy_per_bit=energy.total / result["information"],
         eei=mfu * euf,
         ppw=result["tokens"] / energy.total,
         euf=euf,
         landauer_multiple=energy.total / limit,
-        slack=Slack(**slack),
+        slack=dataclasses.replace(jax.tree.map(jnp.min, each.slack), **shared),
     )

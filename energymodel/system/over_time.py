@@ -24,7 +24,10 @@ SMALLEST_GAP = 0.1  # of the loop gain below 1: nearer to runaway, the temperatu
 
 
 class PowerOverTime(NamedTuple):
-    """Swings [W], ramps [W/s] and frequencies [Hz] of the whole job at the meter, as the outcome has them."""
+    """Swings [W], ramps [W/s] and frequencies [Hz] of the whole job at the meter, as the outcome has them.
+
+    `storage_loss` is the mean over productive time of what smoothing loses, per chip [W].
+    """
 
     power_swing: Scalar
     power_ramp: Scalar
@@ -33,11 +36,10 @@ class PowerOverTime(NamedTuple):
     checkpoint_frequency: Scalar
     stop_swing: Scalar
     stop_ramp: Scalar
+    storage_loss: Scalar
 
 
-def power_over_time(
-    system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar
-) -> tuple[PowerOverTime, Scalar]:
+def power_over_time(system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar) -> PowerOverTime:
     """Power of a synchronous job as a wave between two levels of its chips [derivation: docs/physics.md B5].
 
     All chips work together, and all wait together: for gradients that are not hidden, the fixed overhead of a step and
@@ -46,8 +48,7 @@ def power_over_time(
     alternates within milliseconds and is in the mean of the high level. Links, host, fans and cooling do not follow
     within seconds. At checkpoints chips are awake without kernels, at a stop they are idle.
 
-    **Returns:** swings [W], steepest ramps [W/s] and frequencies [Hz] at the meter, after storage and supplies, and
-    what storage loses in the mean over productive time, per chip [W].
+    **Returns:** swings [W], steepest ramps [W/s] and frequencies [Hz] at the meter, after storage and supplies.
     """
     facility, time, levels = system.facility, step.time, step.levels
     storage, lag, period = facility.storage, facility.response_time, step.duration
@@ -67,7 +68,7 @@ def power_over_time(
     cycle = jnp.where(writes, calendar.interval + writing, 1.0)
     checkpoint = jnp.where(writes, height(levels.writing), 0.0)
     of_checkpoint = storage.smoothed(checkpoint, writing, cycle)
-    power = PowerOverTime(
+    return PowerOverTime(
         power_swing=gain * of_step.swing,
         power_ramp=gain * storage.ramp(jnp.maximum(within_step, checkpoint), time.bubble, lag),
         swing_frequency=1.0 / jnp.asarray(period),
@@ -75,8 +76,8 @@ def power_over_time(
         checkpoint_frequency=jnp.where(writes, 1.0 / cycle, 0.0),
         stop_swing=gain * stop,
         stop_ramp=gain * storage.ramp(stop, 0.0, lag),
+        storage_loss=of_step.loss + of_checkpoint.loss,
     )
-    return power, of_step.loss + of_checkpoint.loss
 
 
 class TemperatureOverTime(NamedTuple):

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Part, Real, Values, at_most_one, component, part, real, vector
+from energymodel.numerics import Numeric, Part, Real, Values, at_most_one, component, part, real, share, vector
 from energymodel.performance.pipeline_bubble import fewest_microbatches
-from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, COOLANT, SHARE, SHARE_ABOVE_ZERO, Range
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, COOLANT, SHARE_ABOVE_ZERO, Range
 
 SCHEDULES = ("gpipe", "zero_bubble", "zero_bubble_h2", "zero_bubble_v", "dual_pipe")
 """Fields of a layout that choose a pipeline schedule other than 1F1B; at most one is 1."""
@@ -48,31 +48,31 @@ class ParallelLayout(eqx.Module):
     context: Real = real("1", 1.0, within=AT_LEAST_ONE)
     expert: Real = real("1", 1.0, within=AT_LEAST_ONE)
     microbatch: Real = real("1", 1.0, within=AT_LEAST_ONE)
-    sequence_parallel: Real = real("1", 1.0, within=SHARE)
-    shard_optimizer: Real = real("1", 1.0, within=SHARE)
-    shard_gradients: Real = real("1", 0.0, within=SHARE)
-    shard_parameters: Real = real("1", 0.0, within=SHARE)
-    recompute_attention: Real = real("1", 0.0, within=SHARE)
-    recompute_full: Real = real("1", 0.0, within=SHARE)
-    fp8: Real = real("1", 0.0, within=SHARE)
-    offload_optimizer: Real = real("1", 0.0, within=SHARE)
-    offload_activations: Real = real("1", 0.0, within=SHARE)
-    zero_bubble: Real = real("1", 0.0, within=SHARE)
-    fp4: Real = real("1", 0.0, within=SHARE)
-    tf32: Real = real("1", 0.0, within=SHARE)
-    fp32: Real = real("1", 0.0, within=SHARE)
-    offload_parameters: Real = real("1", 0.0, within=SHARE)
-    offload_gradients: Real = real("1", 0.0, within=SHARE)
-    gpipe: Real = real("1", 0.0, within=SHARE)
-    zero_bubble_h2: Real = real("1", 0.0, within=SHARE)
-    zero_bubble_v: Real = real("1", 0.0, within=SHARE)
-    dual_pipe: Real = real("1", 0.0, within=SHARE)
-    cuda_graphs: Real = real("1", 0.0, within=SHARE)
-    async_tensor: Real = real("1", 0.0, within=SHARE)
-    context_all_to_all: Real = real("1", 0.0, within=SHARE)
+    sequence_parallel: Real = share(1.0)
+    shard_optimizer: Real = share(1.0)
+    shard_gradients: Real = share(0.0)
+    shard_parameters: Real = share(0.0)
+    recompute_attention: Real = share(0.0)
+    recompute_full: Real = share(0.0)
+    fp8: Real = share(0.0)
+    offload_optimizer: Real = share(0.0)
+    offload_activations: Real = share(0.0)
+    zero_bubble: Real = share(0.0)
+    fp4: Real = share(0.0)
+    tf32: Real = share(0.0)
+    fp32: Real = share(0.0)
+    offload_parameters: Real = share(0.0)
+    offload_gradients: Real = share(0.0)
+    gpipe: Real = share(0.0)
+    zero_bubble_h2: Real = share(0.0)
+    zero_bubble_v: Real = share(0.0)
+    dual_pipe: Real = share(0.0)
+    cuda_graphs: Real = share(0.0)
+    async_tensor: Real = share(0.0)
+    context_all_to_all: Real = share(0.0)
     first_stage_layers: Real = real("1", 0.0)
     last_stage_layers: Real = real("1", 0.0)
-    embedding_balanced: Real = real("1", 0.0, within=SHARE)
+    embedding_balanced: Real = share(0.0)
 
     @property
     def interleaved(self) -> Values:
@@ -143,9 +143,7 @@ class TrainingPlan(eqx.Module):
     layout: ParallelLayout = component()
     trained_share: Real = real("1", 1.0, within=SHARE_ABOVE_ZERO)
     power: AbstractStagePower = component(EvenPower())
-    power_floor: Real = real(
-        "1", 0.0, doc="least power of a chip in a job, waiting or not, over its busy power", within=SHARE
-    )
+    power_floor: Real = share(0.0, doc="least power of a chip in a job, waiting or not, over its busy power")
     waiting_clock: Real = real(
         "1",
         1.0,

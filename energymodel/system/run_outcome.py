@@ -41,11 +41,10 @@ class RunTotals(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A step, how power and temperature move meanwhile, and what storage of energy loses per chip [W]."""
+    """A step, and how power and temperature move meanwhile."""
 
     step: Step
     power: PowerOverTime
-    storage_loss: Real
     warmth: TemperatureOverTime
 
 
@@ -82,6 +81,8 @@ def run_outcome(
     carbon_embodied = market.carbon.embodied(chip.embodied_carbon, all_chips, run.time)
     served = serving_of(system, step, energy / chip_time, peak_power / plan.chips, prices)
     bits = chip.bits_per_flop * model_flops * tokens
+    power = moment.power._asdict()
+    del power["storage_loss"]  # counted where power is converted
     return TrainingOutcome(
         loss=learned.loss,
         tokens=tokens,
@@ -96,7 +97,7 @@ def run_outcome(
         power_average=energy / run.time,
         power_busy=step.point.busy_power,
         power_peak=peak_power,
-        **moment.power._asdict(),
+        **power,
         pue=energy / run.equipment_energy,
         water=run.water,
         chilled_heat=chilled * plan.chips,

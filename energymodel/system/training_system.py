@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from energymodel.learning.data_set import AbstractDataSet, UnlimitedData
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.recipe import Recipe
-from energymodel.numerics import Numeric, Real, Values, component, real
+from energymodel.numerics import Numeric, Real, Values, component, real, share
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.serving import AbstractServing, NoServing
 from energymodel.performance.topology import NetworkShape
 from energymodel.performance.workload import Transformer
 from energymodel.physics.cooling import Coolant
-from energymodel.ranges import ABOVE_ZERO, SHARE, Range
+from energymodel.ranges import ABOVE_ZERO, Range
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import AbstractChipDesign, CatalogChip
 from energymodel.system.cluster import Network, Node, Software
@@ -52,7 +52,7 @@ class TrainingSystem(eqx.Module):
     learning: AbstractLearning = component()
     recipe: Recipe = component()
     reliability: Reliability = component()
-    mixture_exponent: Real = real("1", within=SHARE)
+    mixture_exponent: Real = share()
     capacity_per_parameter: Real = real("bit", within=ABOVE_ZERO)
     other_stages: Real = real("1", within=Range(0.0, 1e3))
     tokens_seen: Real = real("token", 0.0)

@@ -43,7 +43,7 @@ columns = partial(row_inputs, ROW)
 @pytest.fixture(scope="module")
 def fabric() -> Fabric:
     scenario = load_scenario("llama-3.1-405b-h100")
-    return fabric_of(scenario.system, scenario.plan)
+    return fabric_of(scenario.system, scenario.plan, scenario.system.network_shape(scenario.plan.chips))
 
 
 @pytest.mark.parametrize("name", [column.name for column in OF_CLUSTER])

@@ -12,7 +12,8 @@ from energymodel.performance.saturation import proportional_split
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.fleet import load_fleet
 from energymodel.system import fleet as model
-from energymodel.system.fleet import ADDED, COMMON, HIGHEST, LOWEST, evaluate_fleet
+from energymodel.system.evaluate import LOWEST_TEMPERATURES
+from energymodel.system.fleet import ADDED, COMMON, HIGHEST, evaluate_fleet
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.step import training_step
 from outcomes import outcome_of, replaced
@@ -36,7 +37,7 @@ def result(fleet):
 
 
 def test_every_output_is_joined_in_one_way():
-    ways = [*COMMON, *ADDED, *HIGHEST, *LOWEST, *JOINED]
+    ways = [*COMMON, *ADDED, *HIGHEST, *LOWEST_TEMPERATURES, *JOINED]
     assert sorted(ways) == sorted(field.name for field in dataclasses.fields(TrainingOutcome))
 
 

@@ -26,7 +26,9 @@ def loaded(name, topology=None, scenario=LLAMA, **more):
 
 
 def fabric(scenario):
-    return fabric_of(scenario.system, scenario.plan)._replace(library=CollectiveLibrary())
+    return fabric_of(scenario.system, scenario.plan, scenario.system.network_shape(scenario.plan.chips))._replace(
+        library=CollectiveLibrary()
+    )
 
 
 def test_a_fat_tree_by_name_is_that_of_today_apart_from_its_cables(run):
@@ -171,7 +173,7 @@ def test_gradients_are_those_of_differences(topology):
             jax.tree.map(lambda leaf, by: leaf * (1.0 + by), case, shift),
             is_leaf=lambda tree: isinstance(tree, AbstractTopology),
         )
-        result = fabric_of(system, scenario.plan)
+        result = fabric_of(system, scenario.plan, system.network_shape(scenario.plan.chips))
         times = (
             result.all_to_all(64.0, 1.0, 1e9).time
             + result.all_reduce(512.0, 8.0, 1e9, fused=1.0, pipeline=4.0).time
@@ -213,7 +215,7 @@ LANES = ("system.node.scale_up.lanes", "system.network.link.lanes")
 
 def fabric_with(**changes):
     scenario = loaded({}, **changes)
-    return fabric_of(scenario.system, scenario.plan)
+    return fabric_of(scenario.system, scenario.plan, scenario.system.network_shape(scenario.plan.chips))
 
 
 def test_a_ring_meets_the_narrow_tier_only_where_few_of_its_ranks_share_a_pod():
