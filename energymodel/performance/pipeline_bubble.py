@@ -7,8 +7,8 @@ backward passes for the weights, as much are forward passes, and the rest are ba
 
 Shared arguments: `pipeline` p, `virtual_stages` v, `microbatches` m [1], at least one each; `rank`, the time X [s] of a
 micro-batch on the slowest rank; `idle` [s]; `chunk`, its time C in the slowest virtual stage [s] or, of
-`slowest_chunk_layers`, the layers k of a full one [1]; `weight_share` w, at most 1/3, `spare`, layers that the ranks lack
-beside full ones, and `head` r, time of the output head over a layer's [1].
+`slowest_chunk_layers`, the layers k of a full one [1]; `weight_share` w, at most 1/3, `spare`, layers that the ranks
+lack beside full ones, and `head` r, time of the output head over a layer's [1].
 """
 
 from typing import NamedTuple

@@ -128,13 +128,10 @@ def products_time(
 
 
 def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, factors: FormatFactors) -> ChipLoad:
-    """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F / x`, `E = e_m Q`.
+    """Times and energies of a layer [s, J], `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F / x`, `E = e_m Q`.
 
     The roofline joins arithmetic and memory later [Williams et al. 2009]. Products that take longer than by themselves
     (x, `software.product_efficiency`) keep the chip as busy.
-
-    **Returns:** times at clock 1 of arithmetic, attention, product traffic and element-wise traffic [s]; energies at
-    the reference voltage of switching and memory [J].
     """
     chip, software = system.accelerator, system.software
     switched = (work.flops - work.attention_flops) * factors.energy + work.attention_flops * factors.wide_energy
@@ -156,10 +153,7 @@ class HeadLoad(NamedTuple):
 
 
 def head_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, factors: FormatFactors) -> HeadLoad:
-    """Output head for one micro-batch, `E = e F`; in bf16 where other products are in fp8 or fp4 [definition].
-
-    **Returns:** arithmetic time at clock 1 [s], switching energy at the reference voltage [J].
-    """
+    """Output head for a micro-batch [s, J], `E = e F`; in bf16 where others are in fp8 or fp4 [definition]."""
     switched = work.head_flops * system.accelerator.energy_per_flop * factors.wide_energy
     return HeadLoad(
         time=products_time(system, plan, work.head_products, factors.wide_slowdown, weights=False),

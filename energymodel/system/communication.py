@@ -54,10 +54,7 @@ class Traffic(NamedTuple):
 def traffic_of(
     system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, division: Division, work: LayerWork, memory: ChipMemory
 ) -> Traffic:
-    """All communication of a chip before overlap, each collective `n t + Q / bw` [Thakur et al. 2005].
-
-    **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
-    """
+    """All communication of a chip before overlap [s, B], each collective `n t + Q / bw` [Thakur et al. 2005]."""
     return Traffic(
         *layer_communication(system, plan, fabric, division, work),
         pipeline=pipeline_communication(plan, fabric, work),
@@ -92,7 +89,7 @@ def fabric_of(system: TrainingSystem, plan: TrainingPlan, shape: NetworkShape) -
 def layer_communication(
     system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, division: Division, work: LayerWork
 ) -> LayerCommunication:
-    """Collectives of one layer and micro-batch, before overlap [Korthikanti et al. 2022, sec. 4; Liu et al. 2023].
+    """Collectives of a layer and micro-batch before overlap [s, B] [Korthikanti et al. 2022, sec. 4; Liu et al. 2023].
 
     Tensor: `4 + 2 r` all-reduces of `2 M h` bytes, six with full recomputation; half of them where attention and
     feed-forward block run in parallel and share one [Chowdhery et al. 2022, sec. 2]. Context: keys and values travel
@@ -101,8 +98,6 @@ def layer_communication(
     pass, four in the backward pass and four where it is recomputed, of `2 M a d / t` bytes or, for keys and values,
     `2 M k d / t`; keys and values of fewer than `t c` heads are sent more than once. Expert: `4 + 2 r` all-to-alls
     (dispatch and combine, forward and backward) in layers that have experts.
-
-    **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
     """
     layout, workload, sizes, sent = plan.layout, system.workload, division.sizes, work.communicated
     tensor, context, turned = layout.tensor, layout.context, layout.context_all_to_all
@@ -166,13 +161,11 @@ def pipeline_messages(layout: ParallelLayout) -> Scalar:
 
 
 def pipeline_communication(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Communication:
-    """Activations and gradients between pipeline ranks, `2 (v - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
+    """Communication of pipeline ranks [s, B], `2 (v - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
 
-    Per micro-batch, averaged over ranks: p v - 1 boundaries are crossed twice, those from the last rank to the first
-    among them. Each message has `2 M h / t` bytes. Of the `p - 1` boundaries, at most `G / g - 1` lie between nodes:
-    pipeline ranks are placed in different nodes as far as possible.
-
-    **Returns:** time [s] and bytes sent [B].
+    Activations and gradients per micro-batch, averaged over ranks: p v - 1 boundaries are crossed twice, those from the
+    last rank to the first among them. Each message has `2 M h / t` bytes. Of the `p - 1` boundaries, at most
+    `G / g - 1` lie between nodes: pipeline ranks are placed in different nodes as far as possible.
     """
     layout = plan.layout
     size = work.communicated / layout.tensor  # scattered to send, then gathered [Narayanan et al. 2021, sec. 4.1]

@@ -103,15 +103,10 @@ class Division(NamedTuple):
 
 
 def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Division:
-    """Counts of a layout, `d = G / (t p c)`, `m = B / (d b s)`, `M = b s / c` [Narayanan et al. 2021, sec. 2].
+    """Counts of a layout [1], `d = G / (t p c)`, `m = B / (d b s)`, `M = b s / c` [Narayanan et al. 2021, sec. 2].
 
-    `d c` ranks share a copy of the dense parameters. The mean chip passes `m L / p` layers per step.
-
-    **Arguments:**
-
-    - `batch`: global batch B [token].
-
-    **Returns:** replicas [1], ranks [1], micro-batches [1], tokens of a micro-batch on a chip [token], passes [1].
+    B is the global batch [token]. `d c` ranks share a copy of the dense parameters. The mean chip passes `m L / p`
+    layers per step.
     """
     layout, workload, software = plan.layout, system.workload, system.software
     data = data_parallel_degree(plan.chips, layout.tensor, layout.pipeline, layout.context)

@@ -157,10 +157,6 @@ def run_rates(
 ) -> RunTotals:
     """What a run takes per token at a batch, failures and other stages included [definition].
 
-    **Arguments:**
-
-    - `calendar`: of the run, where it is known.
-
     **Returns:** steps [1/token], calendar time [s/token], energy [J/token] and so on.
     """
     calendar = calendar or system.reliability.calendar(plan.chips, plan.spares)

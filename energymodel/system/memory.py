@@ -32,7 +32,7 @@ class Shard(NamedTuple):
 
 
 def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Shard:
-    """Parameters on the fullest chip, `(N_blocks l / L + V h) / t`, `N_routed min(l, L - d) / ((L - d) t e)`.
+    """Parameters on the fullest chip [1], `(N_blocks l / L + V h) / t`, `N_routed min(l, L - d) / ((L - d) t e)`.
 
     With l layers on the fullest pipeline rank. The first rank adds the embedding, the last the output head
     [derivation: docs/physics.md B3]; the first has a layer less where the embedding takes its slot
@@ -40,8 +40,6 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
     mixture come first, so that other ranks hold only layers with experts, unless they alternate (`alternating_dense`).
     DualPipe keeps two stages on each rank, so that twice as many ranks share each [DeepSeek-AI 2024, table 2]; there
     and in ZB-V the first rank has embedding and output head.
-
-    **Returns:** dense and routed parameters [1], each with the number of ranks that hold a copy [1].
     """
     layout, workload, sizes, fullest = plan.layout, system.workload, division.sizes, division.stages.most
     layers, copies = sizes.layers, 1.0 + layout.dual_pipe
@@ -125,10 +123,7 @@ class ChipMemory(NamedTuple):
 
 
 def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) -> ChipMemory:
-    """Everything that the layout makes a chip store and move, the sum of the parts below [definition].
-
-    **Returns:** bytes [B] and parameters [1].
-    """
+    """Everything that the layout makes a chip store and move [B], the sum of the parts below [definition]."""
     layout = plan.layout
     held, stored = shard(system, plan, division), kept_bytes(system, plan)
     activations = activation_bytes(system, plan, division)

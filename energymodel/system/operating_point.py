@@ -15,10 +15,10 @@ from energymodel.system.training_system import TrainingSystem
 
 
 class OperatingPoint(NamedTuple):
-    """Clock and voltage relative to their reference values, temperature, and powers at which a chip settles.
+    """Clock and voltage over their reference values [1], temperature [K], and powers [W] at which a chip settles.
 
-    `products` is the time of the matrix products of a layer at the clock [s], `spin_power` the switching power of
-    kernels that wait for other chips.
+    Busy power is the mean over a layer, lowest power the same at the lowest clock. `products` is the time of the matrix
+    products of a layer at the clock [s], `spin_power` the switching power of kernels that wait for other chips.
     """
 
     clock: Scalar
@@ -38,7 +38,7 @@ BEYOND_LIMIT = 100.0  # [K] above the chip's limit: warmer than any power cap th
 def operating_point(
     system: TrainingSystem, plan: TrainingPlan, coolant: Coolant, load: ChipLoad, waiting: Numeric = 0.0
 ) -> OperatingPoint:
-    """Clock within the power cap, `P(phi) <= P_cap`, then `theta = theta_c + R P(theta)`.
+    """Clock within the power cap [1], `P(phi) <= P_cap`, then the temperature [K], `theta = theta_c + R P(theta)`.
 
     P is the mean over a layer, `(E(phi) + P_spin(phi) t_w) / (t_b(phi) + t_w) + P_s`: a power limit acts on the mean
     over tens of milliseconds, so that what short waits for other chips leave goes into a higher clock
@@ -50,9 +50,6 @@ def operating_point(
     - `coolant`: at the supply temperature of the plan.
     - `load`: kernels of a layer.
     - `waiting`: t_w, time in which the layer's kernels wait for other chips [s].
-
-    **Returns:** clock and voltage relative to their reference values [1], temperature [K], static power, mean power
-    over a layer and the same at the lowest clock, power of waiting kernels [W].
     """
     chip, last = system.accelerator, coolant.last
     resistance = chip.thermal_resistance + coolant.resistance

@@ -40,15 +40,13 @@ class PowerOverTime(NamedTuple):
 
 
 def power_over_time(system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar) -> PowerOverTime:
-    """Power of a synchronous job as a wave between two levels of its chips [derivation: docs/physics.md B5].
+    """Power of a synchronous job as a wave between two levels of its chips [W] [derivation: docs/physics.md B5].
 
     All chips work together, and all wait together: for gradients that are not hidden, the fixed overhead of a step and
     stragglers. Ranks of a pipeline fill and drain one after the other, each way in the time of the bubble, so that
     power rises and falls along a line; half of the bubble counts as low on either side. Communication within a layer
     alternates within milliseconds and is in the mean of the high level. Links, host, fans and cooling do not follow
     within seconds. At checkpoints chips are awake without kernels, at a stop they are idle.
-
-    **Returns:** swings [W], steepest ramps [W/s] and frequencies [Hz] at the meter, after storage and supplies.
     """
     facility, time, levels = system.facility, step.time, step.levels
     storage, lag, period = facility.storage, facility.response_time, step.duration
@@ -96,15 +94,13 @@ class TemperatureOverTime(NamedTuple):
 
 
 def temperature_over_time(system: TrainingSystem, step: Step) -> TemperatureOverTime:
-    """Temperature of a chip as one node behind its power, `C d theta / dt = P - (theta - theta_c) / R`.
+    """Temperature of a chip as one node behind its power [K], `C d theta / dt = P - (theta - theta_c) / R`.
 
     Power alternates between the levels of `power_over_time`. Within a step the temperature is periodic: the
     shorter the step against R C, the less it swings. It changes fastest right after a start from idle or a stop,
     by `(P_busy - P_idle) / C`. Leakage keeps the value of the operating point over time; along the row it grows with
     the temperature, so that chips differ by `dT / (1 - G)`, with the rise dT of the coolant and the loop gain G
     [derivation: docs/physics.md A2.5, B6].
-
-    **Returns:** temperatures [K] and the largest slope [K/s].
     """
     chip, point, levels, time = system.accelerator, step.point, step.levels, step.time
     coolant, resistance = step.coolant.last, chip.thermal_resistance + step.coolant.resistance

@@ -143,12 +143,10 @@ def _schedule_wait(layout: ParallelLayout, microbatches: Numeric, times: RankTim
 
 
 def rank_stages(layout: ParallelLayout, division: Division) -> RankStages:
-    """Layers of the ranks by how stages are balanced: evenly, by the weights of the head, or by hand [definition].
+    """Layers of the ranks [1] by how stages are balanced: evenly, by the weights of the head, or by hand [definition].
 
     Spare slots of an even division are at the output head first, then at the embedding; further ones are spread over
     the ranks between.
-
-    **Returns:** ranks, layers and shares of the head by kind of rank [1].
     """
     layers, pipeline, dual = division.sizes.layers, jnp.asarray(layout.pipeline), layout.dual_pipe
     stages = division.stages

@@ -56,10 +56,7 @@ def run_outcome(
     learned: LearningResult,
     calendar: Calendar,
 ) -> TrainingOutcome:
-    """Outcome of a run from its totals and its most demanding moment [definition].
-
-    **Returns:** `TrainingOutcome`, in SI units such as [J] and [s].
-    """
+    """Outcome of a run in SI units from its totals and its most demanding moment [definition]."""
     chip, workload, market, facility = system.accelerator, system.workload, system.market, system.facility
     step, tokens, energy = moment.step, learned.tokens, run.energy.total
     chip_time, factors = run.time * plan.chips, step.factors

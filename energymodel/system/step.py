@@ -97,7 +97,7 @@ class Step(NamedTuple):
 
 
 def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Step:
-    """Time, power and memory of one step at its operating point, `P = E / t` [derivation: docs/physics.md E].
+    """Time [s], power [W] and memory [B] of a step at its operating point, `P = E / t` [derivation: docs/physics.md E].
 
     Kernels keep the mean chip busy; launch stalls leave it idle; bubbles, exposed communication and stragglers keep it
     spinning, less what power gating saves. Links, switches and the host draw power all the time. A run that is not as
@@ -106,9 +106,6 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     **Arguments:**
 
     - `batch`: global batch [token].
-
-    **Returns:** step time by term [s], mean power per chip by where it goes [W], operating point, memory of the
-    fullest chip [B], operations of the mean chip [FLOP].
     """
     work = step_work(system, plan, batch)
     if isinstance(plan.power, StagePower):
@@ -228,14 +225,7 @@ def _power_levels(
 
 
 def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> StepWork:
-    """Work of a step, independent of the clock: counts, kernels, parameters, communication [definition].
-
-    **Arguments:**
-
-    - `batch`: global batch [token].
-
-    **Returns:** counts, operations [FLOP], bytes [B] and times at clock 1 [s].
-    """
+    """Work of a step, independent of the clock [FLOP, B, s]: counts, kernels, parameters, traffic [definition]."""
     division = divide(system, plan, batch)
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
@@ -251,7 +241,7 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
 def step_time(
     system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, passes_end: Scalar | None = None
 ) -> StepTime:
-    """Terms of `t = s kappa_n [m t_mb + t_wait + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
+    """Terms [s] of `t = s kappa_n [m t_mb + t_wait + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
 
     `t_mb` is the time of a micro-batch on the mean pipeline rank: the layers' kernels and exposed communication,
     joined with their launch overhead by a p-norm, the output head and the hop to the next rank. `t_wait` is what the
@@ -264,8 +254,6 @@ def step_time(
     **Arguments:**
 
     - `passes_end`: when the last rank has ended its passes [s], unless all ranks have the clock of this one.
-
-    **Returns:** step time by term [s].
     """
     division, memory, load, traffic = work.division, work.memory, work.load, work.traffic
     chip, layout, software = system.accelerator, plan.layout, system.software
@@ -324,12 +312,10 @@ def step_time(
 
 
 def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> PassTimes:
-    """Times of a micro-batch at an operating point: kernels and exposed communication, joined with launch overhead.
+    """Times of a micro-batch at a clock [s]: kernels and exposed communication, joined with launch overhead.
 
     `t_l = (t_k^p + t_launch^p)^(1/p)`, no shorter than what is spilled to the host takes [derivation:
     docs/physics.md B3].
-
-    **Returns:** times of a layer, of the output head and of the communication with other pipeline ranks [s].
     """
     chip, layout, software = system.accelerator, plan.layout, system.software
     hidden = software.latency_overlap * work.traffic.tensor.latency
@@ -358,10 +344,7 @@ class StagePoints(NamedTuple):
 
 
 def settle_stages(system: TrainingSystem, plan: TrainingPlan, power: StagePower, work: StepWork) -> StagePoints:
-    """Operating points of the first, the middle and the last ranks at their power caps [definition].
-
-    **Returns:** layers [1], caps [W], operating points, and times of a micro-batch [s], each with three entries.
-    """
+    """Operating points of first, middle and last ranks at their power caps [W], three of each entry [definition]."""
     stages = rank_stages(plan.layout, work.division)
     caps = jnp.minimum(jnp.stack([power.first_stage, power.middle_stages, power.last_stage]), plan.power_cap)
     caps = jnp.where(stages.ranks > 0.0, caps, caps[2])

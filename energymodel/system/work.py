@@ -40,7 +40,7 @@ class Products(NamedTuple):
 
 
 class AttentionPasses(NamedTuple):
-    """Time of score and value products of one layer and micro-batch in bf16 at clock 1."""
+    """Time of score and value products of one layer and micro-batch in bf16 at clock 1 [s]."""
 
     forward: Scalar
     backward: Scalar
@@ -52,7 +52,11 @@ class AttentionPasses(NamedTuple):
 
 
 class LayerWork(NamedTuple):
-    """Work of one layer and micro-batch on one chip, forward and backward, averaged over all layers."""
+    """Work of one layer and micro-batch on one chip, forward and backward, averaged over all layers.
+
+    Operations of a layer and of the output head [FLOP], their products and memory traffic [B], time of attention [s],
+    and the activation bytes that tensor parallelism communicates [B].
+    """
 
     flops: Scalar
     attention_flops: Scalar
@@ -72,7 +76,7 @@ class LayerWork(NamedTuple):
 
 
 def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -> LayerWork:
-    """Work of the mean layer on a chip, `F = M (6 w + 6 a d s) (1 + r) / t`, `Q = (3 + r_f) 2 Q_gemm`.
+    """Work of the mean layer on a chip [FLOP, B, s], `F = M (6 w + 6 a d s) (1 + r) / t`, `Q = (3 + r_f) 2 Q_gemm`.
 
     A micro-batch has M tokens; r is the recomputed share [Narayanan et al. 2021]; of `6 w`, `2 w (1 - u)` is not there
     with a share u of the parameters trained. The matrix products of a layer with w parameters count as one product,
@@ -80,9 +84,6 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The output head has `6 M h V / t`
     operations and moves `16 M V / t` bytes of logits. `products` are those that kernels run, with padding and slowdown;
     attention has kernels of its own.
-
-    **Returns:** operations [FLOP] and memory traffic [B] of a layer and of the output head, time of attention [s], and
-    the activation bytes that tensor parallelism communicates [B].
     """
     layout, workload, software, chip = plan.layout, system.workload, system.software, system.accelerator
     tokens, sizes = division.tokens, division.sizes
@@ -141,15 +142,13 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
 
 
 def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Products:
-    """Products of a forward pass through the mean layer on a chip, `a (2 M w / t + F_e)`, `sum_i a_i 2 m_i n_i`.
+    """Products of a forward pass in the mean layer of a chip [FLOP], `a (2 M w / t + F_e)`, `sum_i a_i 2 m_i n_i`.
 
     They are query-key-value (with latent attention, latents and the heads made of them), attention output, up (and
     gate) and down projection, each divided by the tensor degree along the side that is not the hidden size, w weights
     in all; a_i is the slowdown of unaligned edges, a its mean.
     F_e are the rows that each resident expert is padded to whole tiles with, half a tile on average, and those that the
     fullest expert, which paces the others, has beyond the mean [derivation: docs/step_time.md].
-
-    **Returns:** operations [FLOP] and edges [1] of the products of one forward pass.
     """
     layout, workload, chip, sizes = plan.layout, system.workload, system.accelerator, division.sizes
     h, t, M = jnp.asarray(workload.hidden), layout.tensor, division.tokens
@@ -200,7 +199,7 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Divisio
 def attention_passes(
     system: TrainingSystem, plan: TrainingPlan, division: Division, scored: Numeric, again: Numeric
 ) -> AttentionPasses:
-    """Time of attention in a layer, `(1 + b + r) t_forward`, r forward passes repeated [derivation: docs/step_time.md].
+    """Time of attention in a layer [s], `(1 + b + r) t_forward`, r passes repeated [derivation: docs/step_time.md].
 
     A fused kernel takes b = `attention_backward` forward passes to go back. Each of the c steps of a ring of context
     parallelism is a kernel of its own, which sees one c-th of the keys. Without a fused kernel score and value products
@@ -211,8 +210,6 @@ def attention_passes(
 
     - `scored`: operations that masks and windows leave, forward and backward [FLOP].
     - `again`: r, share of the forward pass that is repeated to go back [1].
-
-    **Returns:** times of the forward pass and of all that follows it [s].
     """
     chip, workload, layout, software = system.accelerator, system.workload, plan.layout, system.software
     forward, attended = scored / 3.0, division.sizes.attended
