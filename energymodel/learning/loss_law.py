@@ -31,7 +31,7 @@ def information_absorbed(effective_tokens: Numeric, data_coefficient: Numeric, d
 
 
 def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: Numeric) -> Values:
-    """Information absorbed per second, `dI/dt = (dI/dD) R e(B)/e_0` [derivation: chain rule through effective tokens].
+    """Rate of information [bit/s], `dI/dt = (dI/dD) R e(B)/e_0` [derivation: chain rule through effective tokens].
 
     The sources' processing rate I = E T, with the efficiency e made explicit; `trajectory` differentiates the
     information along the run instead.
@@ -40,8 +40,6 @@ def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: 
 
     - `per_token`: information per effective token, dI/dD [bit/token].
     - `token_efficiency`: effective tokens per token, e(B)/e_0 [1], at most 1.
-
-    **Returns:** information rate [bit/s].
     """
     return jnp.asarray(per_token) * token_rate * token_efficiency
 
@@ -167,7 +165,7 @@ def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> 
 
 
 def unique_equivalent_tokens(tokens: Numeric, unique_tokens: Numeric, repetition_scale: Numeric) -> Values:
-    """Unique tokens worth as much as repeated ones, `D = U (1 + R* (1 - e^(-(e-1)/R*)))` [Muennighoff et al. 2023].
+    """Unique tokens worth the repeated ones [token], `D = U (1 + R* (1 - e^(-(e-1)/R*)))` [Muennighoff et al. 2023].
 
     With `e = tokens / U` epochs. Data seen at most once (e <= 1) counts in full. Valid up to about four epochs; the
     limit is U (1 + R*).
@@ -177,8 +175,6 @@ def unique_equivalent_tokens(tokens: Numeric, unique_tokens: Numeric, repetition
     - `tokens`: tokens seen, repetitions included [token].
     - `unique_tokens`: tokens in the data set, U [token].
     - `repetition_scale`: R*, repetitions after which the value of a token has fallen to 1/e [1], about 15.4.
-
-    **Returns:** equivalent unique tokens [token].
     """
     tokens, unique = jnp.asarray(tokens), jnp.asarray(unique_tokens)
     repetitions = jnp.maximum(tokens / unique - 1.0, 0.0)

@@ -32,14 +32,12 @@ _GREATEST_LOG_EFFICIENCY = 3.0
 
 
 def batch_at(progress: Numeric, knots: Knots) -> Values:
-    """Batch of a schedule, `ln B(p) = ln B_i + (ln B_(i+1) - ln B_i) (p (n - 1) - i)` from knot i to i+1 [definition].
+    """Batch of a schedule [token], `ln B(p) = ln B_i + (ln B_(i+1) - ln B_i) (p (n - 1) - i)` from knot i [definition].
 
     **Arguments:**
 
     - `progress`: p, share of the effective tokens of the run [1], 0 to 1.
     - `knots`: ln B_i, at p = i/(n - 1), i = 0 to n - 1; batches in tokens [1].
-
-    **Returns:** batch [token].
     """
     count = knots.shape[0]
     position = jnp.clip(jnp.asarray(progress), 0.0, 1.0) * (count - 1)

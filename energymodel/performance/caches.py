@@ -95,7 +95,7 @@ def balance_cache_size(compute_rate: Numeric, bandwidth: Numeric, element_size: 
 
 
 def sram_access_energy(size: Numeric, reference_energy: Numeric, reference_size: Numeric) -> Values:
-    """Energy per access, `e = e_0 sqrt(S / S_0)` [Horowitz 2014, fig. 1.1.9; Muralimanohar et al. 2009 (CACTI 6.0)].
+    """Energy per access [J], `e = e_0 sqrt(S / S_0)` [Horowitz 2014, fig. 1.1.9; Muralimanohar et al. 2009, CACTI 6.0].
 
     Wires dominate, and their length grows with the square root of the area. Within 13 % of Horowitz' 45 nm table (8 KB,
     32 KB, 1 MB: 10, 20, 100 pJ per 64 bit).
@@ -104,8 +104,6 @@ def sram_access_energy(size: Numeric, reference_energy: Numeric, reference_size:
 
     - `reference_energy`: e_0 [J], per access of any fixed width.
     - `reference_size`: S_0 [B].
-
-    **Returns:** energy per access [J].
     """
     return jnp.asarray(reference_energy) * jnp.sqrt(jnp.asarray(size) / reference_size)
 
@@ -147,7 +145,7 @@ def sram_leakage(size: Numeric, leakage_density: Numeric) -> Values:
 def cached_operand_energy(
     cache: Numeric, dram_energy: Numeric, sram_energy: Numeric, reference_cache: Numeric, accesses: Numeric
 ) -> Values:
-    """Operand energy per multiply-add, `e = 2 e_D / sqrt(S) + c e_0 sqrt(S / S_0)` [derivation: Hong-Kung plus wires].
+    """Operand energy of a multiply-add [J], `e = 2 e_D / sqrt(S) + c e_0 sqrt(S / S_0)` [derivation: Hong-Kung, wires].
 
     The first term is the DRAM traffic of a large matrix product [Hong & Kung 1981], the second the cache's own energy;
     a larger cache lowers the first and raises the second.
@@ -158,8 +156,6 @@ def cached_operand_energy(
     - `sram_energy`: e_0 of a cache of the reference capacity [J/element].
     - `reference_cache`: S_0 [element].
     - `accesses`: c, cache accesses per multiply-add [1].
-
-    **Returns:** energy per multiply-add [J].
     """
     own = sram_access_energy(cache, accesses * jnp.asarray(sram_energy), reference_cache)
     return 2.0 * jnp.asarray(dram_energy) / jnp.sqrt(jnp.asarray(cache)) + own

@@ -38,10 +38,7 @@ def coalescing_efficiency(stride: Numeric, element_size: Numeric, sector_size: N
 
 
 def prefetch_latency(latency: Numeric, coverage: Numeric, timeliness: Numeric) -> Values:
-    """Mean latency seen with a prefetcher, `l' = l (1 - c t)` [derivation: expectation; terms of Srinath et al. 2007].
-
-    **Returns:** latency [s].
-    """
+    """Latency with a prefetcher [s], `l' = l (1 - c t)` [derivation: expectation; terms of Srinath et al. 2007]."""
     return jnp.asarray(latency) * (1.0 - jnp.asarray(coverage) * timeliness)
 
 

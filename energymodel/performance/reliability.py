@@ -96,7 +96,7 @@ def checkpoint_interval(checkpoint_time: Numeric, write_time: Numeric, mtbf: Num
 
 
 def spare_shortage(spares: Numeric, in_repair: Numeric) -> Values:
-    """Share of failures that find no spare node, `sigma(1.702 (r + 1/2 - s) / sqrt(r))`, sigma the logistic function.
+    """Share of failures without a spare node [1], `sigma(1.702 (r + 1/2 - s) / sqrt(r))`, sigma the logistic function.
 
     Nodes in repair are independent: their number is Poisson with mean r; a failure finds none where s or more others
     are in repair. That tail is taken from the normal law with correction for continuity [Feller 1968, sec. VII.5], and
@@ -106,8 +106,6 @@ def spare_shortage(spares: Numeric, in_repair: Numeric) -> Values:
 
     - `spares`: spare nodes s [1].
     - `in_repair`: mean number r of nodes in repair, repair time over mean time between failures [1].
-
-    **Returns:** share [1].
     """
     mean = jnp.maximum(jnp.asarray(in_repair), SMALLEST_REPAIR)
     return sigmoid(LOGISTIC_SLOPE * (mean + 0.5 - jnp.asarray(spares)) / jnp.sqrt(mean))

@@ -127,10 +127,7 @@ class RailOnly(AbstractSwitchTree):
 
 
 def dragonfly_groups(routers_per_group: Numeric, global_links: Numeric) -> Values:
-    """Groups of the largest dragonfly, with one global link between any two, `g = a h + 1` [Kim et al. 2008, sec. 3.1].
-
-    **Returns:** groups [1].
-    """
+    """Groups of the largest dragonfly [1], one link between any two, `g = a h + 1` [Kim et al. 2008, sec. 3.1]."""
     return jnp.asarray(routers_per_group) * global_links + 1.0
 
 

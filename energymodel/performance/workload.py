@@ -77,20 +77,15 @@ def embedding_parameters(vocabulary: Numeric, hidden: Numeric, tied: Numeric) ->
 def training_flops_per_token(
     parameters: Numeric, layers: Numeric, attention_width: Numeric, sequence: Numeric
 ) -> Values:
-    """Operations to train on one token, `F = 6 N + 6 L (a d) s`, causal attention [Narayanan et al. 2021, eq. 2].
+    """Operations to train on a token [FLOP/token], causal, `F = 6 N + 6 L (a d) s` [Narayanan et al. 2021, eq. 2].
 
     Narayanan's form has no mask (12 L h s); a causal mask halves it. Excludes recomputation.
-
-    **Returns:** F [FLOP/token].
     """
     return 6.0 * jnp.asarray(parameters) + attention_flops_per_token(layers, attention_width, sequence)
 
 
 def attention_flops_per_token(layers: Numeric, attention_width: Numeric, sequence: Numeric) -> Values:
-    """Score and value products of causal attention, forward and backward, `6 L (a d) s` [Narayanan et al. 2021].
-
-    **Returns:** [FLOP/token].
-    """
+    """Score and value products of causal attention, both passes [FLOP/token], `6 L (a d) s` [Narayanan et al. 2021]."""
     return 6.0 * jnp.asarray(layers) * attention_width * sequence
 
 

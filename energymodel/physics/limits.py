@@ -65,14 +65,12 @@ def landauer_model_energy(
 def landauer_overwrite_energy(
     parameters: Numeric, steps: Numeric, bits_per_parameter: Numeric, temperature: Numeric
 ) -> Values:
-    """Every optimizer step overwrites every parameter, `E = k_B theta ln 2 b_p N S` [derivation: docs/physics.md A0.7].
+    """Every step overwrites every parameter [J], `E = k_B theta ln 2 b_p N S` [derivation: docs/physics.md A0.7].
 
     **Arguments:**
 
     - `steps`: optimizer steps S [1].
     - `bits_per_parameter`: overwritten irreversibly in a step, b_p [bit].
-
-    **Returns:** energy [J].
     """
     return landauer_energy(jnp.asarray(parameters) * bits_per_parameter * steps, temperature)
 
@@ -92,13 +90,11 @@ def landauer_source_energy(parameters: Numeric, data_information: Numeric, tempe
 
 
 def source_bits_per_operation(entropy: Numeric) -> Values:
-    """Bits per operation that N H implies, `n_b = h / (6 ln 2)`, as F = 6 N D [derivation: docs/physics.md A0.7].
+    """Bits per operation in N H [bit/FLOP], `n_b = h / (6 ln 2)`, as F = 6 N D [derivation: docs/physics.md A0.7].
 
     **Arguments:**
 
     - `entropy`: of the data, h [nat/token].
-
-    **Returns:** bits per operation [bit/FLOP].
     """
     return jnp.asarray(entropy) / (_OPERATIONS_PER_TOKEN_AND_PARAMETER * math.log(2.0))
 
@@ -139,11 +135,9 @@ def energy_per_operation(power: Numeric, rate: Numeric) -> Values:
 
 
 def operation_multiple(energy_per_operation: Numeric, bits_per_operation: Numeric, temperature: Numeric) -> Values:
-    """Operation energy over Landauer's bound, `kappa = E_op / (n_b k_B theta ln 2)` [derivation: docs/physics.md A0.8].
+    """Operation energy over its bound [1], `kappa = E_op / (n_b k_B theta ln 2)` [derivation: docs/physics.md A0.8].
 
     With E_op [J/FLOP] and n_b [bit/FLOP] as in `energy_per_operation` and `landauer_operation_energy`.
-
-    **Returns:** multiple [1].
     """
     return landauer_multiple(energy_per_operation, landauer_energy(bits_per_operation, temperature))
 

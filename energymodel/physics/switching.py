@@ -72,11 +72,9 @@ def throughput_at_power(
 
 
 def useful_power_share(power: Numeric, idle_power: Numeric, overhead: Numeric) -> Values:
-    """Share of power that goes into operations, `alpha = (P - P_idle) / (beta P)` [derivation: docs/physics.md A2.4].
+    """Share of power that operations get [1], `alpha = (P - P_idle) / (beta P)` [derivation: docs/physics.md A2.4].
 
     P, P_idle and beta determine it; choosing alpha freely would fix the power.
-
-    **Returns:** share [1].
     """
     return (jnp.asarray(power) - idle_power) / (jnp.asarray(overhead) * power)
 

@@ -22,10 +22,7 @@ def steady_temperature(power: Numeric, coolant_temperature: Numeric, thermal_res
 
 
 def thermal_time_constant(thermal_resistance: Numeric, heat_capacity: Numeric) -> Values:
-    """Time constant of the approach to the steady temperature, `tau = R_th C_th` [derivation: docs/physics.md A2.5].
-
-    **Returns:** time [s].
-    """
+    """Time constant on the way to a steady temperature [s], `tau = R_th C_th` [derivation: docs/physics.md A2.5]."""
     return jnp.asarray(thermal_resistance) * heat_capacity
 
 

@@ -40,12 +40,10 @@ def stated_energy_time_product(total_energy: Numeric, total_time: Numeric) -> Va
 def stated_power_throughput(
     power: Numeric, architecture_efficiency: Numeric, energy_per_operation: Numeric, maximum_throughput: Numeric
 ) -> Values:
-    """Throughput that a power buys, `T(P) = min(α·P/E_op, B_max)` ("Engineering Optimization", Throughput Model).
+    """Throughput of a power [token/s], `T(P) = min(α·P/E_op, B_max)` ("Engineering Optimization", Throughput Model).
 
     Generalized: it has no idle power and no voltage curve, so it holds only where voltage is at its floor and static
     power is negligible. Together with `stated_instantaneous_power` it leaves one possible power, so α is derived.
-
-    **Returns:** throughput T [token/s].
     """
     return jnp.minimum(jnp.asarray(architecture_efficiency) * power / energy_per_operation, maximum_throughput)
 
@@ -93,12 +91,10 @@ def stated_design_constraints_hold(
 def stated_instantaneous_power(
     throughput: Numeric, power_efficiency: Numeric, energy_per_operation: Numeric, idle_power: Numeric
 ) -> Values:
-    """Power drawn now, `P_inst = β·T(P)·E_op + P_idle` ("Engineering Optimization", Power-Performance Relationship).
+    """Power now [W], `P_inst = β·T(P)·E_op + P_idle` ("Engineering Optimization", Power-Performance Relationship).
 
     OK alone: idle power plus energy per operation. With `stated_power_throughput` it gives `P(1 - αβ) = P_idle`, a
     single power; the model keeps this law and derives the throughput.
-
-    **Returns:** power [W].
     """
     return jnp.asarray(power_efficiency) * throughput * energy_per_operation + idle_power
 

@@ -72,11 +72,9 @@ def stated_total_energy(base_power: Numeric, training_time: Numeric) -> Values:
 
 
 def stated_information_rate(efficiency: Numeric, throughput: Numeric) -> Values:
-    """Rate at which information is absorbed, `I = E(B)·T(B)` ("Training Dynamics", Information Processing Rate).
+    """Rate of information [nat/s], `I = E(B)·T(B)` ("Training Dynamics", Information Processing Rate).
 
     Generalized: a rate of progress; it becomes bit/s when E is the excess code length absorbed per token.
-
-    **Returns:** rate [nat/s].
     """
     return jnp.asarray(efficiency) * throughput
 
@@ -111,12 +109,10 @@ def stated_minimum_energy(temperature: Numeric, parameters: Numeric, data_entrop
 
 
 def stated_practical_energy(minimum_energy: Numeric, practical_efficiency_factor: Numeric) -> Values:
-    """Energy in practice, `E_practical = η·E_min`, η 10⁶ to 10⁹ ("Training Dynamics", Practical Energy Consumption).
+    """Practical energy [J], `E_practical = η·E_min`, η 10⁶ to 10⁹ ("Training Dynamics", Practical Energy Consumption).
 
     Generalized: η is an overhead above 1, not an efficiency, and its range is right only for bounds per operation;
     relative to the bits that the model keeps it is 4.6e21 today.
-
-    **Returns:** energy [J].
     """
     return jnp.asarray(practical_efficiency_factor) * minimum_energy
 

@@ -40,15 +40,13 @@ class ChipLoad(NamedTuple):
 
 
 def rate_or_wider(rate: Numeric, wider: Numeric) -> Scalar:
-    """Rate of the products in a format, or that of a wider one that stands in on a chip without it [definition].
+    """Rate of products in a format, or in a wider one where a chip lacks it [FLOP/s] [definition].
 
     A chip without FP8 or FP4 products casts to bf16, one without TF32 to FP32: nothing is gained.
 
     **Arguments:**
 
     - `rate`, `wider`: peak rates in the format, zero if the chip lacks it, and in the wider one [FLOP/s].
-
-    **Returns:** rate [FLOP/s].
     """
     rate = jnp.asarray(rate)
     return jnp.where(rate > 0.0, rate, wider)
@@ -96,7 +94,7 @@ def format_factors(chip: Accelerator, layout: ParallelLayout) -> FormatFactors:
 def products_time(
     system: TrainingSystem, plan: TrainingPlan, products: Products, slowdown: Numeric, weights: bool = True
 ) -> Scalar:
-    """Time of products at clock 1 by their formats, `t = n t_0 + sum_i s_i (F + d_i E) / (x_i eta_i F_i)` [definition].
+    """Time of products at clock 1 by format [s], `t = n t_0 + sum_i s_i (F + d_i E) / (x_i eta_i F_i)` [definition].
 
     Of the products with weights, a share s_i runs in fp8 and fp4; tf32 and fp32 slow all products. eta_i and d_i are
     measured on the chip (`performance.kernels.product_time`), x_i is what software loses of the rate.
@@ -104,8 +102,6 @@ def products_time(
     **Arguments:**
 
     - `slowdown`: of all products by tf32 and fp32 (`FormatFactors.wide_slowdown`) [1].
-
-    **Returns:** time [s].
     """
     chip, layout, software = system.accelerator, plan.layout, system.software
 

@@ -143,7 +143,7 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
 def memory_per_chip(
     system: TrainingSystem, plan: TrainingPlan, division: Division, own: Shard, stored: KeptBytes, activations: Scalar
 ) -> Scalar:
-    """Memory of the fullest chip, `(states + max(first, last) + b M h) x overhead + reserve` [Rajbhandari et al. 2020].
+    """Memory of the fullest chip [B], `(states + max(first, last) + b M h) x + reserve` [Rajbhandari et al. 2020].
 
     The first pipeline rank keeps the activations of the most micro-batches in flight; the last rank keeps fewer and
     the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M
@@ -153,8 +153,6 @@ def memory_per_chip(
     **Arguments:**
 
     - `activations`: of one layer and micro-batch [B].
-
-    **Returns:** memory [B].
     """
     layout, workload, software = plan.layout, system.workload, system.software
     sizes, stages, held, m = division.sizes, division.stages, division.held, division.microbatches
