@@ -17,10 +17,10 @@ from jaxtyping import Array, Bool, Float
 from energymodel.runtime.compilation import Compiled
 from energymodel.runtime.work_in_progress import counted
 from energymodel.search.layouts import Lattice, chips_per_replica, concatenate
-from energymodel.search.model_shape import Depth
 from energymodel.search.problem import Criteria, DesignProblem, Formulation
 from energymodel.search.training_run import TrainingRun, in_chunks
 from energymodel.solver import RESULTS, PerConstraint, Solution, SolverOptions, Values, minimize_many, result_is
+from energymodel.solver.flat_problem import jacobian_at
 from energymodel.solver.model_outside import ModelOutside
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
@@ -174,8 +174,8 @@ def pack(tree: Any, *lanes: int) -> Packed:
     return Packed(numbers, structure, tuple(leaf.shape[len(lanes) :] for leaf in leaves))
 
 
-def lane_model(problem: DesignProblem, lattice: Lattice | Depth, criteria: Criteria | None = None) -> ModelOutside:
-    """The model of a problem in layouts, each by its own criteria, or all by those of the problem.
+def lane_model(problem: DesignProblem, lattice: Any, criteria: Criteria | None = None) -> ModelOutside:
+    """The model of a problem in layouts, or in what its formulation takes for them, by criteria of each or of all.
 
     It calls the programs that all searches share.
     """
@@ -210,20 +210,12 @@ def model_values(formulation: Formulation, points: Array, lanes: Packed, run: Pa
 @partial(Compiled, once=True)
 def model_expansion(formulation: Formulation, points: Array, lanes: Packed, run: Packed) -> tuple[Array, Array]:
     """The same, and their derivatives by the coordinates."""
-    directions = jnp.eye(points.shape[1], dtype=points.dtype)
-
-    def expand(point: Array, lane: Packed) -> tuple[Array, Array]:
-        def push(direction: Array) -> tuple[Array, Array]:
-            return jax.jvp(lambda at: _at(formulation, at, lane, run), (point,), (direction,))
-
-        return jax.vmap(push, out_axes=(None, -1))(directions)
-
-    return jax.vmap(expand)(points, lanes)
+    return jax.vmap(lambda point, lane: jacobian_at(lambda at: _at(formulation, at, lane, run), point))(points, lanes)
 
 
 def solve_relaxed(
     problem: DesignProblem,
-    lattice: Lattice | Depth,
+    lattice: Any,
     start: Float[np.ndarray, "lanes n"],
     criteria: Criteria | None = None,
     *,
@@ -232,16 +224,15 @@ def solve_relaxed(
     iterations: int | None = None,
     patient: bool | None = None,
 ) -> Solution:
-    """Relaxed optimum of each layout; criteria and bounds are those of the problem unless given.
+    """Relaxed optimum of each layout [see `lane_model`]; criteria and bounds are those of the problem unless given.
 
     Where iterations are limited, a search is not `patient` unless that is asked for: lanes that stall at a kink, or of
     whose limits a percent would be worth a hundred percent of the objective, are given up [see `minimize_many`].
     """
-    layout = lattice.layout if isinstance(lattice, Depth) else lattice
     return minimize_many(
         lane_model(problem, lattice, criteria),
         start,
-        bounds=layout_bounds(problem, layout) if bounds is None else bounds,
+        bounds=layout_bounds(problem, lattice) if bounds is None else bounds,
         options=OPTIONS,
         chunk=OPTIONS.chunk,
         warm=warm,
