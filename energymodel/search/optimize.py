@@ -350,16 +350,16 @@ def saving_by_cause(
     if len(causes) > MOST_CAUSES:
         return {}
 
-    def value(kept: set[str]) -> float:
+    def value(unchanged: set[str]) -> float:
         """The objective of the plan found, but for some causes that stay as they were."""
-        values = {path: own[path] if CAUSES.get(path, path) in kept else new[path] for path in new}
+        values = {path: own[path] if CAUSES.get(path, path) in unchanged else new[path] for path in new}
         point = np.array([formulation.coordinate(path, values[path]) for path in formulation.paths])
         criteria = Criteria(problem.criteria.powers, {**problem.criteria.limits, LOSS: values[LOSS]})
-        system, plan = formulation.at(point, layouts[LAYOUT not in kept], criteria, problem.run)
+        system, plan = formulation.at(point, layouts[LAYOUT not in unchanged], criteria, problem.run)
         return float(objective_value(evaluated_plan(problem, system, plan)[1], problem.minimize))
 
     sets = (np.arange(2 ** len(causes))[:, None] >> np.arange(len(causes))) & 1 == 1
-    values = np.array([value({cause for cause, new in zip(causes, row, strict=True) if not new}) for row in sets])
+    values = np.array([value(set(np.array(causes)[~changes].tolist())) for changes in sets])
     if not np.all(np.isfinite(values)):
         return {}
     shares = zip(causes, _shapley(values, sets), strict=True)
