@@ -114,7 +114,7 @@ def minimize_first_order(
     problem = flatten(objective, x0, args, bounds, inequalities, equalities, None)
     unbounded = UnboundedVariables(Box(problem.lower, problem.upper), problem.scale)
     tolerance = reachable_tolerance(options.tolerance, problem.x0.dtype)
-    method = _AugmentedLagrangian(problem, problem.equality, unbounded, tolerance)
+    method = _AugmentedLagrangian(problem, unbounded, tolerance)
     state = jax.lax.while_loop(
         lambda state: (state.result == RESULTS.running) & (state.iteration < options.max_iterations),
         method.step,
@@ -152,7 +152,6 @@ class _AugmentedLagrangian(NamedTuple):
     """The method on a problem: rounds of L-BFGS at fixed multipliers and penalty, one evaluation a step."""
 
     problem: FlatProblem
-    equality: Bool[Array, " m"]
     unbounded: UnboundedVariables
     tolerance: float
 
@@ -214,7 +213,7 @@ class _AugmentedLagrangian(NamedTuple):
         x, stretch = self.unbounded.x(z)
         values, pull = jax.vjp(self.problem.values, x)
         estimate = state.y + state.penalty * values[1:]
-        estimate = jnp.where(self.equality, estimate, jnp.maximum(estimate, 0.0))
+        estimate = jnp.where(self.problem.equality, estimate, jnp.maximum(estimate, 0.0))
         (slope,) = pull(jnp.concatenate([jnp.ones((1,), z.dtype), estimate]))
         merit = values[0] + 0.5 * jnp.sum(estimate**2 - state.y**2) / state.penalty
         return state._replace(z=z, values=values, slope=slope, merit=merit, estimate=estimate), stretch
@@ -247,7 +246,7 @@ class _AugmentedLagrangian(NamedTuple):
 
     def next_round(self, state: _FirstOrderState, stationarity: Array) -> _FirstOrderState:
         """Take over the multipliers; raise the penalty if the violation has not fallen; judge the point."""
-        c, y, equality, tolerance = state.values[1:], state.estimate, self.equality, self.tolerance
+        c, y, equality, tolerance = state.values[1:], state.estimate, self.problem.equality, self.tolerance
         violation = jnp.max(jnp.abs(jnp.where(equality, c, jnp.maximum(c, -state.y / state.penalty))), initial=0.0)
         gap = jnp.max(jnp.abs(jnp.where(equality, c, jnp.minimum(-c, y))), initial=0.0)
         residual = jnp.maximum(stationarity, gap)
@@ -285,22 +284,18 @@ def _flat_solution(method: _AugmentedLagrangian, state: _FirstOrderState) -> Fla
     box = method.unbounded.box
     x = jnp.clip(method.unbounded.x(state.z)[0], box.lower, box.upper)
     slope, c = state.slope, state.values[1:]
-    broken = jnp.where(method.equality, jnp.abs(c), c) > method.tolerance
+    broken = jnp.where(method.problem.equality, jnp.abs(c), c) > method.tolerance
     # The fixed variables carry the whole slope as the multiplier of both their bounds.
     low = jnp.where(box.free, box.below & (slope > x - box.lower), slope > 0)
     high = jnp.where(box.free, box.above & (-slope > box.upper - x), slope < 0)
-    none = jnp.zeros_like(low)
+    duals = jnp.where(low, slope, 0.0), jnp.where(high, -slope, 0.0)
     return FlatSolution(
         x=x,
         value=state.values[0],
         rows=c,
-        y=state.estimate,
-        lower_dual=jnp.where(low, slope, 0.0),
-        upper_dual=jnp.where(high, -slope, 0.0),
+        multipliers=jnp.concatenate([state.estimate, *duals]),
         compliance=jnp.zeros_like(c),
-        conflict=(state.result == RESULTS.infeasible) & broken,
-        lower_conflict=none,
-        upper_conflict=none,
+        conflict=jnp.pad((state.result == RESULTS.infeasible) & broken, (0, 2 * x.size)),
         iterations=state.iteration,
         residual=state.residual,
         result=RESULTS.where(state.result == RESULTS.running, RESULTS.out_of_iterations, state.result),

@@ -22,18 +22,14 @@ class Values(NamedTuple):
 
 
 class FlatSolution(NamedTuple):
-    """Where a search ended, in the units of the problem. The first six fields carry derivatives."""
+    """Where a search ended, in the units of the problem. The first four fields carry derivatives."""
 
     x: Float[Array, " n"]
     value: Float[Array, ""]
     rows: Float[Array, " m"]
-    y: Float[Array, " m"]
-    lower_dual: Float[Array, " n"]
-    upper_dual: Float[Array, " n"]
+    multipliers: Float[Array, " limits"]  # of the rows, the lower and the upper bounds
     compliance: Float[Array, " m"]
-    conflict: Bool[Array, " m"]
-    lower_conflict: Bool[Array, " n"]
-    upper_conflict: Bool[Array, " n"]
+    conflict: Bool[Array, " limits"]
     iterations: Int[Array, ""]
     residual: Float[Array, ""]
     result: RESULTS
@@ -44,7 +40,7 @@ class FlatProblem(eqx.Module):
 
     - `functions`: x to objective, inequalities and equalities in the caller's shapes.
     - `scale`: typical size of each variable, a power of two: `|x0|` or one, at most its range.
-    - `warm`: multipliers `(y, lower, upper)` of a neighboring solution whose x is `x0`, or `None`.
+    - `warm`: multipliers of a neighboring solution whose x is `x0`, as in `FlatSolution`, or `None`.
     - `x_like`, `inequalities_like`, `equalities_like`: shapes of the caller's pytrees.
     """
 
@@ -53,7 +49,7 @@ class FlatProblem(eqx.Module):
     lower: Float[Array, " n"]
     upper: Float[Array, " n"]
     scale: Float[Array, " n"]
-    warm: tuple[Array, Array, Array] | None
+    warm: Float[Array, " limits"] | None
     x_like: PyTree
     inequalities_like: PyTree
     equalities_like: PyTree
@@ -85,22 +81,18 @@ class FlatProblem(eqx.Module):
 
     def shaped(self, flat: FlatSolution) -> Solution:
         """Give a solution the shapes in which the problem came."""
-        m = self.inequalities
+        ends = np.cumsum([self.inequalities, self.rows - self.inequalities, flat.x.size])
+        likes = self.inequalities_like, self.equalities_like, self.x_like, self.x_like
 
-        def per_constraint(rows: Array, lower: Array, upper: Array) -> PerConstraint:
-            return PerConstraint(
-                unravel(rows[:m], self.inequalities_like),
-                unravel(rows[m:], self.equalities_like),
-                unravel(lower, self.x_like),
-                unravel(upper, self.x_like),
-            )
+        def per_constraint(limits: Array) -> PerConstraint:
+            return PerConstraint(*map(unravel, jnp.split(limits, ends), likes))
 
         return Solution(
             x=unravel(flat.x, self.x_like),
             value=flat.value,
-            multipliers=per_constraint(flat.y, flat.lower_dual, flat.upper_dual),
-            slacks=per_constraint(-flat.rows, flat.x - self.lower, self.upper - flat.x),
-            conflict=per_constraint(flat.conflict, flat.lower_conflict, flat.upper_conflict),
+            multipliers=per_constraint(flat.multipliers),
+            slacks=per_constraint(jnp.concatenate([-flat.rows, flat.x - self.lower, self.upper - flat.x])),
+            conflict=per_constraint(flat.conflict),
             iterations=flat.iterations,
             residual=flat.residual,
             result=flat.result,
@@ -149,17 +141,13 @@ def flatten(
     high = ravel(spread_bound(upper, x_like, jnp.inf), dtype)
     width, size = high - low, jnp.maximum(jnp.abs(start), 1.0)
     size = jnp.where((width > 0) & (width < size), width, size)
-    near = None
-    if warm is not None:
-        rows = jnp.concatenate([ravel(warm.inequalities, dtype), ravel(warm.equalities, dtype)])
-        near = jax.lax.stop_gradient((rows, ravel(warm.lower, dtype), ravel(warm.upper, dtype)))
     return FlatProblem(
         functions=converted,
         x0=start,
         lower=low,
         upper=high,
         scale=jnp.exp2(jnp.round(jnp.log2(size))),
-        warm=near,
+        warm=None if warm is None else jax.lax.stop_gradient(ravel(warm, dtype)),
         x_like=x_like,
         inequalities_like=g_like,
         equalities_like=h_like,

@@ -57,28 +57,23 @@ def unfinished(state: InteriorPointState, limit: int | Array) -> Bool[Array, "..
 
 def postprocess(problem: FlatProblem, options: SolverOptions, state: InteriorPointState) -> FlatSolution:
     """Undo the scaling, and say how the search ended."""
-    scale, box = state.size, scaled_box(problem, state.size)
-    n, m, penalty, y = state.x.size, state.y.size, state.penalty, state.y
+    box, m, penalty, y = scaled_box(problem, state.size), state.y.size, state.penalty, state.y
     u, v = _slack_prices(state, problem.equality)
     compliance = state.slack[:m] / jnp.where(u > 0, u, 1.0) + state.slack[m:] / v
     late = (state.result == RESULTS.running) & (state.iteration >= options.max_iterations)
     result = RESULTS.where(late, RESULTS.out_of_iterations, state.result)
     # At the lowest violation the objective no longer counts: the multipliers are a certificate that the rows which
     # carry them cannot hold together [Farkas 1902].
-    infeasible, share = result == RESULTS.infeasible, _CONFLICT_SHARE * penalty
-    lower_dual, upper_dual = state.dual[:n], state.dual[n:]
+    acting = jnp.concatenate([jnp.ones(m, bool), box.below | ~box.free, box.above | ~box.free])
+    carrying = jnp.concatenate([jnp.abs(y), state.dual]) > _CONFLICT_SHARE * penalty
     to_dual = state.scale[1:] / state.scale[0]
     return FlatSolution(
-        x=jnp.clip(state.x * scale, problem.lower, problem.upper),
+        x=jnp.clip(state.x * state.size, problem.lower, problem.upper),
         value=state.values[0],
         rows=state.values[1:],
-        y=y * to_dual,
-        lower_dual=lower_dual / (state.scale[0] * scale),
-        upper_dual=upper_dual / (state.scale[0] * scale),
+        multipliers=jnp.concatenate([y * to_dual, state.dual / (state.scale[0] * jnp.tile(state.size, 2))]),
         compliance=compliance / (to_dual * state.scale[1:]),
-        conflict=infeasible & (jnp.abs(y) > share),
-        lower_conflict=infeasible & (lower_dual > share) & (box.below | ~box.free),
-        upper_conflict=infeasible & (upper_dual > share) & (box.above | ~box.free),
+        conflict=(result == RESULTS.infeasible) & carrying & acting,
         iterations=jnp.maximum(state.iteration, 0),
         residual=state.residual,
         result=result,

@@ -135,7 +135,8 @@ def _solve_jvp(primals: Any, tangents: Any, *, options: SolverOptions) -> tuple[
     """
     (problem,), (d_problem,) = primals, tangents
     solution = _solve(problem, options=options)
-    x, y, zl, zu = solution.x, solution.y, solution.lower_dual, solution.upper_dual
+    x, m = solution.x, problem.rows
+    y, zl, zu = jnp.split(solution.multipliers, [m, m + x.size])
     box = Box(*jax.lax.stop_gradient((problem.lower, problem.upper)))
     stiff = jnp.where(box.bounded, jnp.concatenate([zl, zu]) / box.distances(x), 0.0)
     stiff_low, stiff_high = jnp.split(jax.lax.stop_gradient(stiff), 2)
@@ -175,7 +176,5 @@ def _solve_jvp(primals: Any, tangents: Any, *, options: SolverOptions) -> tuple[
         x=dx,
         value=weights @ d_values + zl @ d_lower - zu @ d_upper,
         rows=d_values[1:] + J @ dx,
-        y=dy,
-        lower_dual=d_zl,
-        upper_dual=d_zu,
+        multipliers=jnp.concatenate([dy, d_zl, d_zu]),
     )

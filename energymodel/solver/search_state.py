@@ -56,8 +56,7 @@ def init(problem: FlatProblem) -> InteriorPointState:
     x = box.inside(problem.x0 / problem.scale, PUSH if problem.warm is None else WARM_PUSH)
     y, dual = jnp.zeros(rows, dtype), jnp.zeros(2 * x.size, dtype)
     if problem.warm is not None:
-        y, lower_dual, upper_dual = problem.warm
-        dual = jnp.concatenate([lower_dual * problem.scale, upper_dual * problem.scale])
+        y, dual = problem.warm[:rows], problem.warm[rows:] * jnp.tile(problem.scale, 2)
     zero, none, no = jnp.zeros((), dtype), jnp.zeros((), jnp.int32), jnp.asarray(False)
     ordered = jnp.all(problem.lower <= problem.upper)
     return InteriorPointState(
