@@ -43,40 +43,27 @@ OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=8.0, nois
 class BatchRuns(NamedTuple):
     """Runs to a target, one row each; batch and tokens in one unit (token or sequence).
 
-    - `group`: number of the group, from 0.
-    - `batch`: B.
-    - `tokens`: to the target, D.
-    - `smallest_batch`: of the group.
-    - `usual_tokens`: tokens of the group's order of magnitude: the prior's median of its effective tokens. For sizes of
-      a family they say how the sizes differ, such as 20 tokens per parameter.
-    - `tokens_seen`: before the runs, x_0 [token].
-    - `nodes`: weight of each smooth deviation from the curve, see `deviation_weights`; none without deviations.
+    Usual tokens are the prior's median of the effective tokens of a group. For sizes of a family they say how the sizes
+    differ, such as 20 tokens per parameter.
     """
 
-    group: Int[Array | np.ndarray, " rows"]
-    batch: Rows
-    tokens: Rows
-    smallest_batch: Rows
+    group: Int[Array | np.ndarray, " rows"]  # its number, from 0
+    batch: Rows  # B
+    tokens: Rows  # to the target, D
+    smallest_batch: Rows  # of the group
     usual_tokens: Rows
-    tokens_seen: Rows
-    nodes: Float[Array | np.ndarray, "rows nodes"]
+    tokens_seen: Rows  # before the runs, x_0 [token]
+    nodes: Float[Array | np.ndarray, "rows nodes"]  # weights of smooth deviations from the curve, if there are any
 
 
 class ReferencePopulation(NamedTuple):
-    """What the benchmarks of MLPerf have in common [experiments/06_critical_batch].
+    """What the benchmarks of MLPerf have in common [experiments/06_critical_batch]; logarithms are natural."""
 
-    - `multiple`: median of the critical batch over the smallest reference batch [1].
-    - `spread`: standard deviation of its logarithm between benchmarks [1].
-    - `deviation`: standard deviation of a benchmark's logarithm of the amount from its curve, as smooth as `reach`,
-      the logarithm of the ratio of two batches at which its correlation has fallen to 1/e [1].
-    - `noise`: scatter of single points beside it [1].
-    """
-
-    multiple: float
-    spread: float
-    deviation: float
-    reach: float
-    noise: float
+    multiple: float  # median of the critical batch over the smallest reference batch [1]
+    spread: float  # standard deviation of its logarithm between benchmarks [1]
+    deviation: float  # standard deviation of a benchmark's logarithm of the amount from its curve [1]
+    reach: float  # logarithm of the ratio of two batches at which the correlation of deviations has fallen to 1/e [1]
+    noise: float  # scatter of the logarithm of single points beside it [1]
 
 
 @cache

@@ -30,17 +30,15 @@ LOWEST_SCALE = 0.3  # of the logarithm of energies over batches
 class PowerSetting(NamedTuple):
     """Time, energy and power of a workload at a setting of a device, with 90 % intervals.
 
-    - `limit` [W], or `clock` over the profile's [1], whichever was set.
-    - `time`, `energy`, `power`: of a best setting over those of the same batch at the highest limit or clock [1]; of a
-      setting that was asked about in s, J and W.
-    - `line`: of the row that asked.
+    Those of a best setting are over those of the same batch at the highest limit or clock [1]; those of a setting that
+    was asked about, in a `line` of the table, in s, J and W.
     """
 
     device: str
     workload: str
     batch: float
-    limit: float | None
-    clock: float | None
+    limit: float | None  # [W]
+    clock: float | None  # over the profile's [1]
     time: float
     energy: float
     power: float
@@ -61,10 +59,8 @@ class PowerSetting(NamedTuple):
 
 
 class EnergyCurve(NamedTuple):
-    """Energy of a best setting's work and batch over limits [W] or clocks [1], over that at the highest [1].
-
-    - `low`, `high`: ends of the 90 % interval.
-    - `measured_speed`, `measured`: what was measured.
+    """Energy of a best setting's work and batch over limits [W] or clocks [1], over that at the highest [1], with the
+    90 % interval and what was measured.
     """
 
     speed: Float[np.ndarray, " points"]
@@ -84,25 +80,20 @@ class NextRun(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """The best settings, the curve about each, batches to try where epochs to a target are known, and what was asked
-    about.
-    """
+    """The best settings, the curve about each, and the settings that were asked about."""
 
     settings: tuple[PowerSetting, ...] = ()
     curves: tuple[EnergyCurve, ...] = ()
-    runs: tuple[NextRun, ...] = ()
+    runs: tuple[NextRun, ...] = ()  # batches to try where epochs to a target are known
     asked: tuple[PowerSetting, ...] = ()
 
 
 class Settings(NamedTuple):
     """Measured settings of devices by row, and words for them.
 
-    - `devices`, `architectures`: names of the devices, and what is known of each.
-    - `epochs`: times that a run to its target does the work that was timed, by row: infinite where it does not reach
-      it, 1 where none is stated.
-    - `noise`: standard deviation of the logarithm of the energy of a repeated run [1].
-    - `asked`: settings to be predicted: line in the file, row of the profile, and limit [W] or clock over the
-      profile's [1].
+    Epochs are the times that a run to its target does the work that was timed: infinite where it does not reach it, 1
+    where none is stated. What is asked is a line of the file, the row of its profile, and a limit [W] or a clock over
+    the profile's [1].
     """
 
     runs: Profiles
@@ -111,9 +102,9 @@ class Settings(NamedTuple):
     batch: Float[np.ndarray, " rows"]
     devices: tuple[str, ...]
     epochs: Float[np.ndarray, " rows"]
-    noise: float = 0.0
+    noise: float = 0.0  # standard deviation of the logarithm of the energy of a repeated run [1]
     asked: Sequence[tuple[int, int, float]] = ()
-    architectures: tuple[Architecture | None, ...] = ()
+    architectures: tuple[Architecture | None, ...] = ()  # of the devices
 
     @property
     def several(self) -> bool:

@@ -18,7 +18,7 @@ from energymodel.calibration.calibrated_scenario import (
 )
 from energymodel.calibration.calibration_case import CalibrationCase, PredictedAmount
 from energymodel.calibration.cluster_source import is_known, plain_word
-from energymodel.calibration.constant_priors import flat_values, joint_prior, widened
+from energymodel.calibration.constant_priors import JointPrior, flat_values, joint_prior
 from energymodel.calibration.intervals import (
     bootstrap,
     laplace_intervals,
@@ -56,18 +56,7 @@ class GroupError(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Calibration(Rendered):
-    """Result of `calibrate`.
-
-    - `constants`, `undetermined`: values with intervals, and names of those that the measurements do not determine.
-    - `held_out`, `held_out_mean`: errors of each group predicted by the others, and their mean over rows; none with a
-      single group.
-    - `in_fit`: the same of the fit to all rows.
-    - `next_setting`, `next_gain`: what to measure next, and by which share that reduces the variance of predictions.
-    - `predictions`: amounts at batches that were not measured, of kind `batch`.
-    - `best`: the setting of lowest energy of each workload, and the energy about it, of kind `power`.
-    - `tables`: a scenario with the new numbers, which `evaluate`, `optimize` and `sweep` accept once written to a file.
-    - `residuals`: by row: errors of the outputs; `along` what they are drawn against.
-    """
+    """Result of `calibrate`."""
 
     kind: str
     source: str
@@ -75,17 +64,17 @@ class Calibration(Rendered):
     rows: int
     group_word: str
     constants: tuple[FittedConstant, ...]
-    undetermined: tuple[str, ...]
-    held_out: tuple[GroupError, ...]
-    held_out_mean: Mapping[str, float]
+    undetermined: tuple[str, ...]  # names of constants that the measurements do not determine
+    held_out: tuple[GroupError, ...]  # each group predicted by the others; none with a single group
+    held_out_mean: Mapping[str, float]  # over rows, as is `in_fit` of the fit to all of them
     in_fit: Mapping[str, float]
-    next_setting: str
-    next_gain: float
-    predictions: tuple[PredictedAmount, ...]
-    best: Recommendation
-    tables: Mapping[str, Any]
-    residuals: Mapping[str, np.ndarray]
-    along: tuple[str, np.ndarray]
+    next_setting: str  # what to measure next
+    next_gain: float  # share by which that reduces the variance of predictions [1]
+    predictions: tuple[PredictedAmount, ...]  # at batches that were not measured, of kind `batch`
+    best: Recommendation  # the setting of lowest energy of each workload, of kind `power`
+    tables: Mapping[str, Any]  # a scenario with the new numbers; `evaluate`, `optimize` and `sweep` accept its file
+    residuals: Mapping[str, np.ndarray]  # errors of the outputs by row
+    along: tuple[str, np.ndarray]  # what they are drawn against
     groups: np.ndarray
     notes: tuple[str, ...]
     converged: bool
@@ -223,7 +212,8 @@ def _with_earlier(kind: str, case: CalibrationCase, base: PriorScenario) -> tupl
     prior, source = earlier
     notes = [f"Priors with their intervals are those of {source}."]
     if case.unlike is not None and (unlike := case.unlike(base.scenario.tables["calibration"][kind])) is not None:
-        prior = widened(prior, unlike[0])
+        wider = np.linalg.inv(prior.information) + np.diag(unlike[0])
+        prior = JointPrior.of(prior.names, prior.mean, wider)
         notes.append(unlike[1])
     problem = problem._replace(prior=prior)
     if not problem.options.estimate_noise:

@@ -71,21 +71,16 @@ def earlier_calibration(kind: str, base: JointPrior, scenario: Scenario) -> tupl
 
 
 class FittedConstant(NamedTuple):
-    """A constant: value, 90 % intervals by Laplace's method (`outer_intervals`) and by the bootstrap of groups,
-    prior's median.
-
-    The bootstrap is `None` with fewer than three groups; an undetermined constant has no interval but `ends`, which are
-    those of measurements and prior together.
-    """
+    """A constant with its 90 % intervals; one that is not determined has `ends` alone."""
 
     name: str
     value: float
     unit: str
-    prior: float
-    laplace: tuple[float, float] | None
-    bootstrap: tuple[float, float] | None
+    prior: float  # the median
+    laplace: tuple[float, float] | None  # by `outer_intervals`
+    bootstrap: tuple[float, float] | None  # by resampling groups, of which there are three or more
     determined: bool
-    ends: tuple[float, float]
+    ends: tuple[float, float]  # of measurements and prior together
 
 
 def undetermined_for_law(case: CalibrationCase, constants: tuple[FittedConstant, ...]) -> list[str]:

@@ -80,48 +80,33 @@ class Candidates(NamedTuple):
 class CalibrationCase(NamedTuple):
     """Measurements ready to be fitted, and what becomes of the fit.
 
-    - `groups`: held out together, and resampled together unless `resampled` says otherwise.
-    - `outputs`: names of errors, each a sum of the errors of the model with these weights.
-    - `along`: label and values by row of what residuals are drawn against.
-    - `fitted_numbers`, `known_numbers`: by dotted path in a scenario; `words`: of components and presets in it.
-    - `law`: numbers by dotted path that follow from several constants together, `law_needs` (`None`: all), and are
-      written together or not at all.
-    - `notes`: what a reader must know.
-    - `trained_on`: rows of a held-out group that are fitted nevertheless, and are not counted in its error.
-    - `range`: what else a scenario keeps of the measurements, by name: limits below which nothing is known, the card.
-    - `devices`: that the measurements are of, where they are of several: no scenario holds them.
-    - `unlike`: what the constants of an earlier calibration, whose table it gets, lack here: variances of the
-      coordinates to be added, and why.
-    - `usual_errors`: mean logarithms of errors by output where nothing is fitted.
-    - `form`: of the model, where there are several.
-    - `not_kept`: constants that a written scenario does not keep as a prior, as they are not nearly normal.
-    - `nuisance`: beginnings of the names of constants that say nothing beyond these measurements and are not reported.
-    - `predictions`: of settings that were not measured, from a fit.
-    - `best`: which settings are best, from the fit, the usual logarithmic error of `outputs` held out, and the largest
-      slowdown that is allowed.
+    Numbers of the scenario that is written are by dotted path in it.
     """
 
     fit: FitProblem
-    groups: Grouping
-    outputs: Mapping[str, tuple[float, ...]]
-    along: tuple[str, np.ndarray]
+    groups: Grouping  # held out together, and resampled together unless `resampled` says otherwise
+    outputs: Mapping[str, tuple[float, ...]]  # names of errors, each a sum of the model's errors with these weights
+    along: tuple[str, np.ndarray]  # label and values by row of what residuals are drawn against
     candidates: Candidates
     fitted_numbers: Mapping[str, FittedNumber] = {}
     known_numbers: Mapping[str, KnownNumber] = {}
-    words: Mapping[str, str] = {}
-    notes: Sequence[str] = ()
+    words: Mapping[str, str] = {}  # components and presets
+    notes: Sequence[str] = ()  # what a reader must know
+    # Numbers that follow from several constants, and which these are (`None`: all): written together or not at all.
     law: Callable[[Mapping[str, float]], Mapping[str, KnownNumber]] | None = None
     law_needs: Sequence[str] | None = None
     resampled: Grouping | None = None
-    trained_on: np.ndarray | None = None
-    range: Mapping[str, float | str] = {}
-    devices: Sequence[str] = ()
+    trained_on: np.ndarray | None = None  # rows of a held-out group that are fitted, and not counted in its error
+    range: Mapping[str, float | str] = {}  # what else a scenario keeps: limits below which nothing is known, the card
+    devices: Sequence[str] = ()  # that were measured, where there are several: no scenario holds them
+    # Variances to be added to an earlier calibration, whose table it gets, and why.
     unlike: Callable[[Mapping[str, Any]], tuple[np.ndarray, str] | None] | None = None
-    usual_errors: Mapping[str, float] = {}
-    form: ChosenForm | None = None
-    not_kept: Sequence[str] = ()
-    nuisance: tuple[str, ...] = ()
-    predictions: Callable[[FitResult], tuple[PredictedAmount, ...]] | None = None
+    usual_errors: Mapping[str, float] = {}  # mean logarithms by output where nothing is fitted
+    form: ChosenForm | None = None  # of the model, where there are several
+    not_kept: Sequence[str] = ()  # constants that are not nearly normal, so that no scenario keeps them as a prior
+    nuisance: tuple[str, ...] = ()  # beginnings of the names of constants that say nothing beyond these measurements
+    predictions: Callable[[FitResult], tuple[PredictedAmount, ...]] | None = None  # of settings that were not measured
+    # Best settings, from the fit, the usual logarithmic error of `outputs` held out, and the most slowdown [1].
     best: Callable[[FitResult, Mapping[str, float], float], Recommendation] | None = None
 
     def percent_errors(self, errors: np.ndarray, rows: np.ndarray) -> dict[str, float]:
@@ -133,16 +118,13 @@ class CalibrationCase(NamedTuple):
 
 
 class MeasurementKind(NamedTuple):
-    """A kind of measurement: its columns, and how a table of them becomes a case, in one of some `forms` if any.
-
-    `reader` reads files of which `columns` do not say everything, as `table` does; `fewest_rows` say something.
-    """
+    """A kind of measurement: its columns, and how a table of them becomes a case, in one of some `forms` if any."""
 
     title: str
     columns: tuple[Column, ...]
     case: Callable[..., CalibrationCase]
     forms: tuple[str, ...] = ()
-    reader: Callable[[Path | Records, TableChoices], Measurements] | None = None
+    reader: Callable[[Path | Records, TableChoices], Measurements] | None = None  # where `columns` are not all
     fewest_rows: int = FEWEST_ROWS
 
     def table(self, source: Path | Records, choices: TableChoices = AS_WRITTEN) -> Measurements:

@@ -23,13 +23,8 @@ Rows = Float[Array | np.ndarray, " rows"]  # a column of measurements
 class ConstantPrior(NamedTuple):
     """A constant to be fitted: its prior, its physical range and its unit.
 
-    - `median`: most likely value before the measurements.
-    - `spread`: standard deviation of the prior; of `ln(value - lower)` where only the lower bound is finite (so 0.3 is
-      30 % for a positive constant), else in the unit of the constant.
-    - `lower`, `upper`: physical range; the constant stays inside.
-    - `widest`: factor from end to end of the interval of a constant that counts as determined.
-    - `labels`: one value for each of these (a workload, a device); a single value if there are none.
-    - `clipped`: a positive constant with a lognormal prior that may lie on its bounds: z is `ln(value)`, clipped there.
+    The spread is the standard deviation of `ln(value - lower)` where only the lower bound is finite (so 0.3 is 30 % for
+    a positive constant), else that of the value.
     """
 
     median: float
@@ -37,9 +32,9 @@ class ConstantPrior(NamedTuple):
     lower: float = 0.0
     upper: float = np.inf
     unit: str = "1"
-    labels: tuple[str, ...] = ()
-    widest: float = 4.0
-    clipped: bool = False
+    labels: tuple[str, ...] = ()  # one value for each of these (a workload, a device); a single one if there are none
+    widest: float = 4.0  # factor from end to end of the interval of a constant that counts as determined
+    clipped: bool = False  # a positive one with a lognormal prior may lie on its bounds: z is `ln(value)`, clipped
 
     @property
     def bounded(self) -> bool:
@@ -80,19 +75,26 @@ DECLARED: Mapping[str, ConstantPriors] = {
 
 
 class JointPrior(NamedTuple):
-    """What is known of every coordinate: mean and standard deviation by the name of its constant, and `whiten`, a root
-    of the inverse covariance, which turns distances from the mean into independent ones of variance one.
-    """
+    """What is known of every coordinate: mean and standard deviation by the name of its constant."""
 
     names: tuple[str, ...]
     mean: Float[np.ndarray, " n"]
     spread: Float[np.ndarray, " n"]
-    whiten: Float[np.ndarray, "n n"]
+    whiten: Float[np.ndarray, "n n"]  # a root of the inverse covariance
 
     @property
     def information(self) -> Float[np.ndarray, "n n"]:
         """Inverse of the covariance."""
         return self.whiten.T @ self.whiten
+
+    @staticmethod
+    def of(names: Sequence[str], mean: Float[np.ndarray, " n"], covariance: Float[np.ndarray, "n n"]) -> "JointPrior":
+        """The prior of a covariance.
+
+        **Raises:** `numpy.linalg.LinAlgError` for one that is not positive definite.
+        """
+        whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+        return JointPrior(tuple(names), mean, np.sqrt(np.diag(covariance)), whiten)
 
 
 def joint_prior(constants: ConstantPriors) -> JointPrior:
@@ -133,16 +135,9 @@ def updated_prior(
     total[np.ix_(at, at)] = np.asarray(covariance)[np.ix_(rows, rows)]
     center[at] = np.asarray(mean)[rows]
     try:
-        whiten = np.linalg.inv(np.linalg.cholesky(total))
+        return JointPrior.of(prior.names, center, total)
     except np.linalg.LinAlgError:
         raise ValueError("the covariance of the prior is not positive definite.") from None
-    return JointPrior(prior.names, center, np.sqrt(np.diag(total)), whiten)
-
-
-def widened(prior: JointPrior, variance: Float[np.ndarray, " n"]) -> JointPrior:
-    """A prior with more variance of each coordinate."""
-    total = np.linalg.inv(prior.information) + np.diag(variance)
-    return prior._replace(spread=np.sqrt(np.diag(total)), whiten=np.linalg.inv(np.linalg.cholesky(total)))
 
 
 def coordinate_bounds(constants: ConstantPriors) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:

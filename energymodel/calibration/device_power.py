@@ -35,31 +35,20 @@ SHAPES = ("voltage_floor", "voltage_knee", "cubic_share")
 
 
 class Profiles(NamedTuple):
-    """Measured settings with the profile that belongs to each, one row each.
+    """Measured settings, one row each, with their profile: same workload and batch at the highest limit and clock."""
 
-    - `workload`: number of the workload, from 0.
-    - `limit`: power limit [W]; infinite if none.
-    - `clock`: set clock over the profile's [1]; 1 if none is set.
-    - `reference_time`, `reference_power`: of the profile, same workload and batch at the highest limit [s], [W].
-    - `overhead`: share of the profile's time that does not grow with the batch [1], see `overhead_share`.
-    - `idle_power`, `rated_power`: of the device [W].
-    - `time`, `power`: measured; mean power [s], [W].
-    - `device`: number of the device, from 0.
-    - `memory_activity`: share of the profile's time in which the memory transfers [1]; only `kernel_clock` needs it.
-    """
-
-    workload: Int[Array | np.ndarray, " rows"]
-    limit: Rows
-    clock: Rows
-    reference_time: Rows
-    reference_power: Rows
-    overhead: Rows
-    idle_power: Rows
-    rated_power: Rows
-    time: Rows
-    power: Rows
-    device: Int[Array | np.ndarray, " rows"]
-    memory_activity: Rows
+    workload: Int[Array | np.ndarray, " rows"]  # its number, from 0
+    limit: Rows  # power limit [W]; infinite if none
+    clock: Rows  # set clock over the profile's [1]; 1 if none is set
+    reference_time: Rows  # of the profile [s]
+    reference_power: Rows  # of the profile [W]
+    overhead: Rows  # share of the profile's time that does not grow with the batch [1], see `overhead_share`
+    idle_power: Rows  # of the device [W]
+    rated_power: Rows  # of the device [W]
+    time: Rows  # measured [s]
+    power: Rows  # measured mean [W]
+    device: Int[Array | np.ndarray, " rows"]  # its number, from 0
+    memory_activity: Rows  # share of the profile's time in which the memory transfers [1], for `kernel_clock`
 
     @property
     def by_limit(self) -> bool:

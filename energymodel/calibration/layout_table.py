@@ -13,15 +13,13 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
-from energymodel.readers.columns import AS_WRITTEN, Schema, declared_columns
-from energymodel.readers.table import Problem, left_out
+from energymodel.readers.columns import Schema, declared_columns
 from energymodel.scenarios.checks import check_attention_shape, check_context_heads, check_precisions
 from energymodel.scenarios.components import build
 from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.layers import RECOMPUTATION
 from energymodel.system.plan import PRECISIONS, ParallelLayout, TrainingPlan
 
-Columns = dict[str, np.ndarray]
 LARGEST: Mapping[str, float] = {
     field.name: field.metadata["range"].high
     for owner in (Transformer, ParallelLayout, TrainingPlan)
@@ -48,55 +46,41 @@ SWITCHES = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "on": 1.0, "off": 
 
 
 class Layouts(NamedTuple):
-    """A table: `columns` of numbers, and the cluster of each row."""
+    """Training steps by row: `columns` of numbers, and the cluster of each."""
 
-    columns: Columns
+    columns: Mapping[str, np.ndarray]
     cluster: np.ndarray
 
     def __len__(self) -> int:
         return len(self.cluster)
+
+    @property
+    def inputs(self) -> dict[str, np.ndarray]:
+        """Columns that a prediction needs."""
+        return {column.name: self.columns[column.name] for column in INPUTS}
 
     def select(self, chosen: np.ndarray) -> "Layouts":
         """The rows where `chosen` is true, or those numbered by it."""
         return Layouts({name: values[chosen] for name, values in self.columns.items()}, self.cluster[chosen])
 
 
-def layouts(
-    rows: Sequence[Mapping[str, Any]], name: str = "table", lines: Sequence[int] | np.ndarray | None = None
-) -> Layouts:
+def layouts(rows: Sequence[Mapping[str, Any]]) -> Layouts:
     """Turn rows into columns of numbers; what is left out follows from the model preset or the default.
 
     **Arguments:**
 
     - `rows`: one mapping for each layout, from column of the schema to number or text; others are left alone
       (`step_table` reads other names and refuses unknown ones).
-    - `name`, `lines`: of the table, and of each row in its file, for messages.
 
-    **Raises:** `InputError` that names all rows that cannot be read, by line and column.
+    **Raises:** `InputError` for a row that cannot be read.
     """
-    table: list[dict[str, float]] = []
-    cluster: list[str] = []
-    problems: list[Problem] = []
-    lines = range(2, len(rows) + 2) if lines is None else lines
-    for line, row in zip(lines, rows, strict=True):
-        try:
-            table.append(row_numbers(row))
-            cluster.append(str(row["cluster"]))
-        except InputError as error:
-            problems.append(row_problem(int(line), error))
-    left_out(name, problems, len(rows), AS_WRITTEN)
-    return as_layouts(table, cluster)
+    return as_layouts([row_numbers(row) for row in rows], [str(row["cluster"]) for row in rows])
 
 
-def as_layouts(table: Sequence[Mapping[str, float]], cluster: Sequence[str]) -> Layouts:
-    """Columns of rows that were read, and the cluster of each."""
-    columns = {column.name: np.array([row[column.name] for row in table], float) for column in (*INPUTS, *MEASURED)}
-    return Layouts(columns, np.asarray(cluster, dtype=str))
-
-
-def row_problem(line: int, error: InputError) -> Problem:
-    """What is wrong with a row, without the word that stands for it in messages."""
-    return Problem(line, str(error).removeprefix(ROW).lstrip(",: "))
+def as_layouts(rows: Sequence[Mapping[str, float]], cluster: Sequence[str]) -> Layouts:
+    """Columns of the numbers of rows."""
+    columns = {column.name: np.array([row[column.name] for row in rows], float) for column in (*INPUTS, *MEASURED)}
+    return Layouts(columns, np.asarray(cluster, str))
 
 
 def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:

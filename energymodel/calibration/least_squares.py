@@ -36,58 +36,39 @@ FIRST_DAMPING, LESS, MORE, HIGHEST_DAMPING = 1e-3, 0.2, 5.0, 1e12
 
 
 class FitProblem(NamedTuple):
-    """A model, what was measured, and what is known of the constants.
-
-    - `errors`: of the model, see `ErrorFunction`.
-    - `constants`: what is fitted.
-    - `table`: passed to `errors`: measurements, a pytree of arrays with one entry for each row.
-    - `weights`: of the rows [1]; 0 leaves one out. By default all count the same.
-    - `noise`: first guess of the standard deviation of an error [1].
-    - `prior`: of the coordinates, if not that of the constants, such as `constant_priors.updated_prior`.
-    """
+    """A model, what was measured, and what is known of the constants."""
 
     errors: ErrorFunction
     constants: ConstantPriors
-    table: Any
-    weights: ArrayLike | None = None
-    noise: float = 0.05
+    table: Any  # measurements, a pytree of arrays with one entry for each row
+    weights: ArrayLike | None = None  # of the rows [1]; 0 leaves one out. By default all count the same
+    noise: float = 0.05  # first guess of the standard deviation of an error [1]
     options: FitOptions = FitOptions()
-    prior: JointPrior | None = None
+    prior: JointPrior | None = None  # of the coordinates, if not that of the constants
 
 
 class LaneOptima(NamedTuple):
-    """Where searches ended, one lane each: coordinates, half the weighed sum of squares, whether they converged, and
-    the errors there by row and output with their slopes by coordinate.
-    """
+    """Where searches ended, one lane each."""
 
     coordinates: Float[np.ndarray, "lanes n"]
-    objective: Float[np.ndarray, " lanes"]
+    objective: Float[np.ndarray, " lanes"]  # half the weighed sum of squares
     converged: Bool[np.ndarray, " lanes"]
     errors: Float[np.ndarray, "lanes rows outputs"]
     slopes: Float[np.ndarray, "lanes rows outputs n"]
 
 
 class FitResult(NamedTuple):
-    """Fitted constants.
-
-    - `problem`, `prior`: what was fitted, and the prior that was used.
-    - `values`: of the constants, in their units.
-    - `coordinates`, `covariance`: of the constants; by Laplace's approximation, prior included.
-    - `weights`: by row and output.
-    - `noise`: standard deviation of an error, by output; `scale`: the one that weighed the errors in the search.
-    - `freedom`: measurements less constants that they determine; infinite where nothing was fitted.
-    - `errors`, `slopes`: at the fit, by row and output, and coordinate.
-    """
+    """Fitted constants."""
 
     problem: FitProblem
     prior: JointPrior
     values: Values
     coordinates: Float[np.ndarray, " n"]
-    covariance: Float[np.ndarray, "n n"]
+    covariance: Float[np.ndarray, "n n"]  # of the coordinates by Laplace's approximation, prior included
     weights: Float[np.ndarray, "rows outputs"]
-    noise: Float[np.ndarray, " outputs"]
-    scale: Float[np.ndarray, " outputs"]
-    freedom: float
+    noise: Float[np.ndarray, " outputs"]  # standard deviation of an error
+    scale: Float[np.ndarray, " outputs"]  # the one that weighed the errors in the search
+    freedom: float  # measurements less constants that they determine; infinite where nothing was fitted
     errors: Float[np.ndarray, "rows outputs"]
     slopes: Float[np.ndarray, "rows outputs n"]
     objective: float

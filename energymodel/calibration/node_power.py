@@ -20,50 +20,30 @@ HIGHEST_IDLE = 0.5
 """Of the mean power of a run: a node that draws more is not idle. Idle nodes draw 0.25 to 0.42 of it."""
 LOWEST_SHARE = 0.05
 """Of readings of idle power, which a gap in the log may have made too low: the idle power is their 5 % quantile."""
-
-
-class NodeRuns(NamedTuple):
-    """Metered runs, one row each; `node_runs` fills in what rows share.
-
-    - `idle_power`: of the idle node, at the meter [W]; a constant "idle_power" takes precedence.
-    - `chips`: in the node [1].
-    - `rated_power`: of a chip [W].
-    - `busy_power`: of a chip that computes all the time at full clock, were there no limit, over the rated power [1].
-    - `idle_chip`: power of an idle chip over the rated power [1].
-    - `efficiency`: from the meter to the chips, power supplies [1].
-    - `relative_rate`: samples per second and chip over those of one node by itself [1].
-    - `fan_effort`: power of the fans over their power at rated flow [1]: 0 for immersed nodes.
-    - `nodes`: of the run [1]; only a constant "node_exponent" needs them.
-    - `chip_power`: metered mean power of a chip over its rated power [1]; 0 where it was not metered.
-    - `running`: 1 for a run, 0 for a reading of the idle node.
-    - `power`: mean power of a node over the run, at the meter [W].
-    """
-
-    idle_power: Rows
-    chips: Rows
-    rated_power: Rows
-    busy_power: Rows
-    idle_chip: Rows
-    efficiency: Rows
-    relative_rate: Rows
-    fan_effort: Rows
-    nodes: Rows
-    chip_power: Rows
-    running: Rows
-    power: Rows
-
-
 CONSTANTS = DECLARED["node"]
 
 
+class NodeRuns(NamedTuple):
+    """Metered runs, one row each; `node_runs` fills in what rows share. Powers of a chip are over its rated power."""
+
+    idle_power: Rows  # of the idle node, at the meter [W]; a constant "idle_power" takes precedence
+    chips: Rows  # in the node [1]
+    rated_power: Rows  # of a chip [W]
+    busy_power: Rows  # of a chip that computes all the time at full clock, were there no limit [1]
+    idle_chip: Rows  # power of an idle chip [1]
+    efficiency: Rows  # from the meter to the chips, power supplies [1]
+    relative_rate: Rows  # samples per second and chip over those of one node by itself [1]
+    fan_effort: Rows  # power of the fans over their power at rated flow [1]: 0 for immersed nodes
+    nodes: Rows  # of the run [1]; only a constant "node_exponent" needs them
+    chip_power: Rows  # metered mean power of a chip [1]; 0 where it was not metered
+    running: Rows  # 1 for a run, 0 for a reading of the idle node
+    power: Rows  # mean power of a node over the run, at the meter [W]
+
+
 def node_runs(power: Numeric, **columns: Numeric) -> NodeRuns:
-    """Rows of metered runs; a single number holds for all rows.
+    """Rows of runs of some power [W], with other fields of `NodeRuns`; a single number holds for all rows.
 
-    **Arguments:**
-
-    - `power`: of each run [W].
-    - `columns`: other fields of `NodeRuns`. By default a run is that of one node by itself, in a bath without fans,
-      whose chips were not metered.
+    By default a run is that of one node by itself, in a bath without fans, whose chips were not metered.
     """
     usual = {"relative_rate": 1.0, "fan_effort": 0.0, "nodes": 1.0, "chip_power": 0.0, "running": 1.0}
     rows, fields = np.shape(power), {**usual, **columns, "power": power}
@@ -71,14 +51,10 @@ def node_runs(power: Numeric, **columns: Numeric) -> NodeRuns:
 
 
 def system_columns(system: TrainingSystem, coolant_temperature: Numeric) -> dict[str, float]:
-    """What a system says of its nodes: columns of `node_runs`.
+    """What a system says of its nodes, as columns of `node_runs`.
 
-    **Arguments:**
-
-    - `coolant_temperature`: of the air or liquid that nodes get [K].
-
-    **Returns:** the idle power at the meter [W], with idle fans; chips, rated and relative powers; the fans' effort;
-    the efficiency of the power supplies at the load of a busy node.
+    The idle power is that with idle fans, the efficiency of the power supplies that at the load of a busy node, the
+    effort of the fans that in air or liquid of `coolant_temperature` [K].
     """
     chip, node, coolant = system.accelerator, system.node, system.facility.cooling.at(coolant_temperature)
     idle_load = chip.idle_power + system.host_power(chip.idle_power, coolant)
@@ -115,8 +91,7 @@ def chip_power(busy_share: Numeric, busy_power: Numeric, waiting_power: Numeric)
     **Arguments:**
 
     - `busy_share`: u, share of the time with kernels that compute [1].
-    - `busy_power`: p_b, over rated power, without a limit [1].
-    - `waiting_power`: p_w, over rated power [1].
+    - `busy_power`, `waiting_power`: p_b without a limit and p_w, over rated power [1].
 
     **Returns:** share of the rated power [1], at most 1.
     """
@@ -133,23 +108,15 @@ def node_power(
     fan_fraction: Numeric = 0.0,
     fan_effort: Numeric = 1.0,
 ) -> Float[Array, "..."]:
-    """Power of a node at the meter, `P = P_idle + n P_rated (p - p_idle) (1 + f e) / eta` [definition].
+    """Power of a node at the meter [W], `P = P_idle + n P_rated (p - p_idle) (1 + f e) / eta` [definition].
 
     Fans remove what the chips draw above idle, as in `energymodel.system.training_system.TrainingSystem.host_power`;
     everything else draws as when idle. It agrees with `evaluate` up to power supplies whose efficiency depends on load.
 
-    **Arguments:**
+    **Arguments:** P_idle, n, P_rated, p_idle, eta and e as in `NodeRuns`;
 
-    - `idle_power`: P_idle of the node with its idle fans, at the meter [W].
-    - `chips`: n [1].
-    - `rated_power`: P_rated of a chip [W].
-    - `chip`, `idle_chip`: power of a chip, now and idle, over its rated power: p, p_idle [1].
-    - `efficiency`: of the power supplies between meter and chips, eta [1].
+    - `chip`: power of a chip over its rated power, p [1].
     - `fan_fraction`: power of the fans at rated flow over power of the chips above idle, f [1].
-    - `fan_effort`: power of the fans over their power at rated flow, e [1]: `cooling.at(...).fan_effort` of a facility,
-      which is 0 in a bath, 0.15 behind cold plates, 1 in air and more in warm air.
-
-    **Returns:** power at the meter [W].
     """
     heat = jnp.asarray(chips) * rated_power * (jnp.asarray(chip) - idle_chip)
     return jnp.asarray(idle_power) + (heat + server_fan_power(0.0, fan_fraction, heat, fan_effort)) / efficiency
@@ -164,8 +131,8 @@ def predicted_power(values: Values, runs: NodeRuns) -> Float[Array, " rows"]:
     """
     share = values.get("busy_share", jnp.ones(())) * runs.relative_rate
     share = share * jnp.asarray(runs.nodes) ** -values.get("node_exponent", jnp.zeros(()))
-    metered = jnp.asarray(runs.chip_power) > 0.0
     waiting = values.get("waiting_power", jnp.asarray(runs.idle_chip))
+    metered = jnp.asarray(runs.chip_power) > 0.0
     chip = jnp.where(metered, runs.chip_power, chip_power(share, runs.busy_power, waiting))
     return node_power(
         values.get("idle_power", jnp.asarray(runs.idle_power)),

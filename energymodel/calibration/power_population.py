@@ -26,7 +26,7 @@ GENERATIONS = 1.5  # after which what a lineage has in common falls by a factor 
 
 
 class Architecture(NamedTuple):
-    """Architecture of a card: its name, what it descends from, and its generation there."""
+    """Architecture of a card, and its generation in what it descends from."""
 
     name: str
     lineage: str
@@ -80,18 +80,13 @@ def likenesses(
 
 
 class PowerPopulation(NamedTuple):
-    """Constants of some cards.
+    """Constants of some cards; coordinates are in the order of constants, then cards."""
 
-    - `constants`: of one card alone, before any was measured.
-    - `mean`, `covariance`: of their coordinates, in the order of constants, then cards.
-    - `errors`: usual logarithmic errors of time, power and energy of a card that was left out.
-    """
-
-    constants: ConstantPriors
+    constants: ConstantPriors  # of one card alone, before any was measured
     cards: tuple[str, ...]
     mean: Float[np.ndarray, " n"]
     covariance: Float[np.ndarray, "n n"]
-    errors: Mapping[str, float]
+    errors: Mapping[str, float]  # usual logarithmic errors of time, power and energy of a card that was left out
 
     def of(self, cards: Sequence[Architecture | None]) -> JointPrior:
         """The prior of other cards, in the order of constants, then cards; names are those of one card alone."""
@@ -103,7 +98,7 @@ class PowerPopulation(NamedTuple):
         mean = np.repeat(alone.mean, len(cards)) + carry @ (self.mean - np.repeat(alone.mean, len(measured)))
         total = np.kron(count, left) * np.outer(spread, spread) + carry @ self.covariance @ carry.T
         names = tuple(name for name in alone.names for _ in cards)
-        return JointPrior(names, mean, np.sqrt(np.diag(total)), np.linalg.inv(np.linalg.cholesky(total)))
+        return JointPrior.of(names, mean, total)
 
 
 @cache

@@ -22,27 +22,19 @@ NEARLY_ZERO = 1e-6
 class FitOptions(NamedTuple):
     """How errors are weighed and how long the search lasts.
 
-    - `loss`: how errors far above the noise count: linearly ("huber", and smoothly so "pseudo-huber"), or by their
-      logarithm ("cauchy").
-    - `threshold`: where that begins [noise].
-    - `estimate_noise`: find the noise of each output from the errors; else keep what was given.
-    - `noise_counts`: measurements as which the given noise counts beside the errors, where it is estimated.
-    - `noise_freedom`: degrees of freedom that it adds to those of the errors, where it is known from other data.
-    - `starts`: points from which the search begins, the first is the prior's median.
-    - `steps`: at most, of a search.
-    - `tolerance`: share of the objective that a search may leave to gain.
-    - `seed`: of starts and resamples.
+    Errors far above the noise count linearly ("huber", and smoothly so "pseudo-huber"), or by their logarithm
+    ("cauchy").
     """
 
     loss: Loss = "pseudo-huber"
-    threshold: float = 2.0
-    estimate_noise: bool = True
-    noise_counts: float = 0.0
-    noise_freedom: float = 0.0
-    starts: int = 8
-    steps: int = 200
-    tolerance: float = 1e-9
-    seed: int = 0
+    threshold: float = 2.0  # where that begins [noise]
+    estimate_noise: bool = True  # of each output from the errors; else that of the problem is kept
+    noise_counts: float = 0.0  # measurements as which the problem's noise counts beside the errors, if estimated
+    noise_freedom: float = 0.0  # degrees of freedom that it adds to those of the errors, if known from other data
+    starts: int = 8  # points from which the search begins, the first is the prior's median
+    steps: int = 200  # at most, of a search
+    tolerance: float = 1e-9  # share of the objective that a search may leave to gain
+    seed: int = 0  # of starts and resamples
 
 
 def robust_error(error: Float[Array, "..."], threshold: Numeric, loss: Loss) -> Float[Array, "..."]:

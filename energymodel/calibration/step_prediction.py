@@ -1,7 +1,7 @@
 """Time and memory of training steps by their layouts, with intervals from what is known of the cluster."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ from scipy.special import ndtri
 
 from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.constant_priors import ConstantPrior
-from energymodel.calibration.layout_table import INPUTS, LAYOUT, OF_CLUSTER, SHAPE, Columns, Layouts
-from energymodel.calibration.step_table import StepTable, read_step_table
+from energymodel.calibration.layout_table import LAYOUT, OF_CLUSTER, SHAPE, Layouts
+from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
 from energymodel.numerics import Scalar
 from energymodel.performance.memory_footprint import out_of_memory_probability
@@ -35,8 +35,7 @@ from energymodel.system.step import step_time, step_work
 from energymodel.system.training_system import TrainingSystem
 
 SAME = 1e-4  # relative difference of a number that nobody changed
-FEWEST_ROWS = 64  # of a compiled program
-ROWS = 128  # of the compiled program of slopes; longer tables take it several times
+ROWS = 128  # of the compiled programs; longer tables take them several times
 INTERVAL_ENDS = {
     "step_time_low_s": float(ndtri(0.05)),
     "step_time_high_s": float(ndtri(0.95)),
@@ -74,10 +73,9 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
     """
     workload = Transformer(**{column.name: row[column.name] for column in SHAPE})
     system = eqx.tree_at(lambda tree: tree.workload, system, workload)
-    own = {f"software.{column.name}": row[column.name] for column in OF_CLUSTER}
-    usual = [getattr(system.software, column.name) for column in OF_CLUSTER]
-    software = [jnp.where(jnp.isnan(value), number, value) for value, number in zip(own.values(), usual, strict=True)]
-    system = with_constants(system, dict(zip(own, software, strict=True)))
+    own = {column.name: (row[column.name], getattr(system.software, column.name)) for column in OF_CLUSTER}
+    changed = {f"software.{name}": jnp.where(jnp.isnan(value), usual, value) for name, (value, usual) in own.items()}
+    system = with_constants(system, changed)
     batch, chip = jnp.asarray(row["batch_sequences"]) * row["sequence"], system.accelerator
     plan = TrainingPlan(
         chips=row["chips"],
@@ -118,18 +116,43 @@ def prior_of(constant: StepConstant, coordinate: float | None = None, deviation:
     return ConstantPrior(constant.value(z), spread, 0.0, constant.upper, constant.unit, widest=10.0)
 
 
-@cache
-def _slopes_program() -> Any:
-    def log_step_time(coordinates: Array, system: TrainingSystem, row: Mapping[str, Array]) -> Array:
+def _predictions(system: TrainingSystem, rows: Mapping[str, Array]) -> Prediction:
+    return jax.vmap(predict_row, in_axes=(None, 0))(system, rows)
+
+
+def _logarithms(
+    known: tuple[TrainingSystem, Float[Array, " constants"]], rows: Mapping[str, Array]
+) -> tuple[Array, Array]:
+    """Logarithms of step times with the constants at coordinates, and their slopes."""
+    system, coordinates = known
+
+    def log_step_time(coordinates: Array, row: Mapping[str, Array]) -> Array:
         pairs = zip(STEP_CONSTANTS.items(), coordinates, strict=True)
         values = {path: prior_of(constant).value(jnp.asarray(z)) for (path, constant), z in pairs}
         return jnp.log(predict_row(with_constants(system, values), row).step_time.total)
 
-    def with_slopes(coordinates: Array, system: TrainingSystem, row: Mapping[str, Array]) -> tuple[Array, Array]:
-        value, push = jax.linearize(lambda z: log_step_time(z, system, row), coordinates)
+    def with_slopes(row: Mapping[str, Array]) -> tuple[Array, Array]:
+        value, push = jax.linearize(lambda z: log_step_time(z, row), coordinates)
         return value, jax.vmap(push)(jnp.eye(len(STEP_CONSTANTS)))
 
-    return jax.jit(jax.vmap(with_slopes, in_axes=(None, None, 0)), compiler_options=compiler_options())
+    return jax.vmap(with_slopes)(rows)
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Any:
+    return jax.jit(function, compiler_options=compiler_options())
+
+
+def _by_rows(function: Callable[..., Any], known: Any, rows: Mapping[str, np.ndarray]) -> Any:
+    """A function of rows, compiled for `ROWS` of them and run as often as there are."""
+    count = len(next(iter(rows.values())))
+    parts = []
+    with jax.enable_x64(True):
+        for begin in range(0, count, ROWS):
+            index = np.resize(np.arange(begin, min(count, begin + ROWS)), ROWS)
+            part = {name: np.asarray(column, np.float64)[index] for name, column in rows.items()}
+            parts.append(jax.device_get(_compiled(function)(known, part)))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
 
 
 def log_step_times(
@@ -138,15 +161,7 @@ def log_step_times(
     """Logarithms of the times of steps on a system with its constants at coordinates, and their slopes by coordinate,
     in float64.
     """
-    count = len(next(iter(rows.values())))
-    values, slopes = np.zeros(count), np.zeros((count, len(STEP_CONSTANTS)))
-    with jax.enable_x64(True):
-        for begin in range(0, count, ROWS):
-            index = np.arange(begin, min(count, begin + ROWS))
-            part = {name: np.asarray(column, np.float64)[np.resize(index, ROWS)] for name, column in rows.items()}
-            leaves = jax.device_get(_slopes_program()(coordinates, system, part))
-            values[index], slopes[index] = (leaf[: len(index)] for leaf in leaves)
-    return values, slopes
+    return _by_rows(_logarithms, (system, np.asarray(coordinates, np.float64)), rows)
 
 
 def known_constants(scenario: Scenario) -> tuple[Coordinates, float] | None:
@@ -195,7 +210,7 @@ class StepPredictions(NamedTuple):
     prediction: Prediction
     spread: np.ndarray
 
-    def table(self) -> Columns:
+    def table(self) -> dict[str, np.ndarray]:
         """Columns by name, with the unit in each name; ends of 50 and 90 % intervals of the step time beside it."""
         total = np.asarray(self.prediction.step_time.total)
         tokens = self.layouts.columns["batch_sequences"] * self.layouts.columns["sequence"]
@@ -209,10 +224,31 @@ class StepPredictions(NamedTuple):
             "out_of_memory_probability": np.asarray(self.prediction.out_of_memory_probability),
         }
 
-
-@cache
-def _compiled() -> Any:
-    return jax.jit(jax.vmap(predict_row, in_axes=(None, 0)), compiler_options=compiler_options())
+    def errors(self) -> dict[str, dict[str, float | int]]:
+        """Errors over the rows that were measured, in percent, by what was measured; nothing where nothing was."""
+        columns, predicted = self.layouts.columns, self.table()
+        errors: dict[str, dict[str, float | int]] = {}
+        for name, column in (("step_time", "step_time_s"), ("memory", "memory_b")):
+            error = 100.0 * (predicted[column] / columns[column] - 1.0)
+            error = error[np.isfinite(error)]
+            if len(error):
+                errors[name] = {
+                    "rows": len(error),
+                    "mean_percent": float(np.mean(np.abs(error))),
+                    "median_percent": float(np.median(np.abs(error))),
+                    "bias_percent": float(np.mean(error)),
+                }
+        low, high = predicted["step_time_low_s"], predicted["step_time_high_s"]
+        if "step_time" in errors and np.any(np.isfinite(low)):
+            measured = columns["step_time_s"]
+            errors["step_time"]["inside_90"] = int(np.sum((low <= measured) & (measured <= high)))
+        failed = columns["out_of_memory"] > 0.0
+        if np.any(failed):
+            ran = np.isfinite(columns["out_of_memory"]) | np.isfinite(columns["step_time_s"])
+            right = (predicted["out_of_memory_probability"] > 0.5) == failed
+            counts = {"rows": ran, "right": right & ran, "failed": failed, "right_failed": right & failed}
+            errors["out_of_memory"] = {name: int(np.sum(rows)) for name, rows in counts.items()}
+        return errors
 
 
 def predict(
@@ -242,77 +278,27 @@ def predict(
             cluster=choices.cluster if cluster is None else str(cluster), clusters=tuple(systems or ())
         )
         table = read_step_table(Path(table) if isinstance(table, str) else table, choices).layouts
-    predicted: Any = None
-    spread = np.full(len(table), np.nan)
-    with jax.enable_x64(True):
-        for name in dict.fromkeys(table.cluster):
-            system, constants = (systems or {}).get(name), None
-            if system is None:
-                scenario = cluster_scenario(str(name), changes)
-                system, constants = scenario.system, known_constants(scenario)
-            check_formats(system.accelerator, table.select(table.cluster == name).columns, f"cluster {name}")
-            # Repeated up to a power of two, so that tables of any length share a few compiled programs.
-            rows = np.flatnonzero(table.cluster == name)
-            rows = np.resize(rows, max(FEWEST_ROWS, 2 ** int(np.ceil(np.log2(len(rows))))))
-            inputs = {column.name: table.columns[column.name][rows] for column in INPUTS}
-            if constants is not None:
-                spread[rows] = step_time_spread(*constants, system, inputs)
-            part = jax.device_get(_compiled()(system, inputs))
-            if predicted is None:
-                predicted = jax.tree.map(lambda values: np.full(len(table), np.nan), part)
-            jax.tree.map(lambda column, values, rows=rows: column.__setitem__(rows, values), predicted, part)
+    spread, order, parts = np.full(len(table), np.nan), [], []
+    for name in dict.fromkeys(table.cluster):
+        system, constants = (systems or {}).get(name), None
+        if system is None:
+            scenario = cluster_scenario(str(name), changes)
+            system, constants = scenario.system, known_constants(scenario)
+        rows = np.flatnonzero(table.cluster == name)
+        own = table.select(rows)
+        check_formats(system.accelerator, own.columns, f"cluster {name}")
+        if constants is not None:
+            spread[rows] = step_time_spread(*constants, system, own.inputs)
+        parts.append(_by_rows(_predictions, system, own.inputs))
+        order += rows.tolist()
+    predicted = jax.tree.map(lambda *leaves: np.concatenate(leaves)[np.argsort(order)], *parts)
     finite = np.all([np.isfinite(values) for values in jax.tree.leaves(predicted)], axis=0)
     if not np.all(finite):
         row = int(np.argmin(finite))
-        inputs = {column.name: float(table.columns[column.name][row]) for column in INPUTS}
-        name = max((name for name in inputs if np.isfinite(inputs[name])), key=lambda name: abs(inputs[name]))
+        inputs = {name: float(values[row]) for name, values in table.inputs.items() if np.isfinite(values[row])}
+        name = max(inputs, key=lambda name: abs(inputs[name]))
         raise InputError(
             f"row {row + 1} of the layouts: no finite step time and memory follow from its numbers. Look at the "
             f"largest, {name} = {inputs[name]:g}."
         )
     return StepPredictions(table, predicted, spread)
-
-
-class TablePrediction(NamedTuple):
-    """A table that was read, and what is predicted for its rows, by column.
-
-    `predicted` has the columns of `StepPredictions.table`.
-    """
-
-    read: StepTable
-    predicted: Columns
-
-    @property
-    def measured_time(self) -> np.ndarray:
-        """Of each row [s]; not a number where none was measured."""
-        return self.read.layouts.columns["step_time_s"]
-
-    def errors(self) -> dict[str, dict[str, float | int]]:
-        """Errors over the rows that were measured, in percent, by what was measured; nothing where nothing was."""
-        columns, predicted = self.read.layouts.columns, self.predicted
-        errors: dict[str, dict[str, float | int]] = {}
-        for name, column in (("step_time", "step_time_s"), ("memory", "memory_b")):
-            error = 100.0 * (predicted[column] / columns[column] - 1.0)
-            error = error[np.isfinite(error)]
-            if len(error):
-                errors[name] = {
-                    "rows": len(error),
-                    "mean_percent": float(np.mean(np.abs(error))),
-                    "median_percent": float(np.median(np.abs(error))),
-                    "bias_percent": float(np.mean(error)),
-                }
-        low, high = predicted["step_time_low_s"], predicted["step_time_high_s"]
-        if "step_time" in errors and np.any(np.isfinite(low)):
-            errors["step_time"]["inside_90"] = int(np.sum((low <= self.measured_time) & (self.measured_time <= high)))
-        failed = columns["out_of_memory"] > 0.0
-        if np.any(failed):
-            ran = np.isfinite(columns["out_of_memory"]) | np.isfinite(self.measured_time)
-            right = (predicted["out_of_memory_probability"] > 0.5) == failed
-            counts = {"rows": ran, "right": right & ran, "failed": failed, "right_failed": right & failed}
-            errors["out_of_memory"] = {name: int(np.sum(rows)) for name, rows in counts.items()}
-        return errors
-
-
-def predict_table(read: StepTable, changes: Sequence[str] = ()) -> TablePrediction:
-    """Predict the rows of a table that was read, see `predict`."""
-    return TablePrediction(read, predict(read.layouts, changes=changes).table())

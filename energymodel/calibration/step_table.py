@@ -27,12 +27,11 @@ from energymodel.calibration.layout_table import (
     as_layouts,
     cell_number,
     row_numbers,
-    row_problem,
 )
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer, attention_flops_per_token
 from energymodel.readers.columns import AS_WRITTEN, TableChoices, plain_name
-from energymodel.readers.table import CsvTable, Records, left_out, read_csv
+from energymodel.readers.table import CsvTable, Problem, Records, left_out, read_csv
 from energymodel.scenarios.components import refuse_state_space
 from energymodel.scenarios.files import names
 from energymodel.scenarios.layers import SCHEDULE_WORDS
@@ -56,7 +55,6 @@ class StepTable(NamedTuple):
     csv: CsvTable
     layouts: Layouts  # its rows as numbers; `rows` are their indices in `csv`
     rows: np.ndarray
-    columns: frozenset[str]  # schema's names of the columns that the file states
     texts: Mapping[str, np.ndarray]  # columns of words by name: group, run
     failed: np.ndarray  # whether a row states a run that failed
     notes: tuple[str, ...]  # what a reader must know
@@ -106,7 +104,7 @@ def read_step_table(
                 cluster = cluster_word(words, folder, choices.cluster, ROW, assumed)
             rows.append((index, row, row_numbers({**schema, "cluster": cluster}), cluster))
         except InputError as error:
-            problems.append(row_problem(line, error))
+            problems.append(Problem(line, str(error).removeprefix(ROW).lstrip(",: ")))
     notes = [*csv.notes, *(f"{counted(count, 'row')}: {what}" for what, count in assumed.items())]
     notes += left_out(csv.path, problems, len(csv.rows) + len(csv.problems), choices)
     if not rows:
@@ -117,10 +115,8 @@ def read_step_table(
     good, read, numbers, clusters = zip(*rows, strict=True)
     layouts = as_layouts(numbers, clusters)
     notes += _fill_step_times(layouts, [row.measured_rates(own) for row, own in zip(read, numbers, strict=True)])
-    columns = frozenset((*(target.column.name for target in targets.values()), *constants))
-    texts = {name: np.array([row.texts.get(name, "") for row in read]) for name in ("group", "run") if name in columns}
-    failed = np.array([row.failed for row in read])
-    return StepTable(csv, layouts, np.array(good), columns, texts, failed, tuple(notes))
+    texts = {name: np.array([row.texts[name] for row in read]) for name in ("group", "run") if name in read[0].texts}
+    return StepTable(csv, layouts, np.array(good), texts, np.array([row.failed for row in read]), tuple(notes))
 
 
 class _Row:

@@ -235,13 +235,13 @@ def _predict_run(source: Parts, progress: Progress, *, details: bool) -> Any:
 
 def _predict_table(table: Path, choices: "TableChoices", changes: list[str] | None, progress: Progress) -> Any:
     progress("loading JAX ...")
-    from energymodel.calibration.step_prediction import predict_table
+    from energymodel.calibration import step_prediction
     from energymodel.calibration.step_table import read_step_table
     from energymodel.report.answers.predict import table_prediction_answer
 
     read = read_step_table(table, choices)
     progress(f"predicting {len(read.layouts):,} rows of {table} ...")
-    prediction = predict_table(read, changes or ())
+    prediction = step_prediction.predict(read.layouts, changes=changes or ())
     for note in read.notes:
         shell.note(note)
-    return table_prediction_answer(prediction, table.name)
+    return table_prediction_answer(read, prediction, table.name)

@@ -1,7 +1,6 @@
 """Kind `node`: idle power, waiting power, busy share and fans of one kind of node from its power meters."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -52,15 +51,6 @@ EXPONENT = ConstantPrior(0.15, 0.10, 0.0, 0.6)
 (`experiments/04_metered_runs`), less where the job grows with the nodes."""
 
 
-class _Settings(NamedTuple):
-    """Means over the runs of each setting, and words for it."""
-
-    columns: Mapping[str, np.ndarray]
-    system: np.ndarray
-    benchmark: np.ndarray
-    words: list[str]
-
-
 def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     """Idle power, waiting power, busy share and fans of one kind of node, see `node_power.predicted_power`.
 
@@ -72,30 +62,28 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     scenario, notes = prior or load_scenario(BASE), list[str]()
     _check(table, scenario)
     system, facility = _cooled(table, scenario, notes)
-    settings = _settings(table)
-    columns, count = settings.columns, len(settings.words)
-    inlet = columns.get("inlet_temperature_k", np.full(count, np.nan))
+    columns, words = _settings(table)
+    count, unknown = len(words), np.full(len(words), np.nan)
     with jax.enable_x64(True):
         shared = system_columns(system, scenario.plan.coolant_temperature)
         static = float(system.accelerator.leakage.power) + float(system.accelerator.fixed_power)
         switching, usual = float(jnp.asarray(system.accelerator.dynamic_power)), system_constants(system)
         efforts = [
             float(system.facility.cooling.at(kelvin).fan_effort) if np.isfinite(kelvin) else shared["fan_effort"]
-            for kelvin in inlet
+            for kelvin in columns.get("inlet_temperature_k", unknown)
         ]
     for name, column in (("chips", "chips"), ("rated_power", "rated_power_w"), ("efficiency", "supply_efficiency")):
-        values = table.columns.get(column, np.zeros(0))
-        if np.any(np.isfinite(values)):
-            shared[name] = float(values[np.isfinite(values)][0])
+        if len(values := _finite(table, column)):
+            shared[name] = float(values[0])
     rated, efficiency, effort = shared["rated_power"], shared["efficiency"], shared["fan_effort"]
     others = shared["chips"] * shared["idle_chip"] * rated + float(system.node.fan_power) * effort
     floor = others / efficiency
     idle = _idle(table, floor, shared["idle_power"], notes)
-    metered, rate = columns.get("chip_power_w", np.full(count, np.nan)), np.ones(count)
+    metered, rate = columns.get("chip_power_w", unknown), np.ones(count)
     spread = UNREAD_SPREAD if idle is None else IDLE_SPREAD
     constants = {"idle_power": ConstantPrior(max(shared["idle_power"], 1.05 * floor), spread, floor, unit="W")}
     if not np.all(np.isfinite(metered)):
-        rate, busy = _busy_law(settings, notes)
+        rate, busy = _busy_law(columns, notes)
         lowest = min(static / rated, 0.8)
         waiting = min(max(float(usual["waiting_power"]), lowest + 0.02), 0.88)
         constants |= {**busy, "waiting_power": ConstantPrior(waiting, 0.08, lowest, 0.9)}
@@ -120,9 +108,9 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         f"{NODE}.fan_fraction": FittedNumber("fan_fraction", 1.0, "1"),
     }
     # Held out are settings of a benchmark, else of a system, else each alone.
-    labels, word = np.array([words or "all" for words in settings.words]), "setting"
-    for parts, name in ((settings.system, "system"), (settings.benchmark, "benchmark")):
-        labels, word = (parts, name) if len({*parts.tolist()}) > 1 else (labels, word)
+    several = (name for name in ("benchmark", "system") if len({*columns[name].tolist()}) > 1)
+    word = next(several, "setting")
+    labels = columns.get(word, np.array([text or "all" for text in words]))
     weights = np.append(np.ones(count), IDLE_WEIGHT * float(idle is not None))
     return CalibrationCase(
         fit=FitProblem(node_power_errors, constants, runs, weights, NOISE, OPTIONS),
@@ -191,7 +179,13 @@ def _cooled(table: Measurements, scenario: Scenario, notes: list[str]) -> tuple[
     return eqx.tree_at(lambda tree: tree.facility.cooling, system, replacement), name
 
 
-def _settings(table: Measurements) -> _Settings:
+def _finite(table: Measurements, name: str) -> np.ndarray:
+    values = table.columns.get(name, np.zeros(0))
+    return values[np.isfinite(values)]
+
+
+def _settings(table: Measurements) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Means over the runs of each setting by column, its system and benchmark, and words for it."""
     names = ("submitter", "system", "benchmark", "run", "node")
     submitter, system, benchmark, run, node = (table.text(name, "").tolist() for name in names)
     keys = list(zip(submitter, system, benchmark, strict=True))
@@ -212,8 +206,8 @@ def _settings(table: Measurements) -> _Settings:
     nodes, repeats = (np.bincount([number for number, *_ in distinct]) for distinct in (meters, runs))
     nodes_of_runs = columns.get("nodes", np.maximum(1.0, nodes / repeats))
     columns["nodes"] = np.where(np.isfinite(nodes_of_runs), nodes_of_runs, 1.0)
-    _, systems, benchmarks = (np.array(column) for column in zip(*order, strict=True))
-    return _Settings(columns, systems, benchmarks, [", ".join(filter(None, key)) for key in order])
+    _, columns["system"], columns["benchmark"] = (np.array(column) for column in zip(*order, strict=True))
+    return columns, [", ".join(filter(None, key)) for key in order]
 
 
 def _idle(table: Measurements, floor: float, preset: float, notes: list[str]) -> float | None:
@@ -224,16 +218,11 @@ def _idle(table: Measurements, floor: float, preset: float, notes: list[str]) ->
         return None
     lowest = np.fmin.reduce([table.columns[name] for name in names])
     power, warm, lost = idle_reading(lowest, table.columns["node_power_w"], floor)
-    reasons = (
-        (warm, f"above {100 * HIGHEST_IDLE:.0f} % of the mean power of the run, which began warm (line"),
-        (
-            lost,
-            f"at or below the {floor:.0f} W that idle chips and fans of the prior draw: gaps of the meter, or fans "
-            "that draw less (line",
-        ),
-    )
+    too_high = f"above {100 * HIGHEST_IDLE:.0f} % of the mean power of the run, which began warm"
+    too_low = f"at or below the {floor:.0f} W that idle chips and fans of the prior draw: gaps of the meter, or fans "
+    reasons = (warm, too_high), (lost, f"{too_low}that draw less")
     refused = [
-        f"{np.sum(rows)} {reason} {table.lines[int(np.flatnonzero(rows)[0])]} is the first)"
+        f"{np.sum(rows)} {reason} (line {table.lines[np.argmax(rows)]} is the first)"
         for rows, reason in reasons
         if np.any(rows)
     ]
@@ -250,16 +239,15 @@ def _idle(table: Measurements, floor: float, preset: float, notes: list[str]) ->
     return power
 
 
-def _busy_law(settings: _Settings, notes: list[str]) -> tuple[np.ndarray, dict[str, ConstantPrior]]:
+def _busy_law(columns: Mapping[str, np.ndarray], notes: list[str]) -> tuple[np.ndarray, dict[str, ConstantPrior]]:
     """Busy share of each setting relative to a constant, and the constants that it takes."""
-    columns, count = settings.columns, len(settings.words)
-    share = {"busy_share": CONSTANTS["busy_share"]}
-    measured = columns.get("busy_share", np.full(count, np.nan))
+    nodes, share = columns["nodes"], {"busy_share": CONSTANTS["busy_share"]}
+    count, unknown = len(nodes), np.full(len(nodes), np.nan)
+    names = ("busy_share", "samples_per_second", "samples")
+    measured, rate, samples = (columns.get(name, unknown).copy() for name in names)
     if np.all(np.isfinite(measured)):
         return measured, {}
-    rate, nodes = columns.get("samples_per_second", np.full(count, np.nan)), columns["nodes"]
-    benchmarks = {name: np.flatnonzero(settings.benchmark == name) for name in settings.benchmark.tolist()}
-    samples = columns.get("samples", np.full(count, np.nan))
+    benchmarks = {name: np.flatnonzero(columns["benchmark"] == name) for name in columns["benchmark"].tolist()}
     for rows in benchmarks.values() if "time_s" in columns else ():
         same = np.where(np.all(np.isfinite(samples[rows])), samples[rows], 1.0)
         rate[rows] = np.where(np.isfinite(rate[rows]), rate[rows], same / columns["time_s"][rows])
@@ -293,7 +281,6 @@ def _candidates(runs: NodeRuns, *, metered: bool) -> Candidates:
     for share in RATES:
         settings.append((f"chips and node of a run at {100 * share:.0f} % of the chips' limit", 1.0, share, 1.0))
     words, rate, chip, running = zip(*settings, strict=True)
-    first = {name: np.asarray(column)[0] for name, column in runs._asdict().items()}
-    changed = {"relative_rate": np.array(rate), "chip_power": np.array(chip), "running": np.array(running)}
-    power = np.full(len(words), first.pop("power"))
-    return Candidates(node_runs(power, **{**first, **changed, "nodes": 1.0}), list(words))
+    first = {name: np.full(len(words), np.asarray(column)[0]) for name, column in runs._asdict().items()}
+    first |= {"relative_rate": np.array(rate), "chip_power": np.array(chip), "running": np.array(running)}
+    return Candidates(NodeRuns(**{**first, "nodes": np.ones(len(words))}), list(words))

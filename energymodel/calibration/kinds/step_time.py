@@ -68,8 +68,8 @@ def measured_steps(source: Path | Records, choices: TableChoices) -> Measurement
         memory = int(np.sum(read.layouts.columns["out_of_memory"][~timed] > 0.0))
         failed = f", {memory:,} of them out-of-memory failures" if memory else ""
         notes.append(f"Not fitted: {counted(int(np.sum(~timed)), 'row')} without a step time{failed}.")
-    columns = {column.name: read.layouts.columns[column.name][timed] for column in INPUTS}
-    clusters = read.layouts.cluster[timed]
+    layouts = read.layouts.select(timed)
+    columns, clusters = layouts.inputs, layouts.cluster
     if np.any(clusters != THIS_CLUSTER):
         columns["cluster"] = clusters
     columns |= {name: words[timed] for name, words in read.texts.items()}
@@ -107,10 +107,9 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
 
 def step_time_problem(before: Coordinates, scatter: float, steps: MeasuredSteps) -> FitProblem:
     """The fit of all constants to measured steps, from their distribution and the scatter about them before."""
-    spread = np.sqrt(np.diag(before.covariance))
-    each = zip(STEP_CONSTANTS.items(), before.mean.tolist(), spread.tolist(), strict=True)
+    prior = JointPrior.of(NAMES, before.mean, before.covariance)
+    each = zip(STEP_CONSTANTS.items(), prior.mean.tolist(), prior.spread.tolist(), strict=True)
     constants = {path: prior_of(constant, z, deviation) for (path, constant), z, deviation in each}
-    prior = JointPrior(NAMES, before.mean, spread, np.linalg.inv(np.linalg.cholesky(before.covariance)))
     return FitProblem(step_time_errors, constants, steps, noise=scatter, options=OPTIONS, prior=prior)
 
 

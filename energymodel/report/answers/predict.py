@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.step_prediction import TablePrediction
-from energymodel.calibration.step_table import PREDICTED
+from energymodel.calibration.step_prediction import StepPredictions
+from energymodel.calibration.step_table import PREDICTED, StepTable
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import evaluate_answer, intervals_chart, limits_chart
@@ -144,9 +144,9 @@ def prediction_table(prediction: RunPrediction) -> Table:
     return Table.facts("prediction", "Prediction, and its 90 % interval", cells)
 
 
-def table_prediction_answer(prediction: TablePrediction, source: str) -> Answer:
+def table_prediction_answer(read: StepTable, prediction: StepPredictions, source: str) -> Answer:
     """Predicted steps of a table of layouts, beside measured ones where there are any."""
-    steps = steps_table(prediction)
+    steps = steps_table(read, prediction)
     rows, risky = len(steps.rows), sum(cell == RISKY for cell in steps.column("memory_risk")[1])
     text = f"{rows:,} layouts are predicted; {risky:,} of them have an out-of-memory risk above 50 %."
     return Answer(
@@ -154,16 +154,16 @@ def table_prediction_answer(prediction: TablePrediction, source: str) -> Answer:
         f"Predicted steps of {source}",
         Sentence(f"{rows:,} layouts"),
         [Sentence(text), *error_sentences(prediction)],
-        [steps, errors_table(prediction), input_table(prediction)],
+        [steps, errors_table(prediction), input_table(read, prediction)],
         [measured_chart(prediction) or fastest_chart(steps)],
-        [Sentence(note) for note in prediction.read.notes],
+        [Sentence(note) for note in read.notes],
         rows="input",
     )
 
 
-def steps_table(prediction: TablePrediction) -> Table:
+def steps_table(read: StepTable, prediction: StepPredictions) -> Table:
     """A row for each layout."""
-    predicted, measured = prediction.predicted, prediction.measured_time
+    predicted, measured = prediction.table(), prediction.layouts.columns["step_time_s"]
     timed, sure = bool(np.any(np.isfinite(measured))), bool(np.any(np.isfinite(predicted["step_time_low_s"])))
     columns = [
         words("line"),
@@ -176,7 +176,7 @@ def steps_table(prediction: TablePrediction) -> Table:
         words("memory_risk", "", DATA),
     ]
     rows = []
-    for index, line in enumerate(prediction.read.lines):
+    for index, line in enumerate(read.lines):
         of_row = {name: float(values[index]) for name, values in predicted.items()}
         ends = (of_row["step_time_low_s"], of_row["step_time_high_s"])
         time = Quantity(of_row["step_time_s"], *(ends if all(map(math.isfinite, ends)) else (None, None)))
@@ -187,19 +187,20 @@ def steps_table(prediction: TablePrediction) -> Table:
     return Table("steps", "Predicted steps", columns, rows, short=range(min(ROWS, len(rows))))
 
 
-def input_table(prediction: TablePrediction) -> Table:
+def input_table(read: StepTable, prediction: StepPredictions) -> Table:
     """The columns of the input as they were, and after them the predictions, whose names begin with `predicted_`."""
-    read, new = prediction.read, [PREDICTED + name for name in prediction.predicted]
+    predicted = prediction.table()
+    new = [PREDICTED + name for name in predicted]
     own = [index for index, name in enumerate(read.csv.header) if name not in new]
     columns = [*(words(read.csv.header[index], "") for index in own), *(Column(name, "", "") for name in new)]
-    values = np.array(list(prediction.predicted.values())).T
+    values = np.array(list(predicted.values())).T
     rows = [
         [*(read.csv.rows[at][index] for index in own), *numbers] for at, numbers in zip(read.rows, values, strict=True)
     ]
     return Table("input", "The table with its predictions", columns, rows, level=DATA)
 
 
-def errors_table(prediction: TablePrediction) -> Table:
+def errors_table(prediction: StepPredictions) -> Table:
     """Errors over the rows that were measured, by what was measured."""
     shares = {"mean": "mean error", "median": "median error", "bias": "bias"}
     counts = {"inside_90": "in the 90 % interval", "right": "classified correctly", "failed": "failures"}
@@ -214,7 +215,7 @@ def errors_table(prediction: TablePrediction) -> Table:
     return Table("errors", "Errors", columns, rows, level=FULL)
 
 
-def error_sentences(prediction: TablePrediction) -> list[Sentence]:
+def error_sentences(prediction: StepPredictions) -> list[Sentence]:
     """Errors over the rows that were measured, one sentence for each thing that was."""
     sentences, errors = [], prediction.errors()
     for name in ("step_time", "memory"):
@@ -232,7 +233,7 @@ def error_sentences(prediction: TablePrediction) -> list[Sentence]:
     return sentences
 
 
-def measured_chart(prediction: TablePrediction) -> Chart | None:
+def measured_chart(prediction: StepPredictions) -> Chart | None:
     """Predicted against measured step times, beside the line where both are equal."""
     errors = prediction.errors().get("step_time")
     if errors is None:
