@@ -19,6 +19,7 @@ from energymodel.calibration.constant_priors import (
     Rows,
     Values,
     joint_prior,
+    numbered,
     updated_prior,
 )
 from energymodel.calibration.intervals import laplace_intervals
@@ -77,12 +78,11 @@ def batch_runs(
     groups: Sequence[Any] | np.ndarray, batch: Any, tokens: Any, usual_tokens: Any = None, tokens_seen: Any = 0.0
 ) -> BatchRuns:
     """The table of some runs; what is usual is the geometric mean of a group by default."""
-    batch, tokens = np.asarray(batch, np.float64), np.asarray(tokens, np.float64)
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(np.asarray(groups).tolist()))}
-    group = np.array([numbers[name] for name in np.asarray(groups).tolist()])
-    members = [group == number for number in numbers.values()]
-    smallest = np.array([np.min(batch[rows]) for rows in members])[group]
-    means = np.array([np.exp(np.mean(np.log(tokens[rows]))) for rows in members])[group]
+    batch, tokens, group = np.asarray(batch, np.float64), np.asarray(tokens, np.float64), numbered(groups)
+    smallest, means = np.zeros(len(batch)), np.zeros(len(batch))
+    for number in range(np.max(group) + 1):
+        rows = group == number
+        smallest[rows], means[rows] = np.min(batch[rows]), np.exp(np.mean(np.log(tokens[rows])))
     usual = means if usual_tokens is None else np.asarray(usual_tokens, np.float64)
     seen = np.broadcast_to(np.asarray(tokens_seen, np.float64), batch.shape).copy()
     return BatchRuns(group, batch, tokens, smallest, usual, seen, np.zeros((len(batch), 0)))
@@ -169,18 +169,17 @@ def group_problem(
         **{f"sharpness[{name}]": SHARPNESS for name in names if name in sharp},
     }
     measured = _measured_batches(runs)
-    deviations = [f"{DEVIATION}{number}]" for number in range(len(measured[0]))]
+    deviations = [f"{DEVIATION}{number}]" for number in range(measured.shape[1])]
     constants |= {name: ConstantPrior(0.0, population.deviation, lower=-np.inf) for name in deviations}
     table = runs._replace(nodes=deviation_weights(runs, runs.group, runs.batch, population)[0])
-    covariance = population.deviation**2 * _correlation(*measured, *measured, population.reach)
+    covariance = population.deviation**2 * _correlation(measured, measured, population.reach)
     prior = updated_prior(joint_prior(constants), deviations, np.zeros(len(deviations)), covariance)
     return FitProblem(group_errors, constants, table, noise=population.noise, options=OPTIONS, prior=prior)
 
 
-def _measured_batches(runs: BatchRuns) -> tuple[np.ndarray, np.ndarray]:
+def _measured_batches(runs: BatchRuns) -> np.ndarray:
     """Group and batch of each smooth deviation, in order."""
-    measured = np.unique(np.stack([np.asarray(runs.group, float), np.asarray(runs.batch)]), axis=1)
-    return measured[0], measured[1]
+    return np.unique(np.stack([np.asarray(runs.group, float), np.asarray(runs.batch)]), axis=1)
 
 
 def deviation_weights(
@@ -190,14 +189,14 @@ def deviation_weights(
     that is left [Rasmussen & Williams 2006, eq. 2.19, without noise].
     """
     population, measured = population or reference_population(), _measured_batches(runs)
-    across = _correlation(np.asarray(group, float), np.asarray(batch, float), *measured, population.reach)
-    weights = np.linalg.solve(_correlation(*measured, *measured, population.reach), across.T).T
+    across = _correlation(np.array([group, batch], float), measured, population.reach)
+    weights = np.linalg.solve(_correlation(measured, measured, population.reach), across.T).T
     return weights, population.deviation**2 * np.maximum(1.0 - np.sum(weights * across, axis=1), 0.0)
 
 
-def _correlation(
-    group: np.ndarray, batch: np.ndarray, other_group: np.ndarray, other_batch: np.ndarray, reach: float
-) -> np.ndarray:
+def _correlation(settings: np.ndarray, others: np.ndarray, reach: float) -> np.ndarray:
+    """Correlation of deviations between settings, each a group and a batch in a column."""
+    (group, batch), (other_group, other_batch) = settings, others
     apart = np.abs(np.log(batch)[:, None] - np.log(other_batch)[None])
     return np.where(group[:, None] == other_group[None], np.exp(-apart / reach), 0.0)
 

@@ -7,7 +7,7 @@ physical range: `value = lower + e^z` above one bound, `lower + (upper - lower) 
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -138,6 +138,12 @@ def updated_prior(
         return JointPrior.of(prior.names, center, total)
     except np.linalg.LinAlgError:
         raise ValueError("the covariance of the prior is not positive definite.") from None
+
+
+def numbered(labels: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """Numbers of labels in the order in which they first appear."""
+    order = {label: number for number, label in enumerate(dict.fromkeys(np.asarray(labels).tolist()))}
+    return np.array([order[label] for label in np.asarray(labels).tolist()])
 
 
 def coordinate_bounds(constants: ConstantPriors) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:

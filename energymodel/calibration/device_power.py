@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from energymodel.calibration.constant_priors import DECLARED, ConstantPriors, Rows, Values
+from energymodel.calibration.constant_priors import DECLARED, ConstantPriors, Rows, Values, numbered
 from energymodel.calibration.least_squares import FitOptions
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.switching import mixed_cubic_power
@@ -235,23 +235,20 @@ def profiles(
 ) -> tuple[Profiles, np.ndarray]:
     """Join each setting with its profile: same device, workload and batch at the highest limit and clock.
 
-    **Arguments:**
+    **Arguments:** by row, as in `Profiles`; the time is that of the same work in all rows of a workload.
 
-    - `workload`, `batch`, `limit`, `time`, `power`: one entry for each setting; `time` of the same work in all rows of
-      a workload [s], `limit` and mean `power` [W].
     - `clock`: where clocks were set [Hz].
     - `rated_power`: of the devices; the highest limit or, without limits, power of each by default [W].
-    - `idle_power`: of the devices, or by row, NaN where unknown; by default the lowest power of all rows of a device,
-      which is an upper bound, or a usual share of rated power where all rows are far above it [W].
-    - `device`: by row; one for all by default.
-    - `memory_activity`: by row [1].
+    - `idle_power`: NaN where unknown; by default the lowest power of all rows of a device, which is an upper bound, or
+      a usual share of rated power where all rows are far above it [W].
+    - `device`: one for all by default.
 
     **Returns:** `Profiles`, and which rows are profiles themselves.
     """
     count, batch, time, power = len(batch), *(np.asarray(column, np.float64) for column in (batch, time, power))
     limit = np.where(np.isfinite(limit), limit, np.inf).astype(np.float64)
     clock = np.ones(count) if clock is None else np.asarray(clock, np.float64)
-    cards, work = _numbered(np.zeros(count) if device is None else device), _numbered(workload)
+    cards, work = numbered(np.zeros(count) if device is None else device), numbered(workload)
     # The last of equal settings in order of limit and clock is their profile.
     keys = list(zip(cards.tolist(), work.tolist(), batch.tolist(), strict=True))
     last = {keys[row]: row for row in np.lexsort((clock, limit)).tolist()}
@@ -264,21 +261,11 @@ def profiles(
     rated, idle = np.zeros(count), np.zeros(count)
     for card in np.unique(cards):
         rows = cards == card
-        finite, own, lowest = (
-            limit[rows & np.isfinite(limit)],
-            metered[rows & np.isfinite(metered)],
-            np.min(power[rows]),
-        )
-        top = rated_power or np.max(finite if len(finite) else power[rows])
+        finite, own = (column[rows & np.isfinite(column)] for column in (limit, metered))
+        top, lowest = rated_power or np.max(finite if len(finite) else power[rows]), np.min(power[rows])
         usual = lowest if lowest <= MOST_IDLE * top else USUAL_IDLE * top
         rated[rows], idle[rows] = top, min(np.mean(own) if len(own) else usual, 0.999 * lowest)
     activity = np.zeros(count) if memory_activity is None else np.asarray(memory_activity)
     profile = (time[anchor], power[anchor], overhead[anchor])
     table = Profiles(work, limit, clock / clock[anchor], *profile, idle, rated, time, power, cards, activity[anchor])
     return table, is_profile
-
-
-def _numbered(labels: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Numbers of labels in the order in which they first appear."""
-    order = {label: number for number, label in enumerate(dict.fromkeys(np.asarray(labels).tolist()))}
-    return np.array([order[label] for label in np.asarray(labels).tolist()])

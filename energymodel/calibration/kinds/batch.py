@@ -60,28 +60,22 @@ AMOUNTS = ("tokens", "sequences", "steps")
 
 
 class _Runs(NamedTuple):
-    """Rows that count: their groups by name, as a table of the fit, in which unit, and what a reader must know.
-
-    `asked` are batches of rows without an amount, each with a measured row of its group.
-    """
+    """Rows that count, as a table of the fit."""
 
     rows: Measurements
     groups: np.ndarray
     table: BatchRuns
     unit: str
-    asked: list[tuple[int, float]]
-
-    @property
-    def names(self) -> list[str]:
-        return list(dict.fromkeys(self.groups.tolist()))
+    asked: list[tuple[int, float]]  # batches without an amount, each with a measured row of its group
 
     @property
     def batch(self) -> np.ndarray:
         return np.asarray(self.table.batch)
 
-    def of(self, name: str) -> np.ndarray:
-        """Numbers of the rows of a group."""
-        return np.flatnonzero(self.groups == name)
+    @property
+    def members(self) -> dict[str, np.ndarray]:
+        """Numbers of the rows of each group."""
+        return {name: np.flatnonzero(self.groups == name) for name in self.groups.tolist()}
 
     def at(self, settings: Sequence[tuple[int, float]]) -> BatchRuns:
         """The groups of some rows at other batches, with an amount of 1."""
@@ -103,7 +97,7 @@ def batch_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
             f"{prior.name if prior else BASE}: {PATH} is {type(law).__name__}; measured batches give a "
             f"PowerCriticalBatch. Name a prior that has one, such as {BASE}."
         )
-    is_family = runs.unit == "token" and len(runs.names) > 1 and {"parameters", "usual_tokens"} & {*table.columns}
+    is_family = runs.unit == "token" and len(runs.members) > 1 and {"parameters", "usual_tokens"} & {*table.columns}
     runs = _with_usual_tokens(runs) if is_family else runs
     case = _family(runs, law) if is_family else _groups(runs, law)
     return CalibrationCase(
@@ -118,13 +112,13 @@ def _counted_runs(table: Measurements, prior: Scenario | None) -> _Runs:
     """Rows that count, in one unit; those without an amount ask for a prediction."""
     table = _counted_once(table)
     present = [name for name in AMOUNTS if name in table.columns]
-    without = np.all([np.isnan(table.columns[name]) for name in present], axis=0) & bool(present)
-    if present and np.all(without):
+    without = np.full(len(table), bool(present))
+    for name in present:
+        without &= np.isnan(table.columns[name])
+    if np.all(without):
         words = "empty, as in all rows. Write it in those that were measured; the others are predicted."
         raise table.error(0, words, present[0])
-    without = np.broadcast_to(without, len(table))
-    filled = {name: np.where(without, 1.0, table.columns[name]) for name in present}
-    table = table.having(filled, table.notes)
+    table = table.having({name: np.where(without, 1.0, table.columns[name]) for name in present}, table.notes)
     batch, amount, unit = _in_one_unit(table)
     check_repeats(table.select(~without), (*SETTING, "round"))
     sizes = table.columns.get("parameters")
@@ -146,23 +140,23 @@ def _counted_runs(table: Measurements, prior: Scenario | None) -> _Runs:
         asked.append((int(own[0]), float(batch[row])))
     rows, groups = table.select(measured).having({}, notes), groups[measured]
     seen = np.nan_to_num(rows.columns.get("tokens_seen", np.zeros(len(rows))))
-    for name in dict.fromkeys(groups.tolist()):
-        own = np.flatnonzero(groups == name)
-        other = own[seen[own] != seen[own[0]]]
-        if len(other):
-            raise rows.error(
-                other[0],
-                f"{seen[other[0]]:g} token where line {rows.lines[own[0]]} has {seen[own[0]]:g}. The runs of "
-                f'"{name}" start from one checkpoint: write the same in all of its rows, or give runs from another '
-                "checkpoint a group of their own.",
-                "tokens_seen",
-            )
+    runs = _Runs(rows, groups, batch_runs(groups, batch[measured], amount[measured], tokens_seen=seen), unit, asked)
+    for name, (first, *others) in runs.members.items():
+        for other in others:
+            if seen[other] != seen[first]:
+                raise rows.error(
+                    other,
+                    f"{seen[other]:g} token where line {rows.lines[first]} has {seen[first]:g}. The runs of "
+                    f'"{name}" start from one checkpoint: write the same in all of its rows, or give runs from another '
+                    "checkpoint a group of their own.",
+                    "tokens_seen",
+                )
     if unit == "sequence" and np.any(seen > 0.0):
         raise InputError(
             f'{table.path}: "tokens_seen" needs batches in tokens. Add a column "sequence_length", the tokens of a '
             "sequence, or write batch_tokens."
         )
-    return _Runs(rows, groups, batch_runs(groups, batch[measured], amount[measured], tokens_seen=seen), unit, asked)
+    return runs
 
 
 def _counted_once(table: Measurements) -> Measurements:
@@ -222,11 +216,11 @@ def _in_one_unit(table: Measurements) -> tuple[np.ndarray, np.ndarray, str]:
 
 def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
     """A curve for each group, see `batch_curves.group_problem`."""
-    population, labels = reference_population(), runs.groups.tolist()
-    excluded = excluded_hyperbolas(group_problem(runs.table, labels, runs.unit, runs.names))
-    sharp = [name for name in runs.names if f"sharpness[{name}]" in excluded]
+    population, labels, members = reference_population(), runs.groups.tolist(), runs.members
+    excluded = excluded_hyperbolas(group_problem(runs.table, labels, runs.unit, [*members]))
+    sharp = [name for name in members if f"sharpness[{name}]" in excluded]
     notes = _sharpness_notes(excluded)
-    once = [name for name in runs.names if len(np.unique(runs.batch[runs.of(name)])) == 1]
+    once = [name for name, rows in members.items() if len({*runs.batch[rows].tolist()}) == 1]
     for name in once:
         low, high = (population.multiple * np.exp(sign * NORMAL_90 * population.spread) for sign in (-1.0, 1.0))
         notes.append(
@@ -234,7 +228,7 @@ def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
             f"as in the benchmarks of MLPerf (90 %: {low:.2g} to {high:.2g} times). A second batch says more."
         )
     scenario = {}
-    if runs.unit == "token" and len(runs.names) == 1:
+    if runs.unit == "token" and len(members) == 1:
         scenario = _one_group(runs, prior_law, is_sharp=bool(sharp))
     else:
         notes.append(
@@ -259,7 +253,7 @@ def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
 
 def _one_group(runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool) -> dict[str, object]:
     """Numbers of a scenario by the curve of one group in tokens, whose runs may start from a checkpoint."""
-    group, seen, exponent = runs.names[0], float(runs.table.tokens_seen[0]), float(prior_law.exponent)
+    group, seen, exponent = runs.groups[0], float(runs.table.tokens_seen[0]), float(prior_law.exponent)
 
     def factor(values: Mapping[str, float]) -> float:
         """Critical batch of a whole run that ends where these runs end, over that of these runs."""
@@ -288,17 +282,14 @@ def _one_group(runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool) ->
 def _with_usual_tokens(runs: _Runs) -> _Runs:
     """The sizes of a family with the tokens that each usually takes."""
     columns = runs.rows.columns
-    usual = columns.get("usual_tokens")
-    if (usual is None or np.any(np.isnan(usual))) and "parameters" in columns:
-        usual = TOKENS_PER_PARAMETER * columns["parameters"]
-    if usual is None or np.any(np.isnan(usual)):
-        column = "parameters" if "parameters" in columns else "usual_tokens"
-        raise runs.rows.error(
-            int(np.argmax(np.isnan(columns[column]))), "empty. Write it in every row or in none.", column
-        )
+    column, usual = "usual_tokens", columns.get("usual_tokens", np.full(len(runs.rows), np.nan))
+    if np.any(np.isnan(usual)) and "parameters" in columns:
+        column, usual = "parameters", TOKENS_PER_PARAMETER * columns["parameters"]
+    if np.any(np.isnan(usual)):
+        raise runs.rows.error(int(np.argmax(np.isnan(usual))), "empty. Write it in every row or in none.", column)
     if np.any(runs.table.tokens_seen > 0.0) and "usual_tokens" not in columns:
         return runs  # of the rest of a run parameters say nothing
-    return runs._replace(table=runs.table._replace(usual_tokens=np.asarray(usual)))
+    return runs._replace(table=runs.table._replace(usual_tokens=usual))
 
 
 def _family(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
@@ -320,8 +311,7 @@ def _family(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
 
     excluded = excluded_hyperbolas(problem(family_constants(names, SHARPNESS)))
     middle = np.zeros(len(names), bool)
-    for name in runs.names:
-        rows = runs.of(name)
+    for rows in runs.members.values():
         middle[rows[np.argsort(runs.batch[rows], kind="stable")[(len(rows) - 1) // 2]]] = True
     return {
         "fit": problem(family_constants(names, SHARPNESS if excluded else None)),
@@ -348,14 +338,12 @@ def _sharpness_notes(excluded: Mapping[str, tuple[float, float]]) -> list[str]:
 def _candidates(runs: _Runs) -> Candidates:
     """Batches of every group from its smallest to some times its largest."""
     settings: list[tuple[int, float]] = []
-    for name in runs.names:
-        rows = runs.of(name)
+    for rows in runs.members.values():
         batches = np.geomspace(np.min(runs.batch[rows]), REACH * np.max(runs.batch[rows]), STEPS)
         settings += [(int(rows[0]), float(batch)) for batch in batches]
     settings = Candidates.thinned(settings)
-    return Candidates(
-        runs.at(settings), [f"{runs.groups[row]}, batch {batch:.3g} {runs.unit}s" for row, batch in settings]
-    )
+    words = [f"{runs.groups[row]}, batch {batch:.3g} {runs.unit}s" for row, batch in settings]
+    return Candidates(runs.at(settings), words)
 
 
 def _predictions(runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:
@@ -366,8 +354,7 @@ def _predictions(runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:
     that they keep the shape of the curve; the scatter adds in squares.
     """
     settings = list(runs.asked)
-    for name in () if settings else runs.names:
-        rows = runs.of(name)
+    for rows in () if settings else runs.members.values():
         lowest, highest = float(np.min(runs.batch[rows])), float(np.max(runs.batch[rows]))
         doublings = int(np.ceil(np.log2(max(FARTHEST, BEYOND * highest / lowest)) - 1e-9))
         settings += [(int(rows[0]), lowest * 2.0**power) for power in range(doublings + 1)]
@@ -380,11 +367,9 @@ def _predictions(runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:
     quantile = stats.t.ppf(0.5 + 0.5 * LEVEL, fitted.freedom)
     spread = np.sqrt(np.einsum("ri,ij,rj->r", slopes, fitted.covariance, slopes))
     shift = quantile * slopes @ fitted.covariance / spread[:, None]
-    moved = evaluate_lanes(
-        problem, fitted.prior, np.concatenate([fitted.coordinates - shift, fitted.coordinates + shift]), fitted.scale
-    )
-    index = np.arange(len(settings))
-    ends = moved.errors[:, :, 0].reshape(2, len(settings), -1)[:, index, index] - middle
+    moved = np.concatenate([fitted.coordinates - shift, fitted.coordinates + shift])
+    errors = evaluate_lanes(problem, fitted.prior, moved, fitted.scale).errors[:, :, 0]
+    ends = np.diagonal(errors.reshape(2, len(settings), -1), axis1=1, axis2=2) - middle
     reach = np.hypot(ends, quantile * np.sqrt(fitted.noise[0] ** 2 + left))
     amounts = np.exp([middle, middle - reach[0], middle + reach[1]]).T.tolist()
     return tuple(
