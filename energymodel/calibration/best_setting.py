@@ -105,11 +105,17 @@ class Settings(NamedTuple):
     noise: float = 0.0  # standard deviation of the logarithm of the energy of a repeated run [1]
     asked: Sequence[tuple[int, int, float]] = ()
     architectures: tuple[Architecture | None, ...] = ()  # of the devices
+    idle_guesses: tuple[str, ...] = ()  # where idle powers of the devices are from, unless they were measured
 
     @property
     def several(self) -> bool:
         """Whether there is more than one device."""
         return len(self.devices) > 1
+
+    @property
+    def limits(self) -> Float[np.ndarray, " limits"]:
+        """Limits that were set, in order [W]."""
+        return np.unique(self.runs.limit[np.isfinite(self.runs.limit)])
 
     @property
     def known(self) -> bool:
@@ -118,18 +124,10 @@ class Settings(NamedTuple):
 
     def setting(self, row: int, speed: float, estimates: Float[np.ndarray, "3 3"], line: int = 0) -> PowerSetting:
         """The workload of a row at a speed, from time, energy and power (columns) with their ends (rows)."""
-        return PowerSetting(
-            device=self.devices[self.runs.device[row]],
-            workload=str(self.workload[row]),
-            batch=float(self.batch[row]),
-            limit=speed if self.runs.by_limit else None,
-            clock=None if self.runs.by_limit else speed,
-            **dict(zip(("time", "energy", "power"), estimates[0].tolist(), strict=True)),
-            time_interval=tuple(estimates[1:, 0].tolist()),
-            energy_interval=tuple(estimates[1:, 1].tolist()),
-            power_interval=tuple(estimates[1:, 2].tolist()),
-            line=line,
-        )
+        whose = self.devices[self.runs.device[row]], str(self.workload[row]), float(self.batch[row])
+        at = (speed, None) if self.runs.by_limit else (None, speed)
+        amounts, *ends = estimates.tolist()
+        return PowerSetting(*whose, *at, *amounts, *zip(*ends, strict=True), line)
 
 
 def lowest_energy(
@@ -140,11 +138,8 @@ def lowest_energy(
     The lowest of many predictions is too low, the more so the larger their error: a workload that leaves its device
     waiting has the same energy at all limits but for noise, and a lower limit can only cost it time.
 
-    **Arguments:**
-
-    - `energy`: measured of profiles, predicted of all others, for the same work [J].
-    - `is_profile`: which settings were measured.
-    - `error`: usual logarithmic error of predictions [1].
+    **Arguments:** energies for the same work, measured of profiles and predicted of all others [J]; the usual
+    logarithmic error of predictions [1].
 
     **Returns:** its index.
     """
@@ -159,10 +154,8 @@ def lowest_limits(settings: Settings) -> Float[np.ndarray, " rows"]:
     """
     runs = settings.runs
     lowest = np.zeros(len(runs.clock))
-    if not runs.by_limit:
-        return lowest
     device, limit = np.asarray(runs.device), np.asarray(runs.limit)
-    for number in np.unique(device):
+    for number in np.unique(device) if runs.by_limit else ():
         own = device == number
         limits, above = np.unique(limit[own & np.isfinite(limit)]), 0.0
         for at in limits:
@@ -226,16 +219,11 @@ def recommendation(
             options = sorted({*tried, *(float(size) for size in near if size >= 1)})
             following = next_batch(options, tried, best[-1].batch, 2, settings.noise)
             next_runs += [] if following is None else [NextRun(best[-1].device, workload, following)]
-    asked: list[PowerSetting] = []
-    if settings.asked:
-        lines, rows, speeds = (list(column) for column in zip(*settings.asked, strict=True))
-        time, power = np.asarray(runs.reference_time)[rows], np.asarray(runs.reference_power)[rows]
-        reference = np.stack([time, time * power, power], axis=1)
-        estimates = reference * _changes(fitted, settings, np.array(rows), np.array(speeds), error)
-        asked = [
-            settings.setting(profile, own, estimates[:, at], line)
-            for at, (line, profile, own) in enumerate(zip(lines, rows, speeds, strict=True))
-        ]
+    asked = []
+    for line, profile, own in settings.asked:
+        time, power = float(runs.reference_time[profile]), float(runs.reference_power[profile])
+        (estimates,) = np.moveaxis(_changes(fitted, settings, np.array([profile]), np.array([own]), error), 1, 0)
+        asked.append(settings.setting(profile, own, estimates * [time, time * power, power], line))
     return Recommendation(tuple(best), tuple(curves), tuple(next_runs), tuple(asked))
 
 

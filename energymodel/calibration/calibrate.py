@@ -133,7 +133,7 @@ def calibrate(
         progress(f"refitting {DRAWS} resamples of the {plural(parts.word)} ...")
         draws = bootstrap(fitted, parts.labels, DRAWS, **RESAMPLING)
     progress("looking for the most helpful measurement ...")
-    better = next_measurement(fitted, case.candidates.table)
+    row, gain = next_measurement(fitted, case.candidates.table)
     progress("computing intervals ...")
     constants = _constants(case, fitted, draws)
     if missing := undetermined_for_law(case, constants):
@@ -156,8 +156,8 @@ def calibrate(
         held_out=held_out,
         held_out_mean=mean,
         in_fit=in_fit,
-        next_setting=case.candidates.words[better.row],
-        next_gain=better.gain,
+        next_setting=case.candidates.words[row],
+        next_gain=gain,
         predictions=case.predictions(fitted) if case.predictions is not None else (),
         best=case.best(fitted, usual, slowdown) if case.best is not None else Recommendation(),
         tables=scenario_tables(kind, source, base, case, fitted, constants),
@@ -245,16 +245,15 @@ def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | Non
     unknown = undetermined(fitted, ends) if measured else fitted.names
     medians, values = flat_values(fitted.problem.constants, np.stack([fitted.prior.mean, fitted.coordinates])).tolist()
     units = [constant.unit for constant in fitted.problem.constants.values() for _ in range(constant.size)]
-    intervals = list(zip(ends.lower.tolist(), ends.upper.tolist(), strict=True))
     resampled = None if draws is None else list(zip(*np.stack(quantiles(draws)).tolist(), strict=True))
     # Where a group is drawn or not as a whole, its own constants are either fitted or those of the prior.
     drawn = {*case.groups.labels.tolist()} if case.resampled is None else set()
     rows = []
-    for row, (name, value, unit, median, interval) in enumerate(
-        zip(fitted.names, values, units, medians, intervals, strict=True)
-    ):
+    for row, name in enumerate(fitted.names):
         determined, of_group = name not in unknown, name.partition("[")[2].removesuffix("]") in drawn
         bootstrapped = None if resampled is None or not determined or of_group else resampled[row]
+        interval = float(ends.lower[row]), float(ends.upper[row])
         laplace = interval if determined else None
-        rows.append(FittedConstant(name, value, unit, median, laplace, bootstrapped, determined, interval))
+        number = name, values[row], units[row], medians[row]
+        rows.append(FittedConstant(*number, laplace, bootstrapped, determined, interval))
     return tuple(row for row in rows if not row.name.startswith(case.nuisance))

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from energymodel.calibration.calibration_case import BASE, NORMAL_90, CalibrationCase
-from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluster_tables
+from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluster_scenario
 from energymodel.calibration.constant_priors import JointPrior, flat_values, updated_prior
 from energymodel.calibration.least_squares import FitResult
 from energymodel.errors import InputError, suggest
+from energymodel.scenarios.clusters import cluster_parts
 from energymodel.scenarios.files import names, read_preset, read_toml
 from energymodel.scenarios.scenario import Scenario, load_scenario
 
@@ -40,8 +41,8 @@ def prior_scenario(prior: str | Path | None) -> PriorScenario:
     own = read_toml(Path(text)) if text.endswith(".toml") else {}
     is_run = "plan" in own or own.get("base") in names("scenarios")
     if text in names("clusters") or UNFITTED in text or (text.endswith(".toml") and not is_run):
-        tables = cluster_tables(text)
-        return PriorScenario(text, load_scenario({**tables, "name": text}), tables, str(tables["title"]))
+        tables = {"base": PLACEHOLDER, **cluster_parts(text)}
+        return PriorScenario(text, cluster_scenario(text), tables, str(tables["title"]))
     if not own and text not in names("scenarios"):
         presets = [name for category in ("scenarios", "hardware", "clusters") for name in names(category)]
         raise InputError(f'Unknown prior "{text}". {suggest(text, presets)}')

@@ -1,15 +1,15 @@
 """Clusters, chips and models by the words of a person or a public table."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.clusters import UNFITTED, cluster_parts
-from energymodel.scenarios.files import companions, names, read_toml
+from energymodel.scenarios.files import companions, names
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.training_system import TrainingSystem
 
@@ -17,6 +17,9 @@ PLACEHOLDER = "test-1b-h100"  # scenario with a model and a plan that run on mos
 ALIKE = {"llama3": "llama31"}  # families of models of one shape: Llama 3 has that of Llama 3.1
 NOUNS = {"hardware": "accelerator", "software": "framework"}
 FRAMEWORK = "megatron"  # of rows that name no framework
+USUAL_WORDS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("cluster_words.toml").read_text("utf-8")
+)
 
 
 def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str, assumed: Counter[str]) -> str:
@@ -33,8 +36,7 @@ def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str
     """
     if option:
         return option
-    word = words.get("cluster", "")
-    if word:
+    if word := words.get("cluster", ""):
         return str(folder / word) if word.endswith(".toml") else _known(word, "clusters", where, "cluster")
     chip = words.get("accelerator", "")
     if not chip:
@@ -59,8 +61,7 @@ def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str
 
 def measured_cluster(words: Mapping[str, str], folder: Path, default: str) -> str:
     """The cluster on which a row was measured: any word that identifies it, and one that is known if there is one."""
-    word = words.get("cluster", "")
-    if word:
+    if word := words.get("cluster", ""):
         return str(folder / word) if word.endswith(".toml") else word
     try:
         return cluster_word({**words, "cluster": ""}, folder, "", "", Counter())
@@ -79,11 +80,6 @@ def _known(word: str, category: str, where: str, what: str) -> str:
     return word
 
 
-@cache
-def _usual_words() -> dict[str, dict[str, str]]:
-    return read_toml(Path(__file__).with_name("cluster_words.toml"))
-
-
 def named_preset(word: str, category: str, where: str) -> str:
     """The preset of a category that a word means, such as "NVIDIA H100-SXM5-80GB" among `hardware`.
 
@@ -98,33 +94,29 @@ def named_preset(word: str, category: str, where: str) -> str:
     presets = names(category)
     by_plain = {plain_word(name): name for name in presets}
     contained = [by_plain[plain] for plain in sorted(filter(is_in, by_plain), key=len, reverse=True)]
-    usual = (name for part, name in _usual_words()[category].items() if is_in(part))
+    usual = (name for part, name in USUAL_WORDS[category].items() if is_in(part))
     if preset := word if word in presets else next(iter(contained), next(usual, "")):
         return preset
     raise InputError(f'{where}: unknown {NOUNS[category]} "{word}". {suggest(word.lower(), presets)}')
 
 
-def cluster_tables(name: str) -> dict[str, Any]:
-    """The tables of a scenario on a cluster, with a model and a plan that only fill the form.
+def cluster_scenario(name: str, changes: Sequence[str] = ()) -> Scenario:
+    """A scenario on a cluster, with a model and a plan that only fill the form.
 
     **Arguments:**
 
     - `name`: preset, file, or the parts of a cluster that nobody has fitted (`cluster_word`).
+    - `changes`: of its numbers, such as `system.network.link.efficiency=0.5`.
 
     **Raises:** `InputError` that suggests the nearest name.
     """
-    return {"base": PLACEHOLDER, **cluster_parts(name)}
-
-
-def cluster_scenario(name: str, changes: Sequence[str] = ()) -> Scenario:
-    """A scenario on a cluster, with some numbers changed, such as `system.network.link.efficiency=0.5`."""
     load = _scenario.__wrapped__ if name.endswith(".toml") else _scenario
     return load(name, tuple(changes))
 
 
 @lru_cache(maxsize=32)
 def _scenario(name: str, changes: tuple[str, ...]) -> Scenario:
-    return load_scenario({**cluster_tables(name), "name": name}, changes)
+    return load_scenario({"base": PLACEHOLDER, **cluster_parts(name), "name": name}, changes)
 
 
 def cluster_system(name: str, changes: Sequence[str] = ()) -> TrainingSystem:

@@ -121,9 +121,7 @@ def outer_intervals(fitted: FitResult, level: float = LEVEL) -> Intervals:
     return Intervals(np.minimum(walked.lower, plain.lower), np.maximum(walked.upper, plain.upper))
 
 
-def posterior_intervals(
-    fitted: FitResult, which: Bool[np.ndarray, " n"] | None = None, level: float = LEVEL
-) -> Intervals:
+def posterior_intervals(fitted: FitResult, which: Bool[np.ndarray, " n"], level: float = LEVEL) -> Intervals:
     """Credible intervals of one constant each, all others integrated by Laplace's method [Tierney & Kadane 1986].
 
     `p(z_i) ~ (1 + D / v)^(-(v + 1) / 2) det(H)^(-1/2)`, with D twice the objective above its minimum while z_i is held
@@ -137,7 +135,7 @@ def posterior_intervals(
     **Returns:** the ends, in the units of the constants.
     """
     ends = _laplace_ends(fitted, level)
-    chosen = np.flatnonzero(np.ones(len(fitted.names)) if which is None else which)
+    chosen = np.flatnonzero(which)
     for index, walk in zip(chosen, _walks(fitted, chosen) if len(chosen) else (), strict=True):
         low, high = _central_share(walk, fitted.freedom, level)
         ends[:, index] = min(low, fitted.coordinates[index]), max(high, fitted.coordinates[index])
@@ -196,19 +194,12 @@ def _central_share(walk: np.ndarray, freedom: float, level: float) -> tuple[floa
     return float(low), float(high)
 
 
-class NextMeasurement(NamedTuple):
-    """The candidate that would help most."""
-
-    row: int  # of the candidates
-    gain: float  # share by which it would reduce the mean variance of the model's logarithm over all candidates [1]
-
-
-def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:
-    """Which of some candidate rows would sharpen the model most, were it measured [Box & Lucas 1959].
+def next_measurement(fitted: FitResult, candidates: Any) -> tuple[int, float]:
+    """Which of some candidate rows would sharpen the model most, were it measured, and its gain [Box & Lucas 1959].
 
     Adding a row with slopes J changes the covariance C to `C - C J^T (s^2 + J C J^T)^-1 J C`. The gain is the share by
-    which that reduces the mean of `J C J^T` over all candidates: the uncertainty of predictions, not of constants that
-    nothing depends on.
+    which that reduces the mean of `J C J^T` over all candidates [1]: the uncertainty of predictions, not of constants
+    that nothing depends on.
 
     **Arguments:**
 
@@ -222,8 +213,7 @@ def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:
     # How much less uncertain row q would be if row r were measured.
     shift = np.einsum("qai,rib->rqab", slopes, crossing)
     gains = np.einsum("rqab,rbc,rqac->r", shift, weight, shift) / total
-    best = int(np.argmax(gains))
-    return NextMeasurement(best, float(gains[best]))
+    return int(np.argmax(gains)), float(np.max(gains))
 
 
 def linearized(

@@ -22,15 +22,14 @@ class KernelPower(NamedTuple):
     """Parts of the power of a kernel at a clock, and its time."""
 
     static: Float[Array, " rows"]  # what does not depend on the clock [W]
-    clocking: Float[Array, " rows"]  # of cores that are clocked, whatever they do [W]
     memory: Float[Array, " rows"]  # of transfers [W]
-    operations: Float[Array, " rows"]  # of the core, above clocking it [W]
+    core: Float[Array, " rows"]  # of clocking the cores and of their operations [W]
     time: Float[Array, " rows"]  # [s]
 
     @property
     def power(self) -> Float[Array, " rows"]:
         """Sum of the parts [W]."""
-        return self.static + self.memory + self.clocking + self.operations
+        return self.static + self.memory + self.core
 
 
 CONSTANTS = DECLARED["kernel"]
@@ -106,8 +105,8 @@ def split_power(values: Values, runs: Any, share: Rows | None = None) -> KernelP
     - `runs`: settings with `memory_activity`, `device_power.Profiles`; measured time and power are not used.
     - `share`: of memory in t^p at clock 1 [1]; by default `memory_share` of the activity.
 
-    **Returns:** `KernelPower`. `operations` is negative for a kernel whose cores are idle or stalled, and so draw less
-    than the `clocking` of the mean kernel; only the sum of both is determined by its profile.
+    **Returns:** `KernelPower`. S is negative for a kernel whose cores are idle or stalled, and so draw less than P_c,
+    that of the mean kernel; only the sum of both is determined by its profile.
     """
     k = Profiles(*map(jnp.asarray, runs))
     voltage = voltage_fraction(k.clock, values["voltage_floor"], values["voltage_knee"], WIDTH)
@@ -118,8 +117,8 @@ def split_power(values: Values, runs: Any, share: Rows | None = None) -> KernelP
         share = memory_share(k.memory_activity, values["saturation"], values["overlap"])
     path = memory_path_time(k.clock, values["path_clock"], values["path_exponent"])
     stretch = kernel_stretch(k.clock, share, path, values["overlap"])
-    core, operating = clocking * k.clock * voltage**2, operations * voltage**2 / stretch
-    return KernelPower(static, core, transfers / stretch, operating, stretch * k.reference_time)
+    core = (clocking * k.clock + operations / stretch) * voltage**2
+    return KernelPower(static, transfers / stretch, core, stretch * k.reference_time)
 
 
 def kernel_errors(values: Values, runs: Any, share: Rows | None = None) -> Float[Array, "rows 2"]:

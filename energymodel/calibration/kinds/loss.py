@@ -1,6 +1,5 @@
 """Kind `loss`: constants of the loss law from parameters, tokens and loss of trained models."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -53,61 +52,43 @@ def loss_law_problem(models: TrainedModels, constants: ConstantPriors = CONSTANT
 
 def loss_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     """Five constants of the loss law, see `loss_law_problem`."""
-    columns = table.columns
     check_repeats(table, ("parameters", "tokens", "group", "run"))
-    models = TrainedModels(columns["parameters"], columns["tokens"], columns["loss_nats"])
-    for name, values in (("parameters", models.parameters), ("tokens", models.tokens)):
+    parameters, tokens, loss = (table.columns[name] for name in ("parameters", "tokens", "loss_nats"))
+    for name, values in (("parameters", parameters), ("tokens", tokens)):
         if len(np.unique(values)) < 2:
             raise InputError(
                 f'{table.path}: column "{name}" holds one value only, {values[0]:g}; a law needs several. Measure '
                 f"models of other {name}."
             )
-    resampled = None
-    if "group" in columns:
-        groups = Grouping(columns["group"], "group")
-    else:
-        groups = Grouping(_sizes(np.asarray(models.parameters)), "size")
-        resampled = Grouping(np.arange(len(table)), "model")
+    constants = CONSTANTS
+    if prior is not None:
+        law = getattr(prior.system.learning, "loss_law", None)
+        if not isinstance(law, ChinchillaLaw):
+            raise InputError(
+                f"{prior.name}: {PATH} is {type(law).__name__}; measured losses give the constants of a ChinchillaLaw. "
+                "Name a prior that has one, such as llama-3.1-405b-h100."
+            )
+        constants = {name: known._replace(median=float(getattr(law, name))) for name, known in CONSTANTS.items()}
+    size = np.floor(np.log(parameters / parameters.min()) / np.log(SIZE_GROUP) + 1e-9)
+    sizes = np.array([f"{parameters[size == number].min():.3g} parameters" for number in size])
+    is_grouped = "group" in table.columns
     return CalibrationCase(
-        fit=loss_law_problem(models, _constants(prior)),
-        groups=groups,
+        fit=loss_law_problem(TrainedModels(parameters, tokens, loss), constants),
+        groups=Grouping(table.columns["group"], "group") if is_grouped else Grouping(sizes, "size"),
         outputs={"loss": (1.0,)},
-        along=("parameters", np.asarray(models.parameters)),
-        candidates=_candidates(models),
-        law=_law,
-        resampled=resampled,
+        along=("parameters", parameters),
+        candidates=_candidates(parameters, tokens),
+        law=lambda values: {f"{PATH}.{name}": KnownNumber(values[name], of.unit) for name, of in CONSTANTS.items()},
+        resampled=None if is_grouped else Grouping(np.arange(len(table)), "model"),
     )
 
 
-def _sizes(parameters: np.ndarray) -> np.ndarray:
-    size = np.floor(np.log(parameters / parameters.min()) / np.log(SIZE_GROUP) + 1e-9)
-    return np.array([f"{parameters[size == number].min():.3g} parameters" for number in size])
-
-
-def _constants(prior: Scenario | None) -> ConstantPriors:
-    if prior is None:
-        return CONSTANTS
-    law = getattr(prior.system.learning, "loss_law", None)
-    if not isinstance(law, ChinchillaLaw):
-        raise InputError(
-            f"{prior.name}: {PATH} is {type(law).__name__}; measured losses give the constants of a ChinchillaLaw. "
-            "Name a prior that has one, such as llama-3.1-405b-h100."
-        )
-    return {name: constant._replace(median=float(getattr(law, name))) for name, constant in CONSTANTS.items()}
-
-
-def _law(values: Mapping[str, float]) -> dict[str, KnownNumber]:
-    return {f"{PATH}.{name}": KnownNumber(values[name], constant.unit) for name, constant in CONSTANTS.items()}
-
-
-def _candidates(models: TrainedModels) -> Candidates:
+def _candidates(parameters: np.ndarray, tokens: np.ndarray) -> Candidates:
     """Sizes and tokens on a grid from the smallest to some times the largest, none of more compute than that."""
-    axes = [
-        np.geomspace(np.min(values), REACH * np.max(values), STEPS) for values in (models.parameters, models.tokens)
-    ]
-    size, tokens = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
-    most = REACH * np.max(np.asarray(models.parameters) * np.asarray(models.tokens))
-    chosen = np.flatnonzero(size * tokens <= most * (1.0 + 1e-9))[:MOST_CANDIDATES]
-    size, tokens = size[chosen], tokens[chosen]
-    words = [f"{count:.3g} parameters on {seen:.3g} tokens" for count, seen in zip(size, tokens, strict=True)]
-    return Candidates(TrainedModels(size, tokens, np.ones(len(size))), words)
+    axes = [np.geomspace(np.min(values), REACH * np.max(values), STEPS) for values in (parameters, tokens)]
+    size, seen = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
+    most = REACH * np.max(parameters * tokens)
+    chosen = np.flatnonzero(size * seen <= most * (1.0 + 1e-9))[:MOST_CANDIDATES]
+    models = TrainedModels(size[chosen], seen[chosen], np.ones(len(chosen)))
+    words = [f"{count:.3g} parameters on {number:.3g} tokens" for count, number in zip(*models[:2], strict=True)]
+    return Candidates(models, words)

@@ -28,17 +28,14 @@ from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, 
 from energymodel.calibration.device_power import (
     FORMS,
     LOWEST_ABOVE,
-    MOST_IDLE,
     NOISE,
     OPTIONS,
-    USUAL_IDLE,
-    Profiles,
     clock_at_power,
     power_constants,
     power_errors,
 )
 from energymodel.calibration.kernel_clock import CONSTANTS, kernel_errors
-from energymodel.calibration.kinds.power_table import ACTIVITY, NO_NAME, averaged, settings_of, split_asked
+from energymodel.calibration.kinds.power_table import ACTIVITY, NO_NAME, OF_PRIOR, averaged, settings_of, split_asked
 from energymodel.calibration.least_squares import FitProblem
 from energymodel.calibration.power_population import KERNELS, architecture_of, likenesses, power_population
 from energymodel.errors import InputError
@@ -79,10 +76,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
         )
     table, asked = split_asked(table)
     table, noise = averaged(table)
-    prior_idle = None
-    if prior is not None and (source := prior.provenance.get(f"{CHIP}.idle_power")) and not source.is_prior:
-        prior_idle = float(prior.system.accelerator.idle_power)
-    settings = settings_of(table, asked, prior, prior_idle, noise)
+    settings = settings_of(table, asked, prior, noise)
     runs, is_profile = settings.runs, settings.is_profile
     if counters and settings.several:
         raise InputError(
@@ -101,11 +95,11 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
         chosen = ChosenForm(COUNTERS, f"the table has the counter {ACTIVITY}")
     else:
         chosen = chosen_form(settings, prior)
-    case = _kernels(table, settings, prior) if counters else _profiles(table, settings, prior, prior_idle, chosen.name)
-    along = ("power limit [W]", table.columns["power_limit_w"]) if runs.by_limit else ()
+    case = _kernels(table, settings, prior) if counters else _profiles(settings, prior, chosen.name)
+    limits, clocks = (table.columns.get(name, np.zeros(0)) for name in ("power_limit_w", "clock_hz"))
     return CalibrationCase(
         outputs={"time": (1.0, 0.0), "power": (0.0, 1.0), "energy": (1.0, 1.0)},
-        along=along or ("clock [MHz]", table.columns["clock_hz"] / 1e6),
+        along=("power limit [W]", limits) if runs.by_limit else ("clock [MHz]", clocks / 1e6),
         law_needs=(),
         best=lambda fitted, error, slowdown: recommendation(fitted, settings, error["energy"], slowdown),
         form=chosen,
@@ -113,9 +107,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
     )
 
 
-def _profiles(
-    table: Measurements, settings: Settings, prior: Scenario | None, prior_idle: float | None, form: str
-) -> dict[str, Any]:
+def _profiles(settings: Settings, prior: Scenario | None, form: str) -> dict[str, Any]:
     """What is of the forms with profiles: nine constants of each device, see `device_power.predict_power`."""
     runs, devices, notes, single = settings.runs, settings.devices, [], not settings.several
     constants, others = _priors(prior, settings, form)
@@ -125,23 +117,17 @@ def _profiles(
     names = [name for name, architecture in zip(devices, settings.architectures, strict=True) if architecture is None]
     if names and names != [NO_NAME]:
         notes.append(f"No card similar to {', '.join(names)} is known: the priors are those of any card.")
-    metered = np.isfinite(table.columns.get("idle_power_w", np.full(len(table), np.nan)))
-    lowest_of, guesses = lowest_limits(settings), []
-    for number, name in enumerate(devices):
+    lowest_of = lowest_limits(settings)
+    for number, (name, guess) in enumerate(zip(devices, settings.idle_guesses, strict=True)):
         rows = np.asarray(runs.device) == number
         rated, lowest = float(runs.rated_power[rows][0]), lowest_of[rows][0]
-        guesses.append(
-            "just under the lowest power that was measured, an upper bound"
-            if np.min(np.asarray(runs.power)[rows]) <= MOST_IDLE * rated
-            else f"{100 * USUAL_IDLE:.0f} % of the highest limit: nothing that was measured is as low as an idle device"
-        )
-        if (settings.several or prior_idle is None) and not np.any(metered[rows]):
-            idle = f"{float(runs.idle_power[rows][0]):.4g} W, {guesses[-1]}"
+        if guess not in ("", OF_PRIOR):
+            idle = f"{float(runs.idle_power[rows][0]):.4g} W, {guess}"
             notes.append(f"Idle power of {name} is taken as {idle}: better give idle_power_w.")
         if not runs.by_limit:
             continue
-        limits = np.unique(np.asarray(runs.limit)[rows])
-        if exceeded := ", ".join(f"{limit:g} W" for limit in limits[limits < lowest]):
+        own = np.unique(np.asarray(runs.limit)[rows])
+        if exceeded := ", ".join(f"{limit:g} W" for limit in own[own < lowest]):
             notes.append(
                 f"{name} draws more than some of its limits: it does not hold {exceeded}, which are not chosen."
             )
@@ -159,8 +145,9 @@ def _profiles(
             )
         if form != "posynomial" and not _has_floor(prior):
             notes.append("The prior's voltage has neither floor nor knee: the scenario keeps it, without those fitted.")
-    limits = np.unique(np.asarray(runs.limit)[np.isfinite(runs.limit)])
-    bounds: dict[str, float | str] = {"lowest_power_cap": float(limits[0])} if len(limits) > 1 else {}
+    bounds: dict[str, float | str] = {"rated_power": rated}
+    if len(settings.limits) > 1:
+        bounds = {"lowest_power_cap": float(settings.limits[0])} | bounds
     labels = [
         f"{devices[device]}: {word}" if settings.several else word
         for device, word in zip(runs.device.tolist(), settings.workload.tolist(), strict=True)
@@ -174,7 +161,7 @@ def _profiles(
         "groups": groups,
         "candidates": _candidates(settings),
         "notes": notes,
-        "range": bounds | {"rated_power": rated} | ({} if devices == (NO_NAME,) else {"gpu": ", ".join(devices)}),
+        "range": bounds | ({} if devices == (NO_NAME,) else {"gpu": ", ".join(devices)}),
         "devices": devices if settings.several else (),
         "unlike": partial(_unlike, settings, constants),
         "usual_errors": power_population().errors,
@@ -182,14 +169,13 @@ def _profiles(
     if settings.several:
         return case
     limited = "the highest limit that was set" if runs.by_limit else "the highest power that was measured"
-    guess = "" if np.any(metered) else "that of the prior" if idle == prior_idle else guesses[0]
     return case | {
         "fitted_numbers": _fitted_numbers(settings, prior, form),
         "known_numbers": {
             f"{CHIP}.rated_power": KnownNumber(rated, "W", limited),
-            f"{CHIP}.idle_power": KnownNumber(idle, "W", guess),
+            f"{CHIP}.idle_power": KnownNumber(idle, "W", settings.idle_guesses[0]),
         },
-        "law": partial(_lowest_clock, runs, limits),
+        "law": partial(_lowest_clock, settings),
         "words": {f"{CHIP}.voltage.component": "PosynomialVoltage"} if form == "posynomial" else {},
     }
 
@@ -367,11 +353,11 @@ def busy_line(scenario: Scenario) -> tuple[float, float]:
     return high - slope * float(powers[1]), slope
 
 
-def _lowest_clock(runs: Profiles, limits: np.ndarray, values: Mapping[str, float]) -> dict[str, KnownNumber]:
+def _lowest_clock(settings: Settings, values: Mapping[str, float]) -> dict[str, KnownNumber]:
     """Clock of a busy device at the lowest limit that was measured; a plan may not go below it."""
-    lowest = float(np.min(runs.clock))
+    runs, limits = settings.runs, settings.limits
+    lowest, rated = float(np.min(runs.clock)), float(runs.rated_power[0])
     if len(limits) > 1:
-        rated = float(runs.rated_power[0])
         static = float(runs.idle_power[0]) + values["static_above_idle"] * rated
         share = np.clip((limits[0] - static) / (values["busy_power"] * rated - static), LOWEST_ABOVE, 1.0)
         with jax.enable_x64(True):

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from energymodel.calibration.best_setting import Settings
-from energymodel.calibration.calibration_case import COLUMNS
-from energymodel.calibration.device_power import profiles
+from energymodel.calibration.calibration_case import CHIP, COLUMNS
+from energymodel.calibration.device_power import MOST_IDLE, USUAL_IDLE, profiles
 from energymodel.calibration.power_population import architecture_of
 from energymodel.errors import InputError
 from energymodel.readers.columns import Schema, TableChoices
@@ -22,6 +22,7 @@ SETTING = ("gpu", *PARTS, "batch", "power_limit_w", "clock_hz")
 MOST_ABOVE = 1.5  # of its limit, that a device may draw at the lowest limits
 STAMP = "%Y/%m/%d %H:%M:%S.%f"
 NO_NAME = "this device"
+OF_PRIOR = "that of the prior"
 POWER_COLUMNS = COLUMNS["power"]
 TIME, POWER = (next(column for column in POWER_COLUMNS if column.name == name) for name in ("time_s", "power_w"))
 
@@ -45,17 +46,17 @@ def power_table(source: Path | Records, choices: TableChoices) -> Measurements:
 
 def _settings_of_log(log: Measurements) -> Measurements:
     """A row for each stretch of a log in which no setting changes."""
-    seconds = []
+    seconds = np.zeros(len(log))
     for row, word in enumerate(log.columns["timestamp"].tolist()):
         try:
-            seconds.append(datetime.strptime(word.strip(), STAMP).timestamp())
+            seconds[row] = datetime.strptime(word.strip(), STAMP).timestamp()
         except ValueError:
             words = f'"{word}" is not a time as nvidia-smi writes it, such as 2026/11/22 14:03:11.250.'
             raise log.error(row, words, "timestamp") from None
     settings, first, time, power = _settings_by_row(log, (*SETTING, "run")), [], [], []
     for _, stretch in groupby(range(len(log)), key=settings.__getitem__):
         rows = list(stretch)
-        apart = np.diff(np.array(seconds)[rows])
+        apart = np.diff(seconds[rows])
         if len(rows) < 2 or np.any(apart <= 0.0):
             raise log.error(
                 rows[0],
@@ -63,14 +64,13 @@ def _settings_of_log(log: Measurements) -> Measurements:
                 "column time_s.",
             )
         first.append(rows[0])
-        time.append(float(seconds[rows[-1]] - seconds[rows[0]] + np.mean(apart)))
-        power.append(float(np.mean(log.columns["power_w"][rows])))
+        time.append(np.sum(apart) + np.mean(apart))
+        power.append(np.mean(log.columns["power_w"][rows]))
     note = (
         f"{len(log)} readings of a log are {len(first)} settings; the time of each is that from its first reading to "
         "its last: the same work must run at each of them."
     )
-    table = log.select(np.array(first))
-    return table.having({"time_s": np.array(time), "power_w": np.array(power)}, [note])
+    return log.select(np.array(first)).having({"time_s": np.array(time), "power_w": np.array(power)}, [note])
 
 
 def _settings_by_row(table: Measurements, names: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -92,14 +92,13 @@ def averaged(table: Measurements) -> tuple[Measurements, float]:
     energy = np.log(table.columns["time_s"] * table.columns["power_w"])
     squares = sum(float(np.sum((energy[rows] - np.mean(energy[rows])) ** 2)) for rows in groups)
     noise = float(np.sqrt(squares / (len(table) - len(groups))))
-    names = [name for name in ("time_s", "power_w", "epochs") if name in table.columns]
+    names = {"time_s", "power_w", "epochs"} & {*table.columns}
     means = {name: np.array([np.mean(table.columns[name][rows]) for rows in groups]) for name in names}
-    first = table.select(np.array([rows[0] for rows in groups]))
     note = (
         f"{len(table)} rows are {len(groups)} settings, each the mean of its repeats, whose energies differ by "
         f"{100 * noise:.2g} % (standard deviation)."
     )
-    return first.having(means, [note]), noise
+    return table.select(np.array([rows[0] for rows in groups])).having(means, [note]), noise
 
 
 def split_asked(table: Measurements) -> tuple[Measurements, Measurements]:
@@ -131,15 +130,10 @@ def split_asked(table: Measurements) -> tuple[Measurements, Measurements]:
     return table.select(np.flatnonzero(time)), table.select(np.flatnonzero(~time))
 
 
-def settings_of(
-    table: Measurements, asked: Measurements, prior: Scenario | None, prior_idle: float | None, noise: float
-) -> Settings:
+def settings_of(table: Measurements, asked: Measurements, prior: Scenario | None, noise: float) -> Settings:
     """Measured settings with their profiles, and those that were asked about.
 
-    **Arguments:**
-
-    - `prior`: names the device of rows that name none.
-    - `prior_idle`: of a single device without an idle power [W].
+    The prior names the device of rows that name none, and has the idle power of a single device, if it knows it.
 
     **Raises:** `InputError` where only some rows name their device, and for a setting that was asked about whose
     device, workload and batch was not measured, or that has no limit or clock.
@@ -157,9 +151,10 @@ def settings_of(
         architectures = (architecture_of(str(earlier)) or architecture_of(str(chip)),)
     settings, batch = _works(table), table.columns.get("batch", np.ones(count))
     workload = np.array([work for _, work, _ in settings])
-    idle = table.columns.get("idle_power_w", np.full(count, np.nan))
-    if prior_idle is not None and len(names) == 1 and np.all(np.isnan(idle)):
-        idle = np.full(count, prior_idle)
+    metered = table.columns.get("idle_power_w", np.full(count, np.nan))
+    source = None if prior is None else prior.provenance.get(f"{CHIP}.idle_power")
+    is_known = len(names) == 1 and np.all(np.isnan(metered)) and source is not None and not source.is_prior
+    idle = np.full(count, float(prior.system.accelerator.idle_power)) if prior is not None and is_known else metered
     runs, is_profile = profiles(
         workload,
         batch,
@@ -185,7 +180,15 @@ def settings_of(
             raise asked.error(row, "empty. Write what is to be predicted.", column)
         highest = 1.0 if runs.by_limit else float(table.columns[column][profile])
         predicted.append((int(asked.lines[row]), profile, speed / highest))
-    return Settings(runs, is_profile, workload, batch, names, epochs, noise, predicted, architectures)
+    guesses = []
+    for number in range(len(names)):
+        rows = np.asarray(runs.device) == number
+        guess = f"{100 * USUAL_IDLE:.0f} % of the highest limit: nothing that was measured is as low as an idle device"
+        if np.min(runs.power[rows]) <= MOST_IDLE * runs.rated_power[rows][0]:
+            guess = "just under the lowest power that was measured, an upper bound"
+        own = OF_PRIOR if is_known and runs.idle_power[0] == idle[0] else guess
+        guesses.append("" if np.any(np.isfinite(metered[rows])) else own)
+    return Settings(runs, is_profile, workload, batch, names, epochs, noise, predicted, architectures, tuple(guesses))
 
 
 def _works(table: Measurements) -> list[tuple[str, str, float]]:

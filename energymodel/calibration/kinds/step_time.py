@@ -34,13 +34,11 @@ MOST_FITTED = 256  # rows that are fitted; of a longer file evenly chosen ones, 
 
 
 class MeasuredSteps(NamedTuple):
-    """Measured steps: the system with all other constants, the columns of `predict` by name, and what was measured,
-    the time [s] or the memory [B].
-    """
+    """Measured steps."""
 
-    system: TrainingSystem
-    rows: Mapping[str, Rows]
-    measured: Rows
+    system: TrainingSystem  # with all other constants
+    rows: Mapping[str, Rows]  # the columns of `predict`
+    measured: Rows  # the time [s] or the memory [B]
 
 
 def step_time_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows 1"]:
@@ -137,13 +135,10 @@ def _candidates(system: TrainingSystem, rows: Mapping[str, np.ndarray]) -> Candi
             divides = all(count >= 1.0 and float(count).is_integer() for count in (data, sequences))
             if divides and rows["heads"][row] % tensor == 0 and rows["layers"][row] % pipeline == 0:
                 settings.append((row, chips, float(tensor), float(pipeline)))
-    settings = Candidates.thinned(settings) or [
-        (row, float(rows["chips"][row]), float(rows["tensor"][row]), float(rows["pipeline"][row]))
-        for row in first.tolist()
-    ]
+    names = ("chips", "tensor", "pipeline")
+    settings = Candidates.thinned(settings) or [(row, *(float(rows[name][row]) for name in names)) for row in first]
     at, chips, tensor, pipeline = (np.array(column) for column in zip(*settings, strict=True))
-    ones = np.ones(len(at))
-    table = {name: values[at] for name, values in rows.items()}
+    ones, table = np.ones(len(at)), {name: values[at] for name, values in rows.items()}
     table |= {"chips": chips, "tensor": tensor, "pipeline": pipeline, "virtual_stages": ones, "expert": ones}
     words = [
         f"{rows['layers'][row]:g} layers of {rows['hidden'][row]:g} on {chips:g} chips, tensor {tensor:g}, "
