@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from scipy.special import ndtr, ndtri
 
 from energymodel.calibration.device_power import Profiles
-from energymodel.calibration.intervals import LEVEL, linearized
+from energymodel.calibration.intervals import LEVEL
 from energymodel.calibration.least_squares import FitResult
 from energymodel.calibration.power_population import Architecture
 
@@ -172,9 +172,9 @@ def _changes(fitted: FitResult, settings: Settings, row: np.ndarray, speed: np.n
     """Ratios of time, energy and power to those of profiles, and the ends of their 90 % intervals: (3, settings, 3)."""
     runs = settings.runs
     table = runs.at_speeds(row, speed)
-    errors, slopes = linearized(fitted, table._replace(time=table.reference_time, power=table.reference_power))
+    at_fit = fitted.at(table._replace(time=table.reference_time, power=table.reference_power))
     sums = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
-    log, slopes = errors @ sums, np.einsum("roi,oa->rai", slopes, sums)
+    log, slopes = at_fit.errors[0] @ sums, np.einsum("roi,oa->rai", at_fit.slopes[0], sums)
     # At the highest speed the profile itself is known; from NEAR below it on errors are what they usually are.
     highest = np.where(np.isfinite(top := runs.speeds[row]), top, np.asarray(runs.rated_power)[row])
     usual = NORMAL * error * np.clip((1.0 - speed / highest) / NEAR, 0.0, 1.0)

@@ -121,11 +121,7 @@ def updated_prior(
 ) -> JointPrior:
     """A prior in which coordinates of some names are known from earlier measurements, with their correlations.
 
-    **Arguments:**
-
-    - `prior`: of all coordinates; those without earlier measurements keep it.
-    - `names`: of the coordinates that were measured; those that `prior` lacks are left out.
-    - `mean`, `covariance`: of these.
+    The others keep theirs; names that the prior lacks are left out.
 
     **Raises:** `ValueError` if the covariance is not positive definite.
     """

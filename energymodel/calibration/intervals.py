@@ -8,13 +8,12 @@ constant, found by walking along it, knows of that. Resampled groups are the thi
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy import integrate, interpolate, stats
 
 from energymodel.calibration.constant_priors import coordinate_bounds, flat_values, joint_prior
-from energymodel.calibration.least_squares import FitResult, evaluate_lanes, minimize_lanes, program_rows, table_shape
+from energymodel.calibration.least_squares import FitResult, minimize_lanes
 from energymodel.calibration.robust_loss import tempering
 
 LEVEL = 0.9  # share of cases in which an interval holds the constant
@@ -35,13 +34,12 @@ class Intervals(NamedTuple):
 
 
 def laplace_intervals(fitted: FitResult, level: float = LEVEL) -> Intervals:
-    """Confidence intervals by Laplace's approximation, `z +- t sqrt(C_zz)` [MacKay 2003, ch. 27].
+    """Confidence intervals by Laplace's approximation, `z +- t sqrt(C_zz)` [MacKay 2003, ch. 27], in the units of the
+    constants.
 
     t is Student's quantile at the freedom of the fit. Too narrow where errors are far from linear in a coordinate:
     `outer_intervals` are not. The ends are taken in the coordinate of a constant, so that they stay within its physical
     range.
-
-    **Returns:** the ends, in the units of the constants.
     """
     return Intervals(*flat_values(fitted.problem.constants, _laplace_ends(fitted, level)))
 
@@ -55,18 +53,10 @@ def _laplace_ends(fitted: FitResult, level: float) -> Float[np.ndarray, "2 n"]:
 def bootstrap(
     fitted: FitResult, groups: Sequence[Any] | np.ndarray, count: int = 200, **options: Any
 ) -> Float[np.ndarray, "count n"]:
-    """Constants refitted to groups drawn with replacement [Efron 1979]; every draw is a lane of one search.
+    """Constants refitted to groups drawn with replacement [Efron 1979], in their units; draws are lanes of one search.
 
     Rows of a group share what the model leaves out, so groups are drawn, not rows. `quantiles` makes intervals of them;
-    below some ten groups they are too narrow.
-
-    **Arguments:**
-
-    - `groups`: of the rows.
-    - `count`: of draws.
-    - `options`: `FitOptions` to change.
-
-    **Returns:** values by draw and constant, in the units of the constants.
+    below some ten groups they are too narrow. `options` change those of the fit.
     """
     problem = fitted.problem._replace(options=fitted.problem.options._replace(**options))
     names, member = np.unique(np.asarray(groups).astype(str), return_inverse=True)
@@ -91,14 +81,10 @@ def informed(fitted: FitResult) -> Bool[np.ndarray, " n"]:
 
 
 def undetermined(fitted: FitResult, ends: Intervals | None = None) -> tuple[str, ...]:
-    """Names of the constants that the data do not determine.
+    """Names of the constants that the data do not determine, by their intervals, by default Laplace's.
 
     Such a constant keeps more than half of the variance of the kind's prior (whatever earlier measurements added), or
     its interval is wider than a factor of `ConstantPrior.widest` (than half of its range, if that has two ends).
-
-    **Arguments:**
-
-    - `ends`: intervals of the constants, by default Laplace's.
     """
     each = [constant for constant in fitted.problem.constants.values() for _ in range(constant.size)]
     base, top, widest = np.array([(constant.lower, constant.upper, constant.widest) for constant in each]).T
@@ -126,13 +112,8 @@ def posterior_intervals(fitted: FitResult, which: Bool[np.ndarray, " n"], level:
 
     `p(z_i) ~ (1 + D / v)^(-(v + 1) / 2) det(H)^(-1/2)`, with D twice the objective above its minimum while z_i is held
     and all others are best, H the information of the others there, and v the freedom. The loss counts by
-    `robust_loss.tempering`, so that D is that of normal errors. All walks away from the fit are lanes of one search.
-
-    **Arguments:**
-
-    - `which`: coordinates that are walked along; the others get Laplace's interval.
-
-    **Returns:** the ends, in the units of the constants.
+    `robust_loss.tempering`, so that D is that of normal errors. All walks away from the fit are lanes of one search;
+    coordinates not in `which` get Laplace's interval. Ends are in the units of the constants.
     """
     ends = _laplace_ends(fitted, level)
     chosen = np.flatnonzero(which)
@@ -205,7 +186,7 @@ def next_measurement(fitted: FitResult, candidates: Any) -> tuple[int, float]:
 
     - `candidates`: a table like the measured one, with any finite numbers in place of measurements.
     """
-    slopes, covariance = linearized(fitted, candidates)[1], fitted.covariance
+    slopes, covariance = fitted.at(candidates).slopes[0], fitted.covariance
     spread = np.einsum("rai,ij,rbj->rab", slopes, covariance, slopes)
     total = np.einsum("raa->", spread)
     crossing = np.einsum("ij,rbj->rib", covariance, slopes)
@@ -214,20 +195,3 @@ def next_measurement(fitted: FitResult, candidates: Any) -> tuple[int, float]:
     shift = np.einsum("qai,rib->rqab", slopes, crossing)
     gains = np.einsum("rqab,rbc,rqac->r", shift, weight, shift) / total
     return int(np.argmax(gains)), float(np.max(gains))
-
-
-def linearized(
-    fitted: FitResult, table: Any
-) -> tuple[Float[np.ndarray, "rows outputs"], Float[np.ndarray, "rows outputs n"]]:
-    """Errors and their slopes by coordinate at a fit, on another table; the program of the fit takes so many rows at a
-    time.
-    """
-    rows, size = table_shape(fitted.problem, table)[0], program_rows(len(fitted.errors))
-    parts = []
-    for begin in range(0, rows, size):
-        taken = slice(begin, begin + size)
-        some = jax.tree.map(lambda leaf, taken=taken: leaf[taken] if np.shape(leaf)[:1] == (rows,) else leaf, table)
-        problem = fitted.problem._replace(table=some)
-        parts.append(evaluate_lanes(problem, fitted.prior, fitted.coordinates[None], fitted.scale, fewest_rows=size))
-    errors, slopes = (np.concatenate([getattr(part, name)[0] for part in parts]) for name in ("errors", "slopes"))
-    return errors, slopes

@@ -56,6 +56,10 @@ class LaneOptima(NamedTuple):
     errors: Float[np.ndarray, "lanes rows outputs"]
     slopes: Float[np.ndarray, "lanes rows outputs n"]
 
+    def lane(self, index: int) -> "LaneOptima":
+        """One of them, without the axis of lanes."""
+        return LaneOptima(*(leaf[index] for leaf in self))
+
 
 class FitResult(NamedTuple):
     """Fitted constants."""
@@ -84,6 +88,20 @@ class FitResult(NamedTuple):
         thresholds = self.problem.options.threshold * self.scale / self.noise
         return information(slopes, self.weights, self.noise, thresholds)
 
+    def at(self, table: Any, points: Float[np.ndarray, "lanes n"] | None = None) -> "LaneOptima":
+        """Errors and slopes on another table, at the fit or other points; the program of the fit takes so many rows at
+        a time.
+        """
+        points = self.coordinates[None] if points is None else points
+        rows, size = table_shape(self.problem, table)[0], program_rows(len(self.errors))
+        parts = []
+        for begin in range(0, rows, size):
+            taken = slice(begin, begin + size)
+            some = jax.tree.map(lambda leaf, taken=taken: leaf[taken] if np.shape(leaf)[:1] == (rows,) else leaf, table)
+            parts.append(evaluate_lanes(self.problem._replace(table=some), self.prior, points, self.scale, size))
+        errors, slopes = (np.concatenate([getattr(part, name) for part in parts], 1) for name in ("errors", "slopes"))
+        return parts[0]._replace(errors=errors, slopes=slopes)
+
 
 def fit(problem: FitProblem) -> FitResult:
     """Find the constants of the lowest robust squares, `min sum rho(w e / s) + sum ((z - z_0) / s_0)^2 / 2`.
@@ -99,7 +117,7 @@ def fit(problem: FitProblem) -> FitResult:
     rounds = ROUNDS if options.estimate_noise else 1
     while True:
         optima = minimize_lanes(problem, prior, starts, weights[None], scale)
-        best = LaneOptima(*(leaf[int(np.argmin(optima.objective))] for leaf in optima))
+        best = optima.lane(int(np.argmin(optima.objective)))
         estimate = estimate_noise(best.errors, best.slopes, weights, prior.information, scale)
         estimate = estimate.pooled(problem.noise, options.noise_counts)
         rounds -= 1
@@ -114,7 +132,7 @@ def unfitted(problem: FitProblem) -> FitResult:
     prior, weights = problem.prior or joint_prior(problem.constants), _weights(problem)
     noise = np.full(weights.shape[1], float(problem.noise))
     optima = evaluate_lanes(problem, prior, prior.mean[None], noise)._replace(converged=np.ones(1, bool))
-    return _result(problem, LaneOptima(*(leaf[0] for leaf in optima)), weights, noise, noise, np.inf)
+    return _result(problem, optima.lane(0), weights, noise, noise, np.inf)
 
 
 def _result(
@@ -185,13 +203,8 @@ def minimize_lanes(
 ) -> LaneOptima:
     """Run one search from each start, with the weights of its lane (or the same for all), some lanes at a time.
 
-    Every fit of one model, of any number of lanes and up to a power of two rows, is one compiled program.
-
-    **Arguments:**
-
-    - `scale`: of the errors, by output [1].
-    - `held`: 1 for coordinates of a lane that stay where they start.
-    - `fewest_rows`: rows of a program that is already compiled, which a smaller table then uses.
+    Every fit of one model, of any number of lanes and up to a power of two rows, is one compiled program; `held` is 1
+    for coordinates of a lane that stay where they start, and a table of `fewest_rows` or less uses their program.
     """
     options, rows = problem.options, weights.shape[1]
     held = np.zeros(starts.shape) if held is None else held
@@ -227,13 +240,9 @@ def evaluate_lanes(
     prior: JointPrior,
     points: Float[np.ndarray, "lanes n"],
     scale: Float[np.ndarray, " outputs"],
-    *,
     fewest_rows: int = FEWEST_ROWS,
 ) -> LaneOptima:
-    """Errors and slopes at points: searches of no steps, by the program of the searches.
-
-    **Arguments:** as those of `minimize_lanes`.
-    """
+    """Errors and slopes at points: searches of no steps, by the program of the searches; see `minimize_lanes`."""
     still = problem._replace(options=problem.options._replace(steps=0))
     weights = np.ones((1, *table_shape(problem, problem.table)))
     return minimize_lanes(still, prior, points, weights, scale, held=np.ones(points.shape), fewest_rows=fewest_rows)
@@ -246,7 +255,7 @@ def _program() -> Callable[..., Any]:
 
 
 class _SearchState(NamedTuple):
-    """Of one lane: the best point with its objective, errors and slopes, what is tried next, and how far it is."""
+    """The best point of one lane, and what is tried next."""
 
     point: Array
     objective: Array
@@ -270,13 +279,7 @@ def _search_lanes(
     knobs: tuple[Array, Array, Array],
     table: Any,
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Levenberg-Marquardt searches [Nocedal & Wright 2006, sec. 10.3]; errors and slopes are evaluated in one place.
-
-    **Arguments:**
-
-    - `limits`: mean and `whiten` of the prior, lower and upper bounds of the coordinates.
-    - `knobs`: threshold of the loss, most steps, tolerance.
-    """
+    """Levenberg-Marquardt searches [Nocedal & Wright 2006, sec. 10.3]; errors and slopes are evaluated in one place."""
     (mean, whiten, low, high), (threshold, most_steps, tolerance) = limits, knobs
     prior = whiten.T @ whiten
 
@@ -340,6 +343,5 @@ def table_shape(problem: FitProblem, table: Any) -> tuple[int, int]:
 
 
 def _weights(problem: FitProblem) -> Float[np.ndarray, "rows outputs"]:
-    shape = table_shape(problem, problem.table)
-    rows = np.ones(shape[0]) if problem.weights is None else np.asarray(problem.weights, np.float64)
-    return np.broadcast_to(rows[:, None], shape).copy()
+    weights = np.asarray(1.0 if problem.weights is None else problem.weights, np.float64)
+    return np.broadcast_to(weights[..., None], table_shape(problem, problem.table)).copy()

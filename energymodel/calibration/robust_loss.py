@@ -38,17 +38,10 @@ class FitOptions(NamedTuple):
 
 
 def robust_error(error: Float[Array, "..."], threshold: Numeric, loss: Loss) -> Float[Array, "..."]:
-    """What has a square twice the loss of an error, `r -> sign(r) sqrt(2 rho(r))` [Huber 1964].
+    """What has a square twice the loss of an error r in units of the noise, `sign(r) sqrt(2 rho(r))` [Huber 1964].
 
     Huber: `rho = r^2 / 2` up to the threshold k, `k |r| - k^2 / 2` beyond. Pseudo-Huber: `k^2 (sqrt(1 + (r/k)^2) - 1)`.
     Cauchy: `k^2 ln(1 + (r/k)^2) / 2`.
-
-    **Arguments:**
-
-    - `error`: r, in units of the noise [1].
-    - `threshold`: k [1].
-
-    **Returns:** transformed error [1].
     """
     square = (error / threshold) ** 2
     if loss == "pseudo-huber":
@@ -64,10 +57,10 @@ def robust_error(error: Float[Array, "..."], threshold: Numeric, loss: Loss) -> 
 
 
 class ErrorEstimate(NamedTuple):
-    """What errors at a fit show: noise by output, and measurements less the constants that they determine."""
+    """What errors at a fit show."""
 
     noise: Float[np.ndarray, " outputs"]
-    freedom: float
+    freedom: float  # measurements less the constants that they determine
 
     def pooled(self, guess: float, counts: float) -> "ErrorEstimate":
         """With a guess of the noise that counts as some measurements beside the errors."""
@@ -82,12 +75,9 @@ def estimate_noise(
     prior: Float[np.ndarray, "n n"],
     first: Float[np.ndarray, " outputs"],
 ) -> ErrorEstimate:
-    """Standard deviation of the errors by output, with errors clipped at twice of it.
+    """Standard deviation of the errors by output, with errors clipped at twice of it, from a first guess.
 
-    **Arguments:**
-
-    - `prior`: information of the coordinates in their prior.
-    - `first`: guess of the noise.
+    The prior is the information of the coordinates in it.
     """
     counts = weights > 0
     squares = np.where(counts, weights**2 * errors**2, 0.0)
@@ -116,9 +106,7 @@ def information(
 ) -> Float[np.ndarray, "n n"]:
     """Fisher information of the coordinates in the data, less what a robust loss loses of it [Huber 1964].
 
-    **Arguments:**
-
-    - `thresholds`: where linear counting begins [noise].
+    Linear counting begins at the thresholds [noise].
     """
     variance, slope = _huber_moments(thresholds)
     scaled = np.where(weights[:, :, None] > 0, slopes, 0.0) * (weights / noise * slope / np.sqrt(variance))[:, :, None]

@@ -38,7 +38,7 @@ from energymodel.calibration.calibration_case import (
 )
 from energymodel.calibration.constant_priors import ConstantPriors
 from energymodel.calibration.intervals import LEVEL
-from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, evaluate_lanes
+from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import PowerCriticalBatch, rest_critical_batch
 from energymodel.readers.table import Measurements, check_repeats
@@ -361,14 +361,12 @@ def _predictions(runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:
     table = runs.at(settings)
     has_deviations = any(name.startswith(DEVIATION) for name in fitted.names)
     left = deviation_weights(runs.table, table.group, table.batch)[1] if has_deviations else 0.0
-    problem = fitted.problem._replace(table=table)
-    at_fit = evaluate_lanes(problem, fitted.prior, fitted.coordinates[None], fitted.scale)
+    at_fit = fitted.at(table)
     middle, slopes = at_fit.errors[0, :, 0], at_fit.slopes[0, :, 0]
     quantile = stats.t.ppf(0.5 + 0.5 * LEVEL, fitted.freedom)
     spread = np.sqrt(np.einsum("ri,ij,rj->r", slopes, fitted.covariance, slopes))
     shift = quantile * slopes @ fitted.covariance / spread[:, None]
-    moved = np.concatenate([fitted.coordinates - shift, fitted.coordinates + shift])
-    errors = evaluate_lanes(problem, fitted.prior, moved, fitted.scale).errors[:, :, 0]
+    errors = fitted.at(table, np.concatenate([fitted.coordinates - shift, fitted.coordinates + shift])).errors[..., 0]
     ends = np.diagonal(errors.reshape(2, len(settings), -1), axis1=1, axis2=2) - middle
     reach = np.hypot(ends, quantile * np.sqrt(fitted.noise[0] ** 2 + left))
     amounts = np.exp([middle, middle - reach[0], middle + reach[1]]).T.tolist()
