@@ -7,13 +7,14 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.readers.columns import Schema, declared_columns
+from energymodel.readers.table import Measurements
 from energymodel.scenarios.checks import check_attention_shape, check_context_heads, check_precisions
 from energymodel.scenarios.components import build
 from energymodel.scenarios.files import names, read_preset
@@ -45,26 +46,7 @@ ROW = "row"  # stands for a row in messages, until its line is known
 SWITCHES = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "on": 1.0, "off": 0.0}
 
 
-class Layouts(NamedTuple):
-    """Training steps by row: `columns` of numbers, and the cluster of each."""
-
-    columns: Mapping[str, np.ndarray]
-    cluster: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.cluster)
-
-    @property
-    def inputs(self) -> dict[str, np.ndarray]:
-        """Columns that a prediction needs."""
-        return {column.name: self.columns[column.name] for column in INPUTS}
-
-    def select(self, chosen: np.ndarray) -> "Layouts":
-        """The rows where `chosen` is true, or those numbered by it."""
-        return Layouts({name: values[chosen] for name, values in self.columns.items()}, self.cluster[chosen])
-
-
-def layouts(rows: Sequence[Mapping[str, Any]]) -> Layouts:
+def layouts(rows: Sequence[Mapping[str, Any]]) -> Measurements:
     """Turn rows into columns of numbers; what is left out follows from the model preset or the default.
 
     **Arguments:**
@@ -74,13 +56,22 @@ def layouts(rows: Sequence[Mapping[str, Any]]) -> Layouts:
 
     **Raises:** `InputError` for a row that cannot be read.
     """
-    return as_layouts([row_numbers(row) for row in rows], [str(row["cluster"]) for row in rows])
+    return as_layouts(
+        [row_numbers(row) for row in rows], [str(row["cluster"]) for row in rows], range(2, len(rows) + 2)
+    )
 
 
-def as_layouts(rows: Sequence[Mapping[str, float]], cluster: Sequence[str]) -> Layouts:
-    """Columns of the numbers of rows."""
+def as_layouts(
+    rows: Sequence[Mapping[str, float]], cluster: Sequence[str], lines: Sequence[int], path: str = "table"
+) -> Measurements:
+    """Columns of the numbers of rows, and the cluster of each."""
     columns = {column.name: np.array([row[column.name] for row in rows], float) for column in (*INPUTS, *MEASURED)}
-    return Layouts(columns, np.asarray(cluster, str))
+    return Measurements(path, {**columns, "cluster": np.asarray(cluster, str)}, np.asarray(lines))
+
+
+def inputs_of(layouts: Measurements) -> dict[str, np.ndarray]:
+    """Columns that a prediction needs."""
+    return {column.name: layouts.columns[column.name] for column in INPUTS}
 
 
 def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:

@@ -15,13 +15,14 @@ from scipy.special import ndtri
 
 from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.constant_priors import ConstantPrior
-from energymodel.calibration.layout_table import LAYOUT, OF_CLUSTER, SHAPE, Layouts
+from energymodel.calibration.layout_table import LAYOUT, OF_CLUSTER, SHAPE, inputs_of
 from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
 from energymodel.numerics import Scalar
 from energymodel.performance.memory_footprint import out_of_memory_probability
 from energymodel.performance.workload import Transformer
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
+from energymodel.readers.table import Measurements
 from energymodel.runtime.compilation import compiler_options
 from energymodel.scenarios.clusters import KIND
 from energymodel.scenarios.scenario import Scenario
@@ -206,7 +207,7 @@ class StepPredictions(NamedTuple):
     `spread` is the standard deviation of the logarithm of the step time, not a number on a cluster that states none.
     """
 
-    layouts: Layouts
+    layouts: Measurements
     prediction: Prediction
     spread: np.ndarray
 
@@ -252,7 +253,7 @@ class StepPredictions(NamedTuple):
 
 
 def predict(
-    table: Path | str | Sequence[Mapping[str, Any]] | Layouts,
+    table: Path | str | Sequence[Mapping[str, Any]] | Measurements,
     systems: Mapping[str, TrainingSystem] | None = None,
     *,
     cluster: str | Path | None = None,
@@ -263,7 +264,7 @@ def predict(
 
     **Arguments:**
 
-    - `table`: path of a CSV file, rows as mappings, or `Layouts`; `step_table.py` says which columns are read.
+    - `table`: path of a CSV file, rows as mappings, or `layouts`; `step_table.py` says which columns are read.
     - `systems`: clusters by name; by default the presets and files that the column `cluster` names.
     - `cluster`: preset or file of the cluster of all rows.
     - `changes`: of the clusters, such as `["system.network.link.efficiency=0.5"]`.
@@ -273,29 +274,29 @@ def predict(
 
     **Raises:** `InputError` that names line and column, and for numbers that have no finite prediction together.
     """
-    if not isinstance(table, Layouts):
+    if not isinstance(table, Measurements):
         choices = choices._replace(
             cluster=choices.cluster if cluster is None else str(cluster), clusters=tuple(systems or ())
         )
-        table = read_step_table(Path(table) if isinstance(table, str) else table, choices).layouts
+        table = read_step_table(Path(table) if isinstance(table, str) else table, choices)
     spread, order, parts = np.full(len(table), np.nan), [], []
-    for name in dict.fromkeys(table.cluster):
+    for name in dict.fromkeys(table.columns["cluster"].tolist()):
         system, constants = (systems or {}).get(name), None
         if system is None:
-            scenario = cluster_scenario(str(name), changes)
+            scenario = cluster_scenario(name, changes)
             system, constants = scenario.system, known_constants(scenario)
-        rows = np.flatnonzero(table.cluster == name)
-        own = table.select(rows)
-        check_formats(system.accelerator, own.columns, f"cluster {name}")
+        rows = np.flatnonzero(table.columns["cluster"] == name)
+        own = inputs_of(table.select(rows))
+        check_formats(system.accelerator, own, f"cluster {name}")
         if constants is not None:
-            spread[rows] = step_time_spread(*constants, system, own.inputs)
-        parts.append(_by_rows(_predictions, system, own.inputs))
+            spread[rows] = step_time_spread(*constants, system, own)
+        parts.append(_by_rows(_predictions, system, own))
         order += rows.tolist()
     predicted = jax.tree.map(lambda *leaves: np.concatenate(leaves)[np.argsort(order)], *parts)
     finite = np.all([np.isfinite(values) for values in jax.tree.leaves(predicted)], axis=0)
     if not np.all(finite):
         row = int(np.argmin(finite))
-        inputs = {name: float(values[row]) for name, values in table.inputs.items() if np.isfinite(values[row])}
+        inputs = {name: float(values[row]) for name, values in inputs_of(table).items() if np.isfinite(values[row])}
         name = max(inputs, key=lambda name: abs(inputs[name]))
         raise InputError(
             f"row {row + 1} of the layouts: no finite step time and memory follow from its numbers. Look at the "

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +23,6 @@ from energymodel.calibration.layout_table import (
     SCHEMA,
     SHAPE,
     UNMODELLED,
-    Layouts,
     as_layouts,
     cell_number,
     row_numbers,
@@ -31,7 +30,7 @@ from energymodel.calibration.layout_table import (
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer, attention_flops_per_token
 from energymodel.readers.columns import AS_WRITTEN, TableChoices, plain_name
-from energymodel.readers.table import CsvTable, Problem, Records, left_out, read_csv
+from energymodel.readers.table import CsvTable, Measurements, Problem, Records, left_out, read_csv
 from energymodel.scenarios.components import refuse_state_space
 from energymodel.scenarios.files import names
 from energymodel.scenarios.layers import SCHEDULE_WORDS
@@ -49,26 +48,13 @@ TERA = 1e12  # FLOP/s, as `model_flops_per_chip` is given
 BACK_AND_FORTH = 4.0 / 3.0  # operations with full recomputation over those without
 
 
-class StepTable(NamedTuple):
-    """A table that was read."""
-
-    csv: CsvTable
-    layouts: Layouts  # its rows as numbers; `rows` are their indices in `csv`
-    rows: np.ndarray
-    texts: Mapping[str, np.ndarray]  # columns of words by name: group, run
-    failed: np.ndarray  # whether a row states a run that failed
-    notes: tuple[str, ...]  # what a reader must know
-
-    @property
-    def lines(self) -> np.ndarray:
-        """Of the rows in the file."""
-        return np.asarray(self.csv.lines, int)[self.rows]
-
-
 def read_step_table(
-    source: Path | Records, choices: TableChoices = AS_WRITTEN, *, default_cluster: str = ""
-) -> StepTable:
+    source: Path | Records | CsvTable, choices: TableChoices = AS_WRITTEN, *, default_cluster: str = ""
+) -> Measurements:
     """Read a CSV file of layouts, measured or not, or rows of them.
+
+    Beside the numbers of `layout_table` a row has its cluster, its group and run if they are stated, and whether it is
+    a run that failed.
 
     **Arguments:**
 
@@ -76,8 +62,8 @@ def read_step_table(
 
     **Raises:** `InputError` that names the file, and all unknown columns or all bad rows by line.
     """
-    csv = read_csv(source, choices.where, name=choices.name)
-    folder = source.parent if isinstance(source, Path) else Path()
+    csv = source if isinstance(source, CsvTable) else read_csv(source, choices.where, name=choices.name)
+    folder = Path(csv.path).parent
     filled = {name for at, name in enumerate(csv.header) if any(row[at].lower() not in NOTHING for row in csv.rows)}
     refuse_state_space(sorted(filled - set(choices.ignore)), csv.path)
     targets, constants, unused = SCHEMA.matched(csv.path, csv.header, choices)
@@ -86,7 +72,7 @@ def read_step_table(
     fixed = {name: target.in_si(word) for name, (target, word) in constants.items()}
     rows: list[tuple[int, _Row, dict[str, float], str]] = []
     problems, assumed = list(csv.problems), Counter[str]()
-    for index, (line, cells) in enumerate(zip(csv.lines, csv.rows, strict=True)):
+    for line, cells in zip(csv.lines, csv.rows, strict=True):
         words = fixed | {target.column.name: target.in_si(cells[at]) for at, target in targets.items()}
         try:
             for at, name in switches.items():
@@ -102,7 +88,7 @@ def read_step_table(
                 cluster = measured_cluster(words, folder, default_cluster)
             elif (cluster := words.get("cluster", "")) not in choices.clusters:
                 cluster = cluster_word(words, folder, choices.cluster, ROW, assumed)
-            rows.append((index, row, row_numbers({**schema, "cluster": cluster}), cluster))
+            rows.append((line, row, row_numbers({**schema, "cluster": cluster}), cluster))
         except InputError as error:
             problems.append(Problem(line, str(error).removeprefix(ROW).lstrip(",: ")))
     notes = [*csv.notes, *(f"{counted(count, 'row')}: {what}" for what, count in assumed.items())]
@@ -112,11 +98,11 @@ def read_step_table(
         raise InputError(f"{csv.path}: {reason} Give a header line and one line for each layout.")
     if unused:
         notes.append(f"Columns that are not used: {', '.join(unused)}.")
-    good, read, numbers, clusters = zip(*rows, strict=True)
-    layouts = as_layouts(numbers, clusters)
+    lines, read, numbers, clusters = zip(*rows, strict=True)
+    layouts = as_layouts(numbers, clusters, lines, csv.path)
     notes += _fill_step_times(layouts, [row.measured_rates(own) for row, own in zip(read, numbers, strict=True)])
-    texts = {name: np.array([row.texts[name] for row in read]) for name in ("group", "run") if name in read[0].texts}
-    return StepTable(csv, layouts, np.array(good), texts, np.array([row.failed for row in read]), tuple(notes))
+    columns = {name: np.array([row.texts[name] for row in read]) for name in ("group", "run") if name in read[0].texts}
+    return layouts.having({**columns, "failed": np.array([row.failed for row in read])}, notes)
 
 
 class _Row:
@@ -265,25 +251,24 @@ class _Row:
         return tokens, operations
 
 
-def _fill_step_times(layouts: Layouts, rates: Sequence[tuple[float, float]]) -> list[str]:
+def _fill_step_times(layouts: Measurements, rates: Sequence[tuple[float, float]]) -> list[str]:
     """Put step times in that follow from measured rates, and say so."""
-    columns = layouts.columns
-    time = columns["step_time_s"]
-    tokens = columns["batch_sequences"] * columns["sequence"]
+    columns, notes = layouts.columns, list[str]()
+    time, tokens = columns["step_time_s"], columns["batch_sequences"] * columns["sequence"]
     per_second, operations = np.array(rates).T
-    notes = []
-    from_tokens = np.isnan(time) & (per_second > 0.0)
-    time[from_tokens] = tokens[from_tokens] / per_second[from_tokens]
-    if np.any(from_tokens):
-        notes.append(f"{counted(int(np.sum(from_tokens)), 'row')}: the step time follows from tokens per second.")
-    from_flops = np.isnan(time) & (operations > 0.0)
-    if np.any(from_flops):
+    each = np.ones(len(time))
+    if np.any(operations > 0.0):
         with jax.enable_x64(True):
-            shapes = {column.name: columns[column.name][from_flops] for column in SHAPE}
-            each = jax.vmap(_published_flops_per_token)(shapes)
-        time[from_flops] = tokens[from_flops] * np.asarray(each) / operations[from_flops]
-        rows = counted(int(np.sum(from_flops)), "row")
-        notes.append(f"{rows}: the step time follows from FLOP/s that count all attention scores, masked or not.")
+            shapes = {column.name: columns[column.name] for column in SHAPE}
+            each = np.asarray(jax.vmap(_published_flops_per_token)(shapes))
+    for rate, work, what in (
+        (per_second, tokens, "tokens per second"),
+        (operations, tokens * each, "FLOP/s that count all attention scores, masked or not"),
+    ):
+        missing = np.isnan(time) & (rate > 0.0)
+        time[missing] = work[missing] / rate[missing]
+        if np.any(missing):
+            notes.append(f"{counted(int(np.sum(missing)), 'row')}: the step time follows from {what}.")
     return notes
 
 

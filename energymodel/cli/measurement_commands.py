@@ -237,11 +237,13 @@ def _predict_table(table: Path, choices: "TableChoices", changes: list[str] | No
     progress("loading JAX ...")
     from energymodel.calibration import step_prediction
     from energymodel.calibration.step_table import read_step_table
+    from energymodel.readers.table import read_csv
     from energymodel.report.answers.predict import table_prediction_answer
 
-    read = read_step_table(table, choices)
-    progress(f"predicting {len(read.layouts):,} rows of {table} ...")
-    prediction = step_prediction.predict(read.layouts, changes=changes or ())
-    for note in read.notes:
+    csv = read_csv(table, choices.where, name=choices.name)
+    layouts = read_step_table(csv, choices)
+    progress(f"predicting {len(layouts):,} rows of {table} ...")
+    prediction = step_prediction.predict(layouts, changes=changes or ())
+    for note in layouts.notes:
         shell.note(note)
-    return table_prediction_answer(read, prediction, table.name)
+    return table_prediction_answer(csv, prediction, table.name)

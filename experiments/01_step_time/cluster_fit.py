@@ -13,9 +13,10 @@ from jaxtyping import Array, Float
 
 from energymodel.calibration.constant_priors import ConstantPrior, Values
 from energymodel.calibration.kinds.step_time import MeasuredSteps, step_time_errors
-from energymodel.calibration.layout_table import INPUTS, Layouts
+from energymodel.calibration.layout_table import INPUTS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors
 from energymodel.calibration.step_prediction import predict_row, with_constants
+from energymodel.readers.table import Measurements
 from energymodel.system.training_system import TrainingSystem
 
 WIDTH = 0.1  # error beyond which a row loses its weight
@@ -71,7 +72,7 @@ class ClusterFit(NamedTuple):
 
 def fit_cluster(
     system: TrainingSystem,
-    table: Layouts,
+    table: Measurements,
     constants: Sequence[ClusterConstant],
     groups: Sequence[Any],
     quantity: str = "step_time_s",

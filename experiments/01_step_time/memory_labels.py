@@ -62,8 +62,8 @@ def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, 
     groups = np.asarray([row["group"] for row in rows])
     errors, risk = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     constants: dict[str, dict[str, float]] = {}
-    for name in map(str, np.unique(table.cluster)):
-        own = table.cluster == name
+    for name in map(str, np.unique(table.columns["cluster"])):
+        own = table.columns["cluster"] == name
         if np.sum(metered & own) < len(MEMORY) + 2:
             continue
         system = system_of(CLUSTERS[name])

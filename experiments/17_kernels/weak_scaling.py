@@ -83,7 +83,7 @@ def families(data: Path, system_of: Callable[[str], TrainingSystem]) -> list[Fam
         if row["step_time_s"] != "" and not row["degraded"]
     ]
     table = layouts([{key: value for key, value in row.items() if key in KNOWN} for row in rows])
-    systems = {str(name): system_of(str(name)) for name in np.unique(table.cluster)}
+    systems = {str(name): system_of(str(name)) for name in np.unique(table.columns["cluster"])}
     columns = table.columns
     excess = np.log(columns["step_time_s"] / predict(table, systems).table()["step_time_s"])
     members: dict[tuple[Any, ...], list[int]] = defaultdict(list)

@@ -51,7 +51,7 @@ def refused(tmp_path, *lines, **choices):
 
 
 def test_names_of_public_files_are_ours(tmp_path):
-    columns = read(tmp_path).layouts.columns
+    columns = read(tmp_path).columns
     assert {name: columns[name][0] for name in OURS} == OURS
 
 
@@ -78,7 +78,7 @@ def test_names_of_public_files_are_ours(tmp_path):
     ],
 )
 def test_words_and_units_become_numbers(tmp_path, name, word, column, value):
-    assert read(tmp_path, **{name: word}).layouts.columns[column][0] == pytest.approx(value, rel=1e-12)
+    assert read(tmp_path, **{name: word}).columns[column][0] == pytest.approx(value, rel=1e-12)
 
 
 def test_a_step_time_follows_from_published_flops(tmp_path):
@@ -86,21 +86,21 @@ def test_a_step_time_follows_from_published_flops(tmp_path):
     with full recomputation, if the rate counts it."""
     flops = 6 * (12 * 24 * 2048**2 + 51200 * 2048) + 12 * 24 * 2048 * 2048
     expected = 64 * 2048 * flops / 8e14
-    model = read(tmp_path, tie_word_embeddings="yes", tflops_per_gpu="100").layouts.columns["step_time_s"][0]
+    model = read(tmp_path, tie_word_embeddings="yes", tflops_per_gpu="100").columns["step_time_s"][0]
     assert model == pytest.approx(expected, rel=0.02)
     hardware = read(tmp_path, tie_word_embeddings="yes", tflops_per_gpu="100", flops_basis="hardware", recompute="full")
-    assert hardware.layouts.columns["step_time_s"][0] == pytest.approx(model * 4 / 3, rel=1e-12)
+    assert hardware.columns["step_time_s"][0] == pytest.approx(model * 4 / 3, rel=1e-12)
     assert any("FLOP/s" in note for note in hardware.notes)
 
 
 def test_counts_follow_from_others_and_must_agree(tmp_path):
     header, row = HEADER.replace("n_gpu,global_batch_size,", ""), ROW.replace(",8,64,", ",")
-    columns = read(tmp_path, header, row, dp="4", grad_accumulation="16").layouts.columns
+    columns = read(tmp_path, header, row, dp="4", grad_accumulation="16").columns
     assert (columns["chips"][0], columns["batch_sequences"][0]) == (32.0, 64.0)
     wrong = refused(tmp_path, *with_cells(HEADER, ROW, dp="3"))
     assert "chips = 8, but data x tensor x pipeline x context = 24" in wrong
     in_tokens = read(tmp_path, HEADER, ROW.replace(",64,", ",131072,"), dp="1", grad_accumulation="64")
-    assert in_tokens.layouts.columns["batch_sequences"][0] == 64.0
+    assert in_tokens.columns["batch_sequences"][0] == 64.0
 
 
 def test_every_unknown_column_is_named_with_its_nearest(tmp_path):
@@ -110,13 +110,13 @@ def test_every_unknown_column_is_named_with_its_nearest(tmp_path):
     for part in ('"virtual_stage": Did you mean "virtual_stages"?', '"peak_memory": Its unit is missing', '"zzz"'):
         assert part in message
     table = table_of(tmp_path, header, row, ignore=("all",), rename={"virtual_stage": "virtual_stages"})
-    assert table.layouts.columns["virtual_stages"][0] == 2.0
+    assert table.columns["virtual_stages"][0] == 2.0
     assert any("peak_memory, zzz" in note for note in table.notes)
     assert '"peak_memory"' in refused(tmp_path, header, row, ignore=("zzz", "virtual_stage"))
 
 
 def test_a_constant_column_stands_before_the_tables(tmp_path):
-    table = read(tmp_path, choices={"constants": {"vocab_size": "1000", "gated": "yes"}}).layouts.columns
+    table = read(tmp_path, choices={"constants": {"vocab_size": "1000", "gated": "yes"}}).columns
     assert (table["vocabulary"][0], table["gated"][0]) == (1000.0, 1.0)
 
 
@@ -132,9 +132,9 @@ def test_a_constant_column_stands_before_the_tables(tmp_path):
 )
 def test_failed_runs_have_no_time(tmp_path, cells, out_of_memory):
     table = read(tmp_path, **cells)
-    assert table.failed[0]
-    assert np.isnan(table.layouts.columns["step_time_s"][0])
-    assert (table.layouts.columns["out_of_memory"][0] == 1.0) == out_of_memory
+    assert table.columns["failed"][0]
+    assert np.isnan(table.columns["step_time_s"][0])
+    assert (table.columns["out_of_memory"][0] == 1.0) == out_of_memory
 
 
 @pytest.mark.parametrize("word", ["", "NaN", "N/A", "-"])
@@ -190,14 +190,14 @@ def test_all_bad_rows_are_listed_and_good_ones_can_be_kept(tmp_path):
 
 def test_rows_in_python_are_refused_as_those_of_files_are():
     row: dict[str, str] = dict(zip(HEADER.split(","), ROW.split(","), strict=True))
-    assert read_step_table([row]).layouts.cluster[0] == "h100-sxm + megatron"
+    assert read_step_table([row]).columns["cluster"][0] == "h100-sxm + megatron"
     with pytest.raises(InputError, match='unknown column "pipelin"'):
         read_step_table([{**row, "pipelin": 2}])
 
 
 def test_what_is_not_modelled_is_refused_by_name(tmp_path):
     assert "state-space layers are not modelled" in refused(tmp_path, *with_cells(HEADER, ROW, hybrid="1"))
-    assert len(read(tmp_path, hybrid="0").layouts) == 1
+    assert len(read(tmp_path, hybrid="0")) == 1
 
 
 @pytest.mark.parametrize(
@@ -211,14 +211,14 @@ def test_what_is_not_modelled_is_refused_by_name(tmp_path):
 )
 def test_chip_and_framework_stand_for_a_cluster(tmp_path, gpu, framework, cluster):
     table = read(tmp_path, row=ROW.replace("H100-SXM5-80GB", gpu), framework=framework)
-    assert table.layouts.cluster[0] == cluster
+    assert table.columns["cluster"][0] == cluster
     by_option = read(tmp_path, framework=framework, choices={"cluster": "megatron-a100"})
-    assert by_option.layouts.cluster[0] == "megatron-a100"
+    assert by_option.columns["cluster"][0] == "megatron-a100"
 
 
 def test_a_file_of_a_cluster_is_found_beside_the_table(tmp_path):
     table = read(tmp_path, cluster="mine.toml")
-    assert table.layouts.cluster[0] == str(tmp_path / "mine.toml")
+    assert table.columns["cluster"][0] == str(tmp_path / "mine.toml")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, FittedNumber, Grouping
 from energymodel.calibration.constant_priors import JointPrior, Rows, Values
-from energymodel.calibration.layout_table import INPUTS
+from energymodel.calibration.layout_table import inputs_of
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.step_prediction import predict_row, prior_of, with_constants
 from energymodel.calibration.step_table import read_step_table
@@ -53,38 +53,32 @@ def measured_steps(source: Path | Records, choices: TableChoices) -> Measurement
 
     **Raises:** `InputError` as `read_step_table`, and if no row was measured.
     """
-    read = read_step_table(source, choices, default_cluster=THIS_CLUSTER)
-    time = read.layouts.columns["step_time_s"]
-    timed = np.isfinite(time)
+    table = read_step_table(source, choices, default_cluster=THIS_CLUSTER)
+    timed = np.isfinite(table.columns["step_time_s"])
     if not np.any(timed):
         raise InputError(
-            f'{read.csv.path}: no row has a measured step time. Give a column "step_time_s" (or tokens_per_s, or '
+            f'{table.path}: no row has a measured step time. Give a column "step_time_s" (or tokens_per_s, or '
             "model_tflops_per_gpu), or say which it is with --rename THEIRS=step_time_s."
         )
-    notes = list(read.notes)
+    notes = list(table.notes)
     if not np.all(timed):
-        memory = int(np.sum(read.layouts.columns["out_of_memory"][~timed] > 0.0))
+        memory = int(np.sum(table.columns["out_of_memory"][~timed] > 0.0))
         failed = f", {memory:,} of them out-of-memory failures" if memory else ""
         notes.append(f"Not fitted: {counted(int(np.sum(~timed)), 'row')} without a step time{failed}.")
-    layouts = read.layouts.select(timed)
-    columns, clusters = layouts.inputs, layouts.cluster
-    if np.any(clusters != THIS_CLUSTER):
-        columns["cluster"] = clusters
-    columns |= {name: words[timed] for name, words in read.texts.items()}
-    return Measurements(read.csv.path, {**columns, "step_time_s": time[timed]}, read.lines[timed], tuple(notes))
+    return table.select(timed).having({}, notes)
 
 
 def step_time_case(measured: Measurements, prior: Scenario | None) -> CalibrationCase:
     """The constants of `step_population`, with the population of framework and chip of the prior as their prior."""
-    clusters, everything = sorted({*measured.text("cluster", "").tolist()}), len(measured)
+    clusters, everything = sorted({*measured.columns["cluster"].tolist()}), len(measured)
     if len(clusters) > 1:
         raise InputError(
             f'{measured.path}: column "cluster" holds {", ".join(clusters)}; constants belong to one cluster. Choose '
-            f"it with --where cluster={clusters[0] or clusters[1]}."
+            f"it with --where cluster={clusters[0]}."
         )
     if everything > MOST_FITTED:
         measured = measured.select(np.unique(np.linspace(0, everything - 1, MOST_FITTED).round().astype(int)))
-    rows = {column.name: measured.columns[column.name] for column in INPUTS}
+    rows = inputs_of(measured)
     scenario = prior or load_scenario(BASE)
     notes = [] if prior is not None else [f"The cluster is that of {BASE}: name yours with --prior."]
     if everything > len(measured):

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from energymodel.calibration.step_prediction import StepPredictions
-from energymodel.calibration.step_table import PREDICTED, StepTable
+from energymodel.calibration.step_table import PREDICTED
+from energymodel.readers.table import CsvTable
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import evaluate_answer, intervals_chart, limits_chart
@@ -144,9 +145,9 @@ def prediction_table(prediction: RunPrediction) -> Table:
     return Table.facts("prediction", "Prediction, and its 90 % interval", cells)
 
 
-def table_prediction_answer(read: StepTable, prediction: StepPredictions, source: str) -> Answer:
+def table_prediction_answer(csv: CsvTable, prediction: StepPredictions, source: str) -> Answer:
     """Predicted steps of a table of layouts, beside measured ones where there are any."""
-    steps = steps_table(read, prediction)
+    steps = steps_table(prediction)
     rows, risky = len(steps.rows), sum(cell == RISKY for cell in steps.column("memory_risk")[1])
     text = f"{rows:,} layouts are predicted; {risky:,} of them have an out-of-memory risk above 50 %."
     return Answer(
@@ -154,14 +155,14 @@ def table_prediction_answer(read: StepTable, prediction: StepPredictions, source
         f"Predicted steps of {source}",
         Sentence(f"{rows:,} layouts"),
         [Sentence(text), *error_sentences(prediction)],
-        [steps, errors_table(prediction), input_table(read, prediction)],
+        [steps, errors_table(prediction), input_table(csv, prediction)],
         [measured_chart(prediction) or fastest_chart(steps)],
-        [Sentence(note) for note in read.notes],
+        [Sentence(note) for note in prediction.layouts.notes],
         rows="input",
     )
 
 
-def steps_table(read: StepTable, prediction: StepPredictions) -> Table:
+def steps_table(prediction: StepPredictions) -> Table:
     """A row for each layout."""
     predicted, measured = prediction.table(), prediction.layouts.columns["step_time_s"]
     timed, sure = bool(np.any(np.isfinite(measured))), bool(np.any(np.isfinite(predicted["step_time_low_s"])))
@@ -176,7 +177,7 @@ def steps_table(read: StepTable, prediction: StepPredictions) -> Table:
         words("memory_risk", "", DATA),
     ]
     rows = []
-    for index, line in enumerate(read.lines):
+    for index, line in enumerate(prediction.layouts.lines):
         of_row = {name: float(values[index]) for name, values in predicted.items()}
         ends = (of_row["step_time_low_s"], of_row["step_time_high_s"])
         time = Quantity(of_row["step_time_s"], *(ends if all(map(math.isfinite, ends)) else (None, None)))
@@ -187,15 +188,16 @@ def steps_table(read: StepTable, prediction: StepPredictions) -> Table:
     return Table("steps", "Predicted steps", columns, rows, short=range(min(ROWS, len(rows))))
 
 
-def input_table(read: StepTable, prediction: StepPredictions) -> Table:
+def input_table(csv: CsvTable, prediction: StepPredictions) -> Table:
     """The columns of the input as they were, and after them the predictions, whose names begin with `predicted_`."""
     predicted = prediction.table()
     new = [PREDICTED + name for name in predicted]
-    own = [index for index, name in enumerate(read.csv.header) if name not in new]
-    columns = [*(words(read.csv.header[index], "") for index in own), *(Column(name, "", "") for name in new)]
-    values = np.array(list(predicted.values())).T
+    own = [index for index, name in enumerate(csv.header) if name not in new]
+    columns = [*(words(csv.header[index], "") for index in own), *(Column(name, "", "") for name in new)]
+    written, values = dict(zip(csv.lines, csv.rows, strict=True)), np.array(list(predicted.values())).T
     rows = [
-        [*(read.csv.rows[at][index] for index in own), *numbers] for at, numbers in zip(read.rows, values, strict=True)
+        [*(written[line][index] for index in own), *numbers]
+        for line, numbers in zip(prediction.layouts.lines.tolist(), values, strict=True)
     ]
     return Table("input", "The table with its predictions", columns, rows, level=DATA)
 
