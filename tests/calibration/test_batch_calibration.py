@@ -7,12 +7,13 @@ import jax
 import numpy as np
 import pytest
 
+from calibration.files import constants_of, scenario_file, table_file
 from energymodel.calibration.batch_curves import reference_population
 from energymodel.calibration.calibrate import Calibration, calibrate
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty, rest_critical_batch, sharp_batch_penalty
 from energymodel.report import data
-from energymodel.report.answers.calibrate import calibrate_answer, calibration_toml
+from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 
@@ -21,15 +22,11 @@ BATCHES = np.array([1e5, 4e5, 1e6, 4e6, 1.6e7])
 
 
 def calibrated(folder: Path, header: str, *rows: str, prior: str | None = None) -> Calibration:
-    file = folder / "runs.csv"
-    file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
-    return calibrate("batch", file, prior=prior)
+    return calibrate("batch", table_file(folder, header, *rows), prior=prior)
 
 
 def written(folder: Path, fitted: Calibration) -> Scenario:
-    file = folder / "written.toml"
-    file.write_text(calibration_toml(fitted), encoding="utf-8")
-    return load_scenario(file)
+    return load_scenario(scenario_file(folder, fitted))
 
 
 def tokens_to(scenario: Scenario, effective_tokens: float, batches: np.ndarray) -> np.ndarray:
@@ -42,8 +39,7 @@ def tokens_to(scenario: Scenario, effective_tokens: float, batches: np.ndarray) 
 
 def test_one_reference_point_gives_the_usual_multiple_with_an_interval(tmp_path):
     fitted = calibrated(tmp_path, "benchmark,batch,samples", "a,1536,585728")
-    by_name = {constant.name: constant for constant in fitted.constants}
-    np.testing.assert_allclose(by_name["critical_batch[a]"].value, MULTIPLE * 1536, rtol=0.01)
+    np.testing.assert_allclose(constants_of(fitted)["critical_batch[a]"].value, MULTIPLE * 1536, rtol=0.01)
     assert fitted.undetermined == ("critical_batch[a]",)
     assert not fitted.held_out
     assert any('"a" was measured at one batch: its critical batch is taken as' in note for note in fitted.notes)
@@ -74,9 +70,9 @@ def test_the_scenario_of_one_reference_point_is_a_prior_and_evaluates(tmp_path):
     # More batches of a critical one of 4e6, with the file as prior: then it is measured.
     amounts = 8e8 / 1.5 * np.asarray(batch_penalty(np.array([4e6, 8e6, 16e6]), 4e6))
     rows = [f"{batch:g},{amount:.10g}" for batch, amount in zip((4e6, 8e6, 16e6), amounts, strict=True)]
-    better = calibrated(tmp_path, "batch_tokens,tokens", *rows, prior=str(tmp_path / "written.toml"))
+    better = calibrated(tmp_path, "batch_tokens,tokens", *rows, prior=str(tmp_path / "out.toml"))
     assert not better.undetermined
-    constant = {constant.name: constant for constant in better.constants}["critical_batch[all]"]
+    constant = constants_of(better)["critical_batch[all]"]
     assert constant.laplace is not None
     assert constant.laplace[0] < 4e6 < constant.laplace[1]
     assert written(tmp_path, better).provenance[f"{path}.at_pivot"].kind == "measured"
@@ -107,8 +103,7 @@ def test_the_sharpness_is_one_unless_the_measurements_exclude_it(tmp_path, sharp
     measured = exact * np.exp(noise * generator.standard_normal(12))
     rows = [f"{batch:.8g},{amount:.8g}" for batch, amount in zip(batches, measured, strict=True)]
     fitted = calibrated(tmp_path, "batch_tokens,tokens", *rows)
-    constants = {constant.name: constant.value for constant in fitted.constants}
-    assert ("sharpness[all]" in constants) == is_fitted
+    assert ("sharpness[all]" in constants_of(fitted)) == is_fitted
     law = written(tmp_path, fitted).system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
     np.testing.assert_allclose(float(law.sharpness), sharpness, rtol=0.1 if is_fitted else 1e-12)
 
@@ -124,7 +119,7 @@ def test_runs_from_a_checkpoint_give_the_law_of_all_tokens_seen(tmp_path):
     needed = tokens_to(scenario, rest, BATCHES)
     np.testing.assert_allclose(needed / needed[0], amounts / amounts[0], rtol=0.02)
     # Without the checkpoint's tokens the same law wastes far more.
-    forgot = load_scenario(tmp_path / "written.toml", ["system.tokens_seen=0 token"])
+    forgot = load_scenario(tmp_path / "out.toml", ["system.tokens_seen=0 token"])
     wasted = tokens_to(forgot, rest, BATCHES)
     assert wasted[-1] / wasted[0] > 2.0 * amounts[-1] / amounts[0]
 
@@ -139,9 +134,8 @@ def test_a_family_from_checkpoints_has_one_law_of_all_tokens(tmp_path):
             amount = rest * float(batch_penalty(batch, critical))
             rows.append(f"{name},{batch:g},{amount:.12g},{rest:g},{'' if seen is None else f'{seen:g}'}")
     fitted = calibrated(tmp_path, "group,batch_tokens,tokens,usual_tokens,tokens_seen", *rows)
-    values = {constant.name: constant.value for constant in fitted.constants}
-    np.testing.assert_allclose(values["critical_batch_at_pivot"], 3e6, rtol=2e-3)
-    np.testing.assert_allclose(values["exponent"], 0.4, rtol=2e-3)
+    for name, value in (("critical_batch_at_pivot", 3e6), ("exponent", 0.4)):
+        np.testing.assert_allclose(constants_of(fitted)[name].value, value, rtol=2e-3)
 
 
 def test_tokens_seen_that_cannot_be_are_refused(tmp_path):

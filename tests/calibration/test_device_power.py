@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -154,24 +153,3 @@ def test_static_power_is_above_idle_and_busy_power_within_bounds_by_construction
         values = values_of(CONSTANTS, np.full(len(joint_prior(CONSTANTS).mean), z))
         assert values["static_above_idle"] >= 0.0
         assert 0.5 <= values["busy_power"] <= 1.6
-
-
-@pytest.mark.slow
-def test_known_constants_come_back_from_two_percent_noise():
-    from energymodel.calibration.intervals import laplace_intervals
-    from energymodel.calibration.least_squares import FitProblem, fit
-
-    generator, held = np.random.default_rng(0), 0
-    limits = np.tile(np.linspace(90.0, 240.0, 12), 8)
-    share, watt = np.repeat(np.linspace(0.0, 0.5, 8), 12), np.repeat(np.linspace(140.0, 240.0, 8), 12)
-    table = rows(limits, share, watt)
-    time, mean = (np.asarray(column) for column in predict_power(MEDIAN, table))
-    truth = np.array([float(value) for value in MEDIAN.values()])
-    for _ in range(5):
-        noisy = np.exp(0.02 * generator.standard_normal((2, 96)))
-        measured = table._replace(time=time * noisy[0], power=mean * noisy[1])
-        fitted = fit(FitProblem(power_errors, CONSTANTS, measured, noise=0.04))
-        assert fitted.converged
-        low, high = laplace_intervals(fitted)
-        held += np.sum((low < truth) & (truth < high))
-    assert held >= 38  # of 45; the priors' medians are the truth here

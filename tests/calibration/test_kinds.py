@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calibration.files import constants_of, scenario_file, table_file
 from energymodel.calibration import device_power
 from energymodel.calibration.calibrate import calibrate
 from energymodel.calibration.calibration_case import ChosenForm
@@ -13,7 +14,6 @@ from energymodel.calibration.constant_priors import ConstantPrior, Values, joint
 from energymodel.calibration.kinds import KINDS
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty
-from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.scenario_axes import scenario_axis
@@ -30,21 +30,15 @@ FILES = {
 """What is wrong in a cell or a heading of any kind is in tests/readers/test_table.py."""
 
 
-def written(tmp_path, header, lines, name="m.csv"):
-    file = tmp_path / name
-    file.write_text("\n".join((header, *lines)) + "\n", encoding="utf-8")
-    return file
-
-
 def assert_refused(tmp_path, kind, header, rows, pattern):
     with pytest.raises(InputError, match=pattern) as caught:
-        KINDS[kind].case(KINDS[kind].table(written(tmp_path, header, rows)), None)
+        KINDS[kind].case(KINDS[kind].table(table_file(tmp_path, header, *rows)), None)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", FILES)
 def test_a_good_file_becomes_a_problem_with_settings_to_measure_next(tmp_path, kind):
-    case = KINDS[kind].case(KINDS[kind].table(written(tmp_path, *FILES[kind])), None)
+    case = KINDS[kind].case(KINDS[kind].table(table_file(tmp_path, FILES[kind][0], *FILES[kind][1])), None)
     medians: Values = {
         name: np.full(constant.size, constant.median) if constant.labels else np.asarray(constant.median)
         for name, constant in case.fit.constants.items()
@@ -123,8 +117,7 @@ def test_a_plan_below_the_lowest_measured_cap_is_refused():
 
 def posed(tmp_path, lines, prior=None, form=None):
     """The case of a file of powers, its table read from a file."""
-    file = written(tmp_path, FILES["power"][0], lines)
-    table = KINDS["power"].table(file)
+    table = KINDS["power"].table(table_file(tmp_path, FILES["power"][0], *lines))
     case = KINDS["power"].read(table, load_scenario(prior) if prior else None, form)
     return case, case.form or ChosenForm("", "")
 
@@ -170,7 +163,7 @@ def test_a_posynomial_curve_replaces_floor_and_knee_in_a_scenario_and_is_kept_by
 
 
 def test_an_unknown_form_is_refused(tmp_path):
-    file = written(tmp_path, *FILES["power"])
+    file = table_file(tmp_path, FILES["power"][0], *FILES["power"][1])
     with pytest.raises(InputError, match=r'unknown form "floor"\. Did you mean "voltage-floor"'):
         calibrate("power", file, form="floor")
     with pytest.raises(InputError, match="loss has one form only"):
@@ -195,13 +188,11 @@ def test_a_known_cubic_share_comes_back_from_two_limits_and_is_written(tmp_path)
             seconds, mean = (float(values_of[0]) for values_of in device_power.predict_power(values, runs))
             noise = np.exp(0.01 * generator.standard_normal(2))
             lines.append(f"{word},8,{limit},{seconds * noise[0]:.6g},{mean * noise[1]:.6g},40")
-    fitted = calibrate("power", written(tmp_path, FILES["power"][0] + ",idle_power_w", lines))
-    share = next(constant for constant in fitted.constants if constant.name == "cubic_share")
+    fitted = calibrate("power", table_file(tmp_path, FILES["power"][0] + ",idle_power_w", *lines))
+    share = constants_of(fitted)["cubic_share"]
     assert share.laplace is not None
     assert share.laplace[0] < truth < share.laplace[1]
-    out = tmp_path / "out.toml"
-    out.write_text(calibration_toml(fitted), encoding="utf-8")
-    voltage = load_scenario(out).system.accelerator.voltage
+    voltage = load_scenario(scenario_file(tmp_path, fitted)).system.accelerator.voltage
     np.testing.assert_allclose(voltage.cubic_share, share.value)  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -216,16 +207,13 @@ def batch_lines(generator, noise, sizes=(1e8, 3e8, 1e9, 3e9), critical=2e6, expo
 
 
 def test_a_power_law_of_critical_batches_is_found_and_written_to_a_scenario(tmp_path):
-    file = written(tmp_path, "parameters,batch_tokens,tokens", batch_lines(np.random.default_rng(0), 0.0))
-    fitted = calibrate("batch", file)
-    values = {constant.name: constant.value for constant in fitted.constants}
-    np.testing.assert_allclose(values["critical_batch_at_pivot"], 2e6, rtol=1e-3)
-    np.testing.assert_allclose(values["exponent"], 0.5, rtol=1e-3)
+    lines = batch_lines(np.random.default_rng(0), 0.0)
+    fitted = calibrate("batch", table_file(tmp_path, "parameters,batch_tokens,tokens", *lines))
+    for name, value in (("critical_batch_at_pivot", 2e6), ("exponent", 0.5)):
+        np.testing.assert_allclose(constants_of(fitted)[name].value, value, rtol=1e-3)
     assert fitted.undetermined == ()
     assert fitted.held_out_mean["tokens to target"] < 0.1
-    out = tmp_path / "out.toml"
-    out.write_text(calibration_toml(fitted), encoding="utf-8")
-    law = load_scenario(out).system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
+    law = load_scenario(scenario_file(tmp_path, fitted)).system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
     np.testing.assert_allclose(float(law.run_level(5e9, np.asarray(2.0))), 2e6, rtol=1e-3)
 
 
@@ -233,11 +221,9 @@ def test_a_power_law_of_critical_batches_is_found_and_written_to_a_scenario(tmp_
 def test_measurements_in_two_parts_give_the_constants_of_all_at_once(tmp_path):
     generator = np.random.default_rng(1)
     lines, header = batch_lines(generator, 0.02), "parameters,batch_tokens,tokens"
-    at_once = calibrate("batch", written(tmp_path, header, lines))
-    first = calibrate("batch", written(tmp_path, header, lines[:16], "first.csv"))
-    out = tmp_path / "first.toml"
-    out.write_text(calibration_toml(first), encoding="utf-8")
-    second = calibrate("batch", written(tmp_path, header, lines[16:], "second.csv"), prior=out)
+    at_once = calibrate("batch", table_file(tmp_path, header, *lines))
+    first = calibrate("batch", table_file(tmp_path, header, *lines[:16]))
+    second = calibrate("batch", table_file(tmp_path, header, *lines[16:]), prior=scenario_file(tmp_path, first))
     assert any("Priors with their intervals" in note for note in second.notes)
     for before, constant, other in zip(first.constants[:2], at_once.constants[:2], second.constants[:2], strict=True):
         assert before.laplace is not None
@@ -256,12 +242,10 @@ def test_limits_of_new_workloads_update_the_constants_of_a_card(tmp_path):
     rows = [row for row in rows if row.startswith("V100")]
     early = [row for row in rows if "cifar100" in row or "librispeech" in row]
     late = [row for row in rows if row not in early]
-    all_rows = written(tmp_path, header, rows, "all.csv")
-    first = calibrate("power", written(tmp_path, header, early, "early.csv"), prior="v100-sxm2-32gb")
-    at_once = calibrate("power", all_rows, prior="v100-sxm2-32gb")
-    out = tmp_path / "early.toml"
-    out.write_text(calibration_toml(first), encoding="utf-8")
-    second = calibrate("power", written(tmp_path, header, late, "late.csv"), prior=out)
+    first = calibrate("power", table_file(tmp_path, header, *early), prior="v100-sxm2-32gb")
+    at_once = calibrate("power", table_file(tmp_path, header, *rows), prior="v100-sxm2-32gb")
+    out = scenario_file(tmp_path, first)
+    second = calibrate("power", table_file(tmp_path, header, *late), prior=out)
     new, every = second.case.fit, at_once.case.fit
 
     def error(values, problem):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calibration.files import constants_of, table_file
 from cli.shell import run as run_command
 from energymodel.calibration.calibrate import calibrate
 from energymodel.calibration.constant_priors import Values
@@ -31,14 +32,8 @@ SHAPE = {
 }
 
 
-def value_of(fitted, name):
-    return next(constant for constant in fitted.constants if constant.name == name)
-
-
 def write(tmp_path, rows, header=HEADER):
-    path = tmp_path / "nodes.csv"
-    path.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
-    return path
+    return table_file(tmp_path, header, *rows, name="nodes.csv")
 
 
 def air_cooled(tmp_path, *, chips_metered=True):
@@ -64,7 +59,7 @@ def air_cooled(tmp_path, *, chips_metered=True):
 def test_meters_of_nodes_and_chips_give_fans_and_idle_power(tmp_path):
     choices = TableChoices(constants={"supply_efficiency": "0.975"})
     fitted = calibrate("node", air_cooled(tmp_path), prior="h100-sxm", choices=choices)
-    constants = {constant.name: constant for constant in fitted.constants}
+    constants = constants_of(fitted)
     assert set(constants) == {"idle_power", "fan_fraction"}
     for name, constant in constants.items():
         assert constant.determined
@@ -89,8 +84,8 @@ def test_what_is_written_is_what_was_metered(tmp_path):
     system, coolant = written.system, written.plan.coolant_temperature
     chip = np.array([75.0, 700.0])
     load = 8.0 * (chip + np.asarray(system.host_power(chip, system.facility.cooling.at(coolant))))
-    fan = value_of(fitted, "fan_fraction").value
-    idle = value_of(fitted, "idle_power").value
+    fan = constants_of(fitted)["fan_fraction"].value
+    idle = constants_of(fitted)["idle_power"].value
     efficiency = 1.0 / float(system.facility.power_supply.input_power(load[1] / 8.0) * 8.0 / load[1])
     np.testing.assert_allclose(load[0] / efficiency, idle, rtol=2e-3)
     effort = float(system.facility.cooling.at(coolant).fan_effort)
@@ -104,7 +99,7 @@ def test_warmer_air_explains_what_fans_draw_more(tmp_path):
         calibrate("node", path, prior="h100-sxm", choices=TableChoices(constants={"inlet_temperature_k": kelvin}))
         for kelvin in ("293.15", "308.15")
     )
-    fans = [value_of(fitted, "fan_fraction").value for fitted in (cool, warm)]
+    fans = [constants_of(fitted)["fan_fraction"].value for fitted in (cool, warm)]
     cooling = load_scenario("test-1b-h100").system.facility.cooling
     efforts = [float(cooling.at(kelvin).fan_effort) for kelvin in (293.15, 308.15)]
     np.testing.assert_allclose(fans[0] * efforts[0], fans[1] * efforts[1], rtol=0.1)
@@ -114,7 +109,7 @@ def test_warmer_air_explains_what_fans_draw_more(tmp_path):
 def test_metered_runs_of_a_cluster_are_predicted_held_out():
     fitted = calibrate("node", DATA, choices=TableChoices(where={"submitter": "smc-ac-power"}))
     assert fitted.held_out_mean["node power"] < 2.5
-    waiting = value_of(fitted, "waiting_power")
+    waiting = constants_of(fitted)["waiting_power"]
     assert waiting.laplace is not None
     assert waiting.laplace[0] < 0.308 < waiting.laplace[1]  # experiments/04_metered_runs
     assert fitted.tables["system"]["facility"]["preset"] == "immersion"
@@ -157,7 +152,7 @@ def test_a_run_at_two_meters_is_refused():
 def test_readings_that_cannot_be_idle_are_named(tmp_path, rows, note):
     fitted = calibrate("node", write(tmp_path, rows), prior="h100-sxm")
     assert any(re.search(note, reading) for reading in fitted.notes), fitted.notes
-    idle = value_of(fitted, "idle_power")
+    idle = constants_of(fitted)["idle_power"]
     if "can be idle" in note:
         assert not idle.determined
         assert idle.value == pytest.approx(idle.prior, rel=0.1)
@@ -209,7 +204,7 @@ def test_without_rates_the_busy_share_falls_with_the_nodes(tmp_path):
         f"{nodes}x,{word},{power},2900,{nodes}" for word in "ab" for nodes, power in ((1, 7300), (8, 6600), (64, 5900))
     ]
     fitted = calibrate("node", write(tmp_path, rows, f"{HEADER},nodes"), prior="h100-sxm")
-    exponent = value_of(fitted, "node_exponent")
+    exponent = constants_of(fitted)["node_exponent"]
     assert exponent.value > 0.05
     assert any("fall with a power of the nodes" in note for note in fitted.notes)
     fitted = calibrate(

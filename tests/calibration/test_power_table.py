@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from calibration.files import constants_of, scenario_file, table_file
 from energymodel.calibration.calibrate import calibrate
 from energymodel.calibration.constant_priors import values_of
 from energymodel.calibration.device_power import Profiles
@@ -24,14 +25,8 @@ from report.page.read_page import assert_sound
 HEADER = "gpu,workload,batch,power_limit_w,time_s,power_w"
 
 
-def written(tmp_path, *lines):
-    file = tmp_path / "m.csv"
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return file
-
-
 def table(tmp_path, *lines):
-    return KINDS["power"].table(written(tmp_path, *lines))
+    return KINDS["power"].table(table_file(tmp_path, *lines))
 
 
 def test_repeats_are_averaged_and_their_noise_is_known(tmp_path):
@@ -47,7 +42,7 @@ def test_repeats_are_averaged_and_their_noise_is_known(tmp_path):
 
 def test_ten_repeats_of_one_setting_of_a_known_card_still_give_predictions(tmp_path):
     result = calibrate(
-        "power", written(tmp_path, HEADER, *(f"RTX 6000,a,8,260,{10 + 0.01 * k},255" for k in range(10)))
+        "power", table_file(tmp_path, HEADER, *(f"RTX 6000,a,8,260,{10 + 0.01 * k},255" for k in range(10)))
     )
     assert result.converged
     assert result.rows == 0
@@ -59,7 +54,7 @@ def test_ten_repeats_of_one_setting_of_a_known_card_still_give_predictions(tmp_p
 
 
 def test_one_setting_of_an_unknown_card_is_not_enough(tmp_path):
-    file = written(tmp_path, HEADER.removeprefix("gpu,"), "a,8,260,10,255")
+    file = table_file(tmp_path, HEADER.removeprefix("gpu,"), "a,8,260,10,255")
     with pytest.raises(InputError, match="one limit or clock only, on a device of which nothing is known"):
         calibrate("power", file)
     assert calibrate("power", file, prior="a100-sxm4-80gb").best.settings[0].saves
@@ -76,7 +71,7 @@ def test_columns_of_nvidia_smi_are_read_as_they_are(tmp_path):
     np.testing.assert_allclose(result.columns["power_w"], [271.25, 199.0])
     np.testing.assert_allclose(result.columns["clock_hz"], 1.74e9)
     assert result.columns["gpu"].tolist() == ["NVIDIA A40"] * 2
-    unread = written(tmp_path, "name,power.limit [W],power.draw [W],time_s", "A40,300 W,[N/A],10")
+    unread = table_file(tmp_path, "name,power.limit [W],power.draw [W],time_s", "A40,300 W,[N/A],10")
     with pytest.raises(InputError, match='line 2, column "power_w": empty'):
         calibrate("power", unread)
 
@@ -105,7 +100,7 @@ def several(tmp_path, seed=0):
         for word in "abc"
         for limit in (0.6 * rated, 0.8 * rated, rated)
     ]
-    return written(tmp_path, HEADER, *rows)
+    return table_file(tmp_path, HEADER, *rows)
 
 
 def test_cards_of_one_file_have_constants_of_their_own_and_no_common_scenario(tmp_path):
@@ -129,7 +124,7 @@ def test_what_nobody_metered_is_not_written_as_measured(tmp_path):
     assert chip["idle_power"]["value"] < 50.0  # nothing that was measured is as low: 15 % of 250 W
     assert chip["busy_power"]["kind"] in ("measured", "prior")
     header = HEADER + ",idle_power_w"
-    metered = calibrate("power", written(tmp_path, header, "V100,a,8,250,10,240,31", "V100,a,8,150,12,148,31"))
+    metered = calibrate("power", table_file(tmp_path, header, "V100,a,8,250,10,240,31", "V100,a,8,150,12,148,31"))
     assert metered.tables["system"]["accelerator"]["idle_power"] | {"source": ""} == {
         "value": 31.0,
         "unit": "W",
@@ -139,8 +134,7 @@ def test_what_nobody_metered_is_not_written_as_measured(tmp_path):
 
 
 def test_an_earlier_calibration_of_another_card_is_less_certain(tmp_path):
-    first, out = calibrate("power", several(tmp_path), where={"gpu": "V100"}), tmp_path / "v100.toml"
-    out.write_text(calibration_toml(first), encoding="utf-8")
+    out = scenario_file(tmp_path, calibrate("power", several(tmp_path), where={"gpu": "V100"}))
     same = calibrate("power", several(tmp_path, 1), prior=out, where={"gpu": "V100"})
     other = calibrate("power", several(tmp_path, 1), prior=out, where={"gpu": "A40"})
     assert not any("another device" in note for note in same.notes)
@@ -191,11 +185,11 @@ def kernel_rows(gpu="Quadro RTX 8000", clocks=(1700, 1300, 1000, 700)):
 
 def test_kernels_with_a_counter_are_predicted_by_it_also_where_no_lower_clock_was_measured(tmp_path):
     rows = kernel_rows()
-    fitted = calibrate("power", written(tmp_path, COUNTED, *rows))
+    fitted = calibrate("power", table_file(tmp_path, COUNTED, *rows))
     assert fitted.case.form is not None
     assert fitted.case.form.name == "counters"
     assert fitted.in_fit["energy"] < 1.0
-    alone = calibrate("power", written(tmp_path, COUNTED, *(row for row in rows if "1700e6" in row)))
+    alone = calibrate("power", table_file(tmp_path, COUNTED, *(row for row in rows if "1700e6" in row)))
     assert alone.rows == 0
     by_name = {setting.workload: setting for setting in alone.best.settings}
     assert by_name["copy/k"].time < by_name["core/k"].time  # of the core the clock takes the time, of the memory not
@@ -212,7 +206,7 @@ def test_kernels_with_a_counter_are_predicted_by_it_also_where_no_lower_clock_wa
 )
 def test_bad_counters_are_named(tmp_path, rows, pattern):
     with pytest.raises(InputError, match=pattern):
-        calibrate("power", written(tmp_path, COUNTED, *rows))
+        calibrate("power", table_file(tmp_path, COUNTED, *rows))
 
 
 def test_the_form_of_counters_needs_them(tmp_path):
@@ -221,7 +215,7 @@ def test_the_form_of_counters_needs_them(tmp_path):
 
 
 def test_a_card_with_a_preset_of_its_name_is_its_own_prior(tmp_path):
-    result = calibrate("power", written(tmp_path, HEADER, "MI300X,a,8,750,10,700", "MI300X,a,8,600,10.5,598"))
+    result = calibrate("power", table_file(tmp_path, HEADER, "MI300X,a,8,750,10,700", "MI300X,a,8,600,10.5,598"))
     assert result.base == "mi300x"
     assert any("The prior is mi300x, which the table names" in note for note in result.notes)
     assert sentence(commands(result)[0]).startswith(("rocm-smi --setpoweroverdrive 600", "No lower setting"))
@@ -234,7 +228,7 @@ def test_a_power_far_above_its_limit_is_refused(tmp_path):
 
 def test_rows_without_time_and_power_are_predicted(tmp_path):
     rows = ["A40,a,8,300,10,270", "A40,a,8,200,,", "A40,a,8,150,,", "A40,b,16,300,20,100", "A40,b,16,200,,"]
-    result = calibrate("power", written(tmp_path, HEADER, *rows))
+    result = calibrate("power", table_file(tmp_path, HEADER, *rows))
     assert [(setting.line, setting.workload, setting.limit) for setting in result.best.asked] == [
         (3, "a", 200.0),
         (4, "a", 150.0),
@@ -263,12 +257,12 @@ def test_rows_without_time_and_power_are_predicted(tmp_path):
 )
 def test_rows_that_cannot_be_predicted_are_named(tmp_path, rows, pattern):
     with pytest.raises(InputError, match=pattern):
-        calibrate("power", written(tmp_path, HEADER, *rows))
+        calibrate("power", table_file(tmp_path, HEADER, *rows))
 
 
 def test_an_idle_power_that_the_prior_assumes_gives_way_to_the_lowest_reading(tmp_path):
     rows = ["RTX 8000,a,8,260,10,250", "RTX 8000,b,8,260,10,60", "RTX 8000,a,8,200,11,195"]
-    result = calibrate("power", written(tmp_path, HEADER, *rows))
+    result = calibrate("power", table_file(tmp_path, HEADER, *rows))
     assert result.base == "rtx-8000"
     assert result.tables["system"]["accelerator"]["idle_power"]["value"] == pytest.approx(0.999 * 60.0)
 
@@ -283,11 +277,10 @@ def test_the_written_scenario_draws_the_power_that_was_measured(tmp_path):
         "b,16,500,103,493",
         "b,16,400,112,395",
     )
-    table, out = written(tmp_path, HEADER, *(f"H100,{row}" for row in rows)), tmp_path / "out.toml"
-    calibration = calibrate("power", table, prior="test-1b-h100")
-    out.write_text(calibration_toml(calibration), encoding="utf-8")
-    fitted = next(constant.value for constant in calibration.constants if constant.name == "busy_power") * 700.0
-    scenario = load_scenario(out)
+    file = table_file(tmp_path, HEADER, *(f"H100,{row}" for row in rows))
+    calibration = calibrate("power", file, prior="test-1b-h100")
+    fitted = constants_of(calibration)["busy_power"].value * 700.0
+    scenario = load_scenario(scenario_file(tmp_path, calibration))
     np.testing.assert_allclose(evaluate(scenario.system, scenario.plan).power_busy, fitted, rtol=0.04)
     assert float(scenario.system.accelerator.busy_power) > 1.1 * fitted  # of large products alone
     intercept, slope = busy_line(scenario)

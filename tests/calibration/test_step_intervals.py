@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import energymodel as em
+from calibration.files import scenario_file
 from energymodel.calibration.cluster_source import cluster_scenario, cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.step_prediction import known_constants, predict, step_time_spread
-from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.step_population import NAMES
 
 FITTED, UNFITTED = "megatron-a100", "a100-sxm4-80gb + megatron"
@@ -83,8 +83,6 @@ def test_one_row_moves_the_level_of_all(tmp_path):
     ]
     before = predict(rows, {"it": cluster_system(UNFITTED)}, cluster="it").table()["step_time_s"]
     measured = {**rows[0], "step_time_s": 1.5 * before[0]}
-    table, written = tmp_path / "one.csv", tmp_path / "one.toml"
-    table.write_text("\n".join(",".join(map(str, cells)) for cells in (measured, measured.values())) + "\n")
-    written.write_text(calibration_toml(em.calibrate("step-time", table, prior=UNFITTED)), encoding="utf-8")
+    written = scenario_file(tmp_path, em.calibrate("step-time", [measured], prior=UNFITTED))
     after = predict(rows, cluster=written).table()["step_time_s"]
     assert abs(np.mean(np.log(after / (1.5 * before)))) < 0.5 * math.log(1.5)

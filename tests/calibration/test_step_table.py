@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from calibration.files import table_file
 from energymodel.calibration.calibrate import named_prior
 from energymodel.calibration.calibrated_scenario import prior_scenario
 from energymodel.calibration.calibration_case import BASE
@@ -30,9 +31,7 @@ MEGATRON = TableChoices(cluster="megatron-a100")
 
 
 def table_of(tmp_path, header, *rows, **choices):
-    file = tmp_path / "t.csv"
-    file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
-    return read_step_table(file, TableChoices(**choices))
+    return read_step_table(table_file(tmp_path, header, *rows), TableChoices(**choices))
 
 
 def with_cells(header, row, **cells):
@@ -139,10 +138,8 @@ def test_failed_runs_have_no_time(tmp_path, cells, out_of_memory):
 
 @pytest.mark.parametrize("word", ["", "NaN", "N/A", "-"])
 def test_a_row_without_a_time_is_no_error_but_not_measured_either(tmp_path, word):
-    file = tmp_path / "t.csv"
     header, row = with_cells(HEADER, ROW, step_time_s=word)
-    file.write_text(f"{header}\n{row}\n{row.removesuffix(word)}2.5\n", encoding="utf-8")
-    measured = KINDS["step-time"].table(file)
+    measured = KINDS["step-time"].table(table_file(tmp_path, header, row, f"{row.removesuffix(word)}2.5"))
     np.testing.assert_array_equal(measured.columns["step_time_s"], [2.5])
     np.testing.assert_array_equal(measured.lines, [3])
     assert any("Not fitted: 1 row without a step time" in note for note in measured.notes)
@@ -227,8 +224,6 @@ def test_a_file_of_a_cluster_is_found_beside_the_table(tmp_path):
     ids=str,
 )
 def test_measured_rows_say_on_which_cluster(tmp_path, cells, cluster):
-    file = tmp_path / "t.csv"
-    file.write_text("\n".join(with_cells(HEADER, ROW, step_time_s="2.5", **cells)) + "\n", encoding="utf-8")
-    measured = KINDS["step-time"].table(file)
+    measured = KINDS["step-time"].table(table_file(tmp_path, *with_cells(HEADER, ROW, step_time_s="2.5", **cells)))
     assert measured.columns["cluster"].tolist() == [cluster]
     assert prior_scenario(named_prior(measured)).name == (BASE if cluster == "our own" else cluster)

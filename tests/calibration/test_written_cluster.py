@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import energymodel as em
+from calibration.files import constants_of, scenario_file
 from cli.shell import numbers, run
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.step_prediction import predict, with_constants
-from energymodel.report.answers.calibrate import calibration_toml
 from energymodel.scenarios.distributions import parse_distribution
 from energymodel.scenarios.step_population import STEP_CONSTANTS
 
@@ -42,8 +42,7 @@ def measured(tmp_path_factory):
             row | {"cluster": "", "step_time_ms": 1e3 * value} for row, value in zip(rows, times, strict=True)
         )
     fitted = em.calibrate("step-time", table, prior="megatron-a100", choices=em.TableChoices(ignore=("our notes",)))
-    (folder / "mine.toml").write_text(calibration_toml(fitted), encoding="utf-8")
-    return table, fitted, folder / "mine.toml", times
+    return table, fitted, scenario_file(folder, fitted, "mine.toml"), times
 
 
 def test_the_written_file_has_the_printed_errors(measured):
@@ -83,7 +82,7 @@ def test_the_title_names_the_table_and_the_cluster(measured):
 
 def test_every_command_takes_the_file_as_a_cluster(measured):
     _, fitted, written, _ = measured
-    values = {constant.name: constant.value for constant in fitted.constants}
+    values = {name: constant.value for name, constant in constants_of(fitted).items()}
     scenario = em.load_scenario("test-1b-h100", {"system.network.link.efficiency": 0.5}, written)
     assert float(scenario.system.software.product_efficiency) == pytest.approx(values["software.product_efficiency"])
     assert float(scenario.system.node.scale_up.latency) == pytest.approx(values["node.scale_up.latency"])

@@ -9,6 +9,8 @@ from energymodel.calibration.constant_priors import Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
 front = Experiment("03_frequency").pipeline_front
 MEDIAN: Values = {name: np.asarray(ones.median) for name, ones in front.CONSTANTS.items()}
 
@@ -52,7 +54,6 @@ def test_front_falls_and_then_rises():
     assert np.all(np.diff(ratio[lowest:]) > 0.0)
 
 
-@pytest.mark.slow
 def test_gradients():
     def total(floor, knee, memory):
         values = MEDIAN | {"voltage_floor": floor, "voltage_knee": knee, "memory_time": memory}
@@ -61,7 +62,6 @@ def test_gradients():
     check_grads(total, (jnp.asarray(0.75), jnp.asarray(0.65), jnp.asarray(0.2)), order=1, modes=("fwd", "rev"))
 
 
-@pytest.mark.slow
 def test_known_constants_come_back():
     truth = MEDIAN | {"voltage_floor": np.asarray(0.68), "voltage_knee": np.asarray(0.8)}
     stretch = np.tile(np.linspace(1.02, 1.4, 12), 2)

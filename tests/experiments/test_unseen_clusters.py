@@ -11,6 +11,9 @@ from energymodel.calibration.step_prediction import log_step_times
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates
 from experiment import Experiment
 
+pytestmark = pytest.mark.slow
+
+EXPERIMENT = Experiment("21_unseen_clusters")
 PRODUCTS, SLOWDOWN = "software.product_efficiency", "production_slowdown"
 CLUSTERS = [(framework, f"{framework}-{at}") for framework in ("fast", "slow") for at in range(3)]
 TRUTH = {"fast": {PRODUCTS: 0.15, SLOWDOWN: -0.05}, "slow": {PRODUCTS: -0.15, SLOWDOWN: 0.05}}
@@ -19,17 +22,7 @@ NOISE, NOISIER, NOISY = 0.01, 6.0, "slow-2"
 
 
 @pytest.fixture(scope="module")
-def pooled():
-    return Experiment("21_unseen_clusters").pooled_fit
-
-
-@pytest.fixture(scope="module")
-def known_rows():
-    return Experiment("21_unseen_clusters").known_rows
-
-
-@pytest.fixture(scope="module")
-def runs(pooled):
+def runs():
     rng = np.random.default_rng(1)
     rows = [
         {
@@ -59,13 +52,13 @@ def runs(pooled):
         times = np.exp(times + rng.normal(0.0, NOISIER * NOISE if cluster == NOISY else NOISE, len(rows)))
         times[3] *= 4.0  # a run that something else slowed
         labels = {"framework": framework, "chip": "a100-sxm4-80gb", "cluster": cluster}
-        measured.append(pooled.ClusterRuns(labels, system, columns, times, groups))
+        measured.append(EXPERIMENT.pooled_fit.ClusterRuns(labels, system, columns, times, groups))
     return measured
 
 
 @pytest.fixture(scope="module")
-def fitted(pooled, runs):
-    return pooled.pooled_fit(runs)
+def fitted(runs):
+    return EXPERIMENT.pooled_fit.pooled_fit(runs)
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +98,8 @@ def test_a_cluster_with_more_scatter_has_more(fitted):
     assert min(own.values()) < fitted.spreads.typical_row < max(own.values())
 
 
-def test_one_row_tells_a_new_cluster_apart_and_its_scatter_stays_near_that_of_others(known_rows, population, runs):
-    row = runs[0]
+def test_one_row_tells_a_new_cluster_apart_and_its_scatter_stays_near_that_of_others(population, runs):
+    row, known_rows = runs[0], EXPERIMENT.known_rows
     before = known_rows.KnownCluster(population.of({**row.labels, "cluster": "new"}), population.scatter)
     slower = row._replace(measured=1.3 * row.measured)
     after = known_rows.updated(before, slower.select(np.array([0])))
@@ -115,10 +108,10 @@ def test_one_row_tells_a_new_cluster_apart_and_its_scatter_stays_near_that_of_ot
     assert 0.5 < after.scatter / before.scatter < 1.5
 
 
-def test_a_coordinate_that_is_held_moves_the_others_with_it(known_rows):
+def test_a_coordinate_that_is_held_moves_the_others_with_it():
     # Of two normal numbers with correlation 1/2 the second has mean 1/2 and variance 3/4 once the first is 1.
     before = Coordinates(np.zeros(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
-    left = known_rows.held(before, 0, 1.0, 0.0)
+    left = EXPERIMENT.known_rows.held(before, 0, 1.0, 0.0)
     np.testing.assert_allclose(left.mean, [1.0, 0.5], rtol=1e-12)
     np.testing.assert_allclose(left.covariance, [[0.0, 0.0], [0.0, 0.75]], atol=1e-12)
 
