@@ -193,11 +193,8 @@ def recommendation(
 
     **Arguments:**
 
-    - `fitted`: constants, or those of the prior.
     - `error`: see `lowest_energy`; repeated runs of one setting differ by `Settings.noise`, which adds to it.
     - `most_slowdown`: time over that of the same batch at the highest limit or clock that is allowed [1].
-
-    **Returns:** one setting and one curve for each device and workload, and the settings that were asked about.
     """
     runs, error = settings.runs, float(np.hypot(error, settings.noise))
     row, speed = _candidates(settings)

@@ -20,6 +20,7 @@ from energymodel.readers.step_log import log_kind
 from energymodel.readers.text_file import is_file
 from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.scenario import Scenario
+from energymodel.units import counted
 
 COLUMN_OF: Mapping[str, str] = COLUMNS["of_logs"]  # column of each number of a measurement
 NO_ROWS = "No training step was measured, so there is no table. Give a training log."
@@ -119,11 +120,8 @@ def calibrate_logs(
 ) -> Calibration:
     """Measure training logs and logs of power, and fit the constants of a kind to them, as `calibrate` does to a table.
 
-    **Arguments:**
-
-    - `scenario`: the run whose logs they are; kind `step-time` needs its model and layout.
-    - `cluster`: as in `measured_rows`.
-    - `options`: as in `calibrate`.
+    The scenario is the run whose logs they are; kind `step-time` needs its model and layout. `cluster` is that of
+    `measured_rows`, and options are those of `calibrate`.
 
     **Raises:** `InputError` as `measure_logs` and `calibrate`, where a layout is needed and none is given, and for kind
     `node` where no meter is one of a node.
@@ -132,8 +130,8 @@ def calibrate_logs(
         raise InputError(
             "calibrate step-time: a log does not say model and layout. Give --training, --model or --scenario."
         )
-    progress(f"measuring {len(paths)} log{'s' * (len(paths) > 1)} ...")
-    measured = measure_logs(paths)
+    progress(f"measuring {counted(len(paths), 'log')} ...")
+    measured, sources = measure_logs(paths), ", ".join(Path(path).name for path in paths)
     rows = measured_rows(measured, scenario, cluster)
     if kind == "node":
         if not any("node_power_w" in row for row in rows):
@@ -142,7 +140,6 @@ def calibrate_logs(
             )
         own = {} if scenario is None else {"chips": float(scenario.system.node.chips)}
         rows = [{**own, **{name: row[key] for key, name in NODE_COLUMNS.items() if key in row}} for row in rows]
-    sources = ", ".join(Path(path).name for path in paths)
     if not rows:
         raise InputError(NO_ROWS)
     choices = options.pop("choices", AS_WRITTEN)._replace(name=sources)

@@ -52,11 +52,7 @@ def prior_scenario(prior: str | Path | None) -> PriorScenario:
 
 
 def earlier_calibration(kind: str, base: JointPrior, scenario: Scenario) -> tuple[JointPrior, str] | None:
-    """The prior with what earlier measurements of a kind say, and their file, if the scenario has any.
-
-    **Arguments:**
-
-    - `base`: the prior without them.
+    """The base prior with what earlier measurements of a kind say, and their file, if the scenario has any.
 
     **Raises:** `InputError` if the scenario's `[calibration]` cannot be read.
     """

@@ -23,14 +23,10 @@ USUAL_WORDS: dict[str, dict[str, str]] = tomllib.loads(
 
 
 def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str, assumed: Counter[str]) -> str:
-    """The cluster of a row: the option's, the column's, or the accelerator and framework of the row.
+    """The cluster of a row: the option's, that of the words of its columns, or their accelerator and framework.
 
-    **Arguments:**
-
-    - `words`: of the row by column.
-    - `folder`: of the table, from which files are found.
-    - `option`: cluster of all rows, which comes first; files are found from the working folder.
-    - `assumed`: counts what rows do not state.
+    Files are found from the folder of the table, that of the option from the working folder; `assumed` counts what
+    rows do not state.
 
     **Raises:** `InputError` that begins with `where`.
     """

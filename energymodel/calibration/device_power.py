@@ -74,21 +74,16 @@ MEDIAN_RANGES = {
     "lowest_clock": (0.06, 0.45),
 }
 """Of constants whose medians may be known before, away from the ends of their ranges."""
-OF_WORKLOADS = ("waiting_exponent", "memory_share", "overlap")
 
 
 def power_constants(
-    medians: Mapping[str, float] | None = None,
-    workloads: Sequence[str] = (),
-    form: VoltageForm = "voltage-floor",
-    devices: Sequence[str] = (),
+    medians: Mapping[str, float] | None = None, form: VoltageForm = "voltage-floor", devices: Sequence[str] = ()
 ) -> ConstantPriors:
     """Priors of the constants [docs/physics.md B2 and B10].
 
     **Arguments:**
 
     - `medians`: known before, of `MEDIAN_RANGES`, in place of those of `constants.toml`.
-    - `workloads`: which have a memory share, an overlap and a waiting exponent each; by default one serves all.
     - `devices`: several, which have all constants each; by default there is one.
     - `form`: of switching power; the posynomial passes through the knee of floor and knee [derivation: `v^2` there].
     """
@@ -102,12 +97,7 @@ def power_constants(
         mixed = min(max((1.0 - floor**2) / (1.0 - knee**2), 0.05), 0.95)
         constants["cubic_share"] = constants["cubic_share"]._replace(median=mixed)
     others = ("cubic_share",) if form == "voltage-floor" else ("voltage_floor", "voltage_knee")
-    labels: dict[str, tuple[str, ...]] = (
-        dict.fromkeys(OF_WORKLOADS, tuple(workloads)) if not devices else dict.fromkeys(constants, tuple(devices))
-    )
-    return {
-        name: prior._replace(labels=labels.get(name, ())) for name, prior in constants.items() if name not in others
-    }
+    return {name: prior._replace(labels=tuple(devices)) for name, prior in constants.items() if name not in others}
 
 
 def switching_share(clock: Numeric, values: Mapping[str, Numeric]) -> Float[Array, "..."]:
@@ -207,14 +197,8 @@ def overhead_share(time: np.ndarray, batch: np.ndarray) -> np.ndarray:
     """Share of the time of a profile above that of the fastest batch, `o = 1 - min(t) / t` [definition].
 
     It is the time per sample that larger batches spread over more samples: launches and small, latency-bound kernels.
-    Batches above the fastest have none; they are slower because they are padded.
-
-    **Arguments:**
-
-    - `time`: t for the same work, of the profiles of one workload [s].
-    - `batch`: their batches.
-
-    **Returns:** shares [1].
+    Batches above the fastest have none; they are slower because they are padded. Times t are for the same work, of the
+    profiles of one workload [s].
     """
     fastest = int(np.argmin(time))
     return np.where(batch < batch[fastest], 1.0 - time[fastest] / time, 0.0)

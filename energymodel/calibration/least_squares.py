@@ -163,16 +163,11 @@ def _result(
 def held_out_errors(
     fitted: FitResult, groups: Sequence[Any] | np.ndarray, trained_on: ArrayLike | None = None
 ) -> Float[np.ndarray, "rows outputs"]:
-    """Errors on each group of rows of a fit to all other groups; all of these fits are lanes of one search.
+    """Errors by row and output on each group of rows of a fit to all other groups; the fits are lanes of one search.
 
-    **Arguments:**
-
-    - `fitted`: its noise is kept; the searches begin from the prior's median and from there.
-    - `groups`: of the rows; never split rows that share a cause.
-    - `trained_on`: whether a row of a held-out group may be fitted nevertheless, such as the one profile that a
-      transfer starts from.
-
-    **Returns:** errors by row and output.
+    The noise of the fit is kept; the searches begin from the prior's median and from the fit. Groups never split rows
+    that share a cause. Rows of a held-out group may be fitted nevertheless where they are `trained_on`, such as the one
+    profile that a transfer starts from.
     """
     groups = np.asarray(groups)
     names = list(dict.fromkeys(groups.tolist()))

@@ -61,11 +61,7 @@ def likenesses(
 ) -> Float[np.ndarray, "cards others"]:
     """Correlations of a constant between cards, `c_0 + c_1 exp(-|g - h| / l)` within a lineage, else c_0 [prior].
 
-    Also c_0, what all cards have in common, where an architecture is unknown.
-
-    **Arguments:**
-
-    - `others`: other pieces, even where the type is the same; by default the cards themselves, each like itself.
+    Others are other pieces, even of one type; by default the cards themselves, each like itself.
     """
 
     def likeness(card: Architecture | None, other: Architecture | None) -> float:

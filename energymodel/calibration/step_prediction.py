@@ -166,12 +166,10 @@ def log_step_times(
 
 
 def known_constants(scenario: Scenario) -> tuple[Coordinates, float] | None:
-    """What a scenario knows of the constants of its cluster together; nothing where it states neither a fitted cluster
-    nor the population.
+    """What a scenario knows of the constants of its cluster together, and the standard deviation of the logarithm of a
+    step time whose constants are known; nothing where it states neither a fitted cluster nor the population.
 
     Numbers that were changed since, by `--set` or in Python, are known exactly.
-
-    **Returns:** the coordinates, and the standard deviation of the logarithm of a step time whose constants are known.
     """
     table = scenario.tables.get("calibration", {}).get(KIND)
     if table is None or "slopes" not in table or tuple(table["names"]) != NAMES:
@@ -190,12 +188,7 @@ def step_time_spread(
 ) -> Float[np.ndarray, " rows"]:
     """Standard deviation of the logarithm of step times, `sqrt(g^T C g + s^2)` [Taylor 1997, sec. 3.7].
 
-    C is the covariance of the coordinates, g are the slopes at their mean, s is the scatter.
-
-    **Arguments:**
-
-    - `constants`, `scatter`: of `known_constants`.
-    - `rows`: the columns of `layout_table.INPUTS`.
+    C is the covariance of the coordinates, g are the slopes at their mean, s is the scatter, all of `known_constants`.
     """
     _, slopes = log_step_times(constants.mean, system, rows)
     return np.sqrt(np.einsum("ri,ij,rj->r", slopes, constants.covariance, slopes) + scatter**2)
@@ -269,8 +262,6 @@ def predict(
     - `cluster`: preset or file of the cluster of all rows.
     - `changes`: of the clusters, such as `["system.network.link.efficiency=0.5"]`.
     - `choices`: how the table is read: renamed, constant and ignored columns, bad rows.
-
-    **Returns:** `StepPredictions`; its `table()` has the columns of the output.
 
     **Raises:** `InputError` that names line and column, and for numbers that have no finite prediction together.
     """

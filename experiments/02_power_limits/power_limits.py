@@ -85,10 +85,10 @@ def interpolation(data: Traces) -> tuple[dict[str, Any], np.ndarray]:
     names = tuple(dict.fromkeys(data.workload.tolist()))
     answer: dict[str, Any] = {"held_out_limits": inner[::2].tolist()}
     errors = np.zeros((0, 2))
-    for word, constants in (
-        ("one for all", device_power.power_constants()),
-        ("by workload", device_power.power_constants(workloads=names)),
-    ):
+    shared = device_power.power_constants()
+    own = ("waiting_exponent", "memory_share", "overlap")
+    by_workload = {name: prior._replace(labels=names if name in own else ()) for name, prior in shared.items()}
+    for word, constants in (("one for all", shared), ("by workload", by_workload)):
         fit_result = fitted(data, ~held, constants)
         count = sum(constant.size for constant in constants.values())
         answer[word] = {"constants": count, **percent(fit_result.errors[busy])}

@@ -39,7 +39,6 @@ from energymodel.calibration.kinds.power_table import ACTIVITY, NO_NAME, OF_PRIO
 from energymodel.calibration.least_squares import FitProblem
 from energymodel.calibration.power_population import KERNELS, architecture_of, likenesses, power_population
 from energymodel.errors import InputError
-from energymodel.physics.voltage import PosynomialVoltage
 from energymodel.readers.table import Measurements
 from energymodel.scenarios.scenario import Scenario
 from energymodel.system.step import training_step
@@ -59,11 +58,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
     """Time and power of devices at power limits or clocks, in one form of the law.
 
     Where every row is at the highest limit nothing is fitted: the constants are those of other cards or of the prior.
-
-    **Arguments:**
-
-    - `form`: one of `POWER_FORMS`; by default that of kernels where their counters are there, else the one of
-      `chosen_form`.
+    By default the form is that of kernels where their counters are there, else the one of `chosen_form`.
 
     **Raises:** `InputError` for a table that cannot have the form, or of a device of which nothing is known.
     """
@@ -184,12 +179,11 @@ def _kernels(table: Measurements, settings: Settings, prior: Scenario | None) ->
     """What is of the form of kernels: nine constants of a device, see `kernel_clock.split_power`."""
     runs, is_profile = settings.runs, settings.is_profile
     activity, (card,) = np.asarray(runs.memory_activity), settings.devices
-    for bad, reason in (
-        (~np.isfinite(activity), "empty at the highest clock of a kernel."),
-        (activity > 1.0, "a share of time is at most 1, not a percentage."),
-    ):
-        if np.any(bad & is_profile):
-            raise table.error(int(np.argmax(bad & is_profile)), reason, ACTIVITY)
+    bad = is_profile & ~(activity <= 1.0)
+    if np.any(bad):
+        row = int(np.argmax(bad))
+        empty, high = "empty at the highest clock of a kernel.", "a share of time is at most 1, not a percentage."
+        raise table.error(row, high if np.isfinite(activity[row]) else empty, ACTIVITY)
     tested = ~is_profile & (np.asarray(runs.clock) >= LOWEST_CLOCK)
     population, benchmark = power_population(KERNELS), table.columns.get("benchmark", settings.workload)
     rated, lowest = float(runs.rated_power[0]), float(np.min(np.asarray(runs.clock)[tested], initial=1.0))
@@ -228,13 +222,12 @@ def _priors(prior: Scenario | None, settings: Settings, form: str) -> tuple[Cons
     chip = prior.system.accelerator
     static = float(chip.leakage.power) + float(chip.fixed_power)
     medians = {
-        "voltage_floor": float(getattr(chip.voltage, "floor", 0.8)),
-        "voltage_knee": float(getattr(chip.voltage, "knee", 0.6)),
         "lowest_clock": float(chip.minimum_clock),
         "static_above_idle": max((static - float(chip.idle_power)) / float(chip.rated_power), 0.02),
     }
-    if isinstance(chip.voltage, PosynomialVoltage):
-        medians["cubic_share"] = float(chip.voltage.cubic_share)
+    for name, of_chip in (("voltage_floor", "floor"), ("voltage_knee", "knee"), ("cubic_share", "cubic_share")):
+        if hasattr(chip.voltage, of_chip):
+            medians[name] = float(getattr(chip.voltage, of_chip))
     return power_constants(medians, form=voltage_form), None
 
 
@@ -256,10 +249,6 @@ def chosen_form(settings: Settings, prior: Scenario | None) -> ChosenForm:
     That of an earlier calibration; else floor and knee of the voltage if similar cards were measured, if the prior
     knows them and does not assume them, or if there are enough settings below the profiles to determine them; else the
     posynomial form, which has one constant in their place.
-
-    **Arguments:**
-
-    - `prior`: the scenario behind `--prior`.
     """
     if prior is not None:
         earlier = prior.tables.get("calibration", {}).get("power", {}).get("names", ())
@@ -275,17 +264,13 @@ def chosen_form(settings: Settings, prior: Scenario | None) -> ChosenForm:
     runs, lower = settings.runs, ~settings.is_profile
     works = {name: lower & (settings.workload == name) for name in settings.workload.tolist()}
     most = max(len(np.unique(runs.speeds[rows])) for rows in works.values())
+    below, rows, needed = "below its highest limit or clock", np.sum(lower), len(power_constants())
     if most < FEWEST_LIMITS:
-        words = f"{most} setting{'s' if most > 1 else ''}"
-        return ChosenForm(
-            "posynomial",
-            f"no workload has more than {words} below its highest limit or clock; floor and knee of the voltage need "
-            f"{FEWEST_LIMITS}",
-        )
-    rows, needed = np.sum(lower), len(power_constants())
+        few = f"no workload has more than {most} setting{'s' if most > 1 else ''} {below}"
+        return ChosenForm("posynomial", f"{few}; floor and knee of the voltage need {FEWEST_LIMITS}")
     if rows < needed:
         return ChosenForm("posynomial", f"{rows} rows below the highest limit or clock are fewer than {needed}")
-    return ChosenForm("voltage-floor", f"a workload has {most} settings below its highest limit or clock")
+    return ChosenForm("voltage-floor", f"a workload has {most} settings {below}")
 
 
 def _candidates(settings: Settings, lowest_clock: float | None = None) -> Candidates:
