@@ -73,8 +73,9 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
             for kelvin in columns.get("inlet_temperature_k", unknown)
         ]
     for name, column in (("chips", "chips"), ("rated_power", "rated_power_w"), ("efficiency", "supply_efficiency")):
-        if len(values := _finite(table, column)):
-            shared[name] = float(values[0])
+        values = table.columns.get(column, np.zeros(0))
+        if np.any(np.isfinite(values)):
+            shared[name] = float(values[np.isfinite(values)][0])
     rated, efficiency, effort = shared["rated_power"], shared["efficiency"], shared["fan_effort"]
     others = shared["chips"] * shared["idle_chip"] * rated + float(system.node.fan_power) * effort
     floor = others / efficiency
@@ -145,11 +146,8 @@ def _check(table: Measurements, scenario: Scenario) -> None:
     seen: dict[tuple[str, ...], int] = {}
     for row, key in enumerate(zip(*keys, strict=True)) if "run" in table.columns else ():
         if (first := seen.setdefault(key, row)) != row:
-            raise table.error(
-                row,
-                f"the run and node of line {table.lines[first]} again ({', '.join(key)}). Choose one of two meters "
-                "with --where submitter=NAME, or number repeated runs in the column run.",
-            )
+            again = f"the run and node of line {table.lines[first]} again ({', '.join(key)}). Choose one of two meters "
+            raise table.error(row, f"{again}with --where submitter=NAME, or number repeated runs in the column run.")
 
 
 def _cooled(table: Measurements, scenario: Scenario, notes: list[str]) -> tuple[TrainingSystem, str | None]:
@@ -177,11 +175,6 @@ def _cooled(table: Measurements, scenario: Scenario, notes: list[str]) -> tuple[
     )
     replacement = load_scenario(PLACEHOLDER, {"system.facility": name}).system.facility.cooling
     return eqx.tree_at(lambda tree: tree.facility.cooling, system, replacement), name
-
-
-def _finite(table: Measurements, name: str) -> np.ndarray:
-    values = table.columns.get(name, np.zeros(0))
-    return values[np.isfinite(values)]
 
 
 def _settings(table: Measurements) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -276,8 +269,8 @@ def _busy_law(columns: Mapping[str, np.ndarray], notes: list[str]) -> tuple[np.n
 def _candidates(runs: NodeRuns, *, metered: bool) -> Candidates:
     """An idle node, runs at some rates unless the chips of all are metered, and runs with chips metered as well."""
     settings = [("the idle node, an hour after a run", 1.0, 0.0, 0.0)]
-    for rate in RATES if not metered else ():
-        settings.append((f"a run at {100 * rate:.0f} % of the samples per second and chip", rate, 0.0, 1.0))
+    for share in () if metered else RATES:
+        settings.append((f"a run at {100 * share:.0f} % of the samples per second and chip", share, 0.0, 1.0))
     for share in RATES:
         settings.append((f"chips and node of a run at {100 * share:.0f} % of the chips' limit", 1.0, share, 1.0))
     words, rate, chip, running = zip(*settings, strict=True)
