@@ -18,6 +18,10 @@ from energymodel.numerics import sigmoid
 
 Values = dict[str, Float[Array | np.ndarray, "..."]]  # values of constants by name, in their units
 Rows = Float[Array | np.ndarray, " rows"]  # a column of measurements
+Vector, Matrix = Float[np.ndarray, " n"], Float[np.ndarray, "n n"]  # by coordinate
+Lanes = Float[np.ndarray, "lanes n"]  # coordinates of several searches
+Outputs, Errors = Float[np.ndarray, " outputs"], Float[np.ndarray, "rows outputs"]
+Slopes = Float[np.ndarray, "rows outputs n"]  # of errors by coordinate
 
 
 class ConstantPrior(NamedTuple):
@@ -78,17 +82,17 @@ class JointPrior(NamedTuple):
     """What is known of every coordinate: mean and standard deviation by the name of its constant."""
 
     names: tuple[str, ...]
-    mean: Float[np.ndarray, " n"]
-    spread: Float[np.ndarray, " n"]
-    whiten: Float[np.ndarray, "n n"]  # a root of the inverse covariance
+    mean: Vector
+    spread: Vector
+    whiten: Matrix  # a root of the inverse covariance
 
     @property
-    def information(self) -> Float[np.ndarray, "n n"]:
+    def information(self) -> Matrix:
         """Inverse of the covariance."""
         return self.whiten.T @ self.whiten
 
     @staticmethod
-    def of(names: Sequence[str], mean: Float[np.ndarray, " n"], covariance: Float[np.ndarray, "n n"]) -> "JointPrior":
+    def of(names: Sequence[str], mean: Vector, covariance: Matrix) -> "JointPrior":
         """The prior of a covariance.
 
         **Raises:** `numpy.linalg.LinAlgError` for one that is not positive definite.
@@ -142,7 +146,7 @@ def numbered(labels: Sequence[Any] | np.ndarray) -> np.ndarray:
     return np.array([order[label] for label in np.asarray(labels).tolist()])
 
 
-def coordinate_bounds(constants: ConstantPriors) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def coordinate_bounds(constants: ConstantPriors) -> tuple[Vector, Vector]:
     """Bounds of the coordinates: infinite but for those of clipped constants."""
     ends = [
         np.log([constant.lower, constant.upper]) if constant.clipped else [-np.inf, np.inf]

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy import integrate, interpolate, stats
 
-from energymodel.calibration.constant_priors import coordinate_bounds, flat_values, joint_prior
+from energymodel.calibration.constant_priors import Vector, coordinate_bounds, flat_values, joint_prior
 from energymodel.calibration.least_squares import FitResult, minimize_lanes
 from energymodel.calibration.robust_loss import tempering
 
@@ -29,8 +29,8 @@ WALK: dict[str, Any] = {"tolerance": 1e-4, "steps": 30}
 class Intervals(NamedTuple):
     """Lower and upper end of each constant, in the order of `FitResult.names`."""
 
-    lower: Float[np.ndarray, " n"]
-    upper: Float[np.ndarray, " n"]
+    lower: Vector
+    upper: Vector
 
 
 def laplace_intervals(fitted: FitResult, level: float = LEVEL) -> Intervals:

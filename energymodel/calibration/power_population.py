@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior
+from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, Matrix, Vector, joint_prior
 from energymodel.calibration.device_power import power_constants
 from energymodel.calibration.kernel_clock import CONSTANTS
 from energymodel.scenarios.files import read_toml
@@ -80,8 +80,8 @@ class PowerPopulation(NamedTuple):
 
     constants: ConstantPriors  # of one card alone, before any was measured
     cards: tuple[str, ...]
-    mean: Float[np.ndarray, " n"]
-    covariance: Float[np.ndarray, "n n"]
+    mean: Vector
+    covariance: Matrix
     errors: Mapping[str, float]  # usual logarithmic errors of time, power and energy of a card that was left out
 
     def of(self, cards: Sequence[Architecture | None]) -> JointPrior:

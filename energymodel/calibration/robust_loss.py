@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import stats
 
+from energymodel.calibration.constant_priors import Errors, Matrix, Outputs, Slopes
 from energymodel.numerics import Numeric
 
 Loss = Literal["pseudo-huber", "huber", "cauchy"]
@@ -59,7 +60,7 @@ def robust_error(error: Float[Array, "..."], threshold: Numeric, loss: Loss) -> 
 class ErrorEstimate(NamedTuple):
     """What errors at a fit show."""
 
-    noise: Float[np.ndarray, " outputs"]
+    noise: Outputs
     freedom: float  # measurements less the constants that they determine
 
     def pooled(self, guess: float, counts: float) -> "ErrorEstimate":
@@ -68,13 +69,7 @@ class ErrorEstimate(NamedTuple):
         return self._replace(noise=np.sqrt(squares / (counts + self.freedom)))
 
 
-def estimate_noise(
-    errors: Float[np.ndarray, "rows outputs"],
-    slopes: Float[np.ndarray, "rows outputs n"],
-    weights: Float[np.ndarray, "rows outputs"],
-    prior: Float[np.ndarray, "n n"],
-    first: Float[np.ndarray, " outputs"],
-) -> ErrorEstimate:
+def estimate_noise(errors: Errors, slopes: Slopes, weights: Errors, prior: Matrix, first: Outputs) -> ErrorEstimate:
     """Standard deviation of the errors by output, with errors clipped at twice of it, from a first guess.
 
     The prior is the information of the coordinates in it.
@@ -98,12 +93,7 @@ def estimate_noise(
     return ErrorEstimate(noise, freedom(noise))
 
 
-def information(
-    slopes: Float[np.ndarray, "rows outputs n"],
-    weights: Float[np.ndarray, "rows outputs"],
-    noise: Float[np.ndarray, " outputs"],
-    thresholds: Float[np.ndarray, " outputs"],
-) -> Float[np.ndarray, "n n"]:
+def information(slopes: Slopes, weights: Errors, noise: Outputs, thresholds: Outputs) -> Matrix:
     """Fisher information of the coordinates in the data, less what a robust loss loses of it [Huber 1964].
 
     Linear counting begins at the thresholds [noise].
@@ -121,9 +111,7 @@ def _huber_moments(threshold: float | np.ndarray) -> tuple[np.ndarray | np.float
     return inside - 2.0 * k * stats.norm.pdf(k) + k**2 * (1.0 - inside), inside
 
 
-def tempering(
-    noise: Float[np.ndarray, " outputs"], scale: Float[np.ndarray, " outputs"], threshold: float, loss: Loss
-) -> Float[np.ndarray, " outputs"]:
+def tempering(noise: Outputs, scale: Outputs, threshold: float, loss: Loss) -> Outputs:
     """Factor of the loss by output, with which it is half a chi-square, `E[psi'] / E[psi^2]` [Ribatet et al. 2012].
 
     psi is the slope of the loss of errors in units of `scale`; the mean is over normal errors of standard deviation
