@@ -14,7 +14,6 @@ from energymodel.calibration.calibrated_scenario import (
     earlier_calibration,
     prior_scenario,
     scenario_tables,
-    undetermined_for_law,
 )
 from energymodel.calibration.calibration_case import CalibrationCase, PredictedAmount
 from energymodel.calibration.cluster_source import is_known, plain_word
@@ -136,7 +135,10 @@ def calibrate(
     row, gain = next_measurement(fitted, case.candidates.table)
     progress("computing intervals ...")
     constants = _constants(case, fitted, draws)
-    if missing := undetermined_for_law(case, constants):
+    unknown = tuple(constant.name for constant in constants if not constant.determined)
+    missing = [name for name in unknown if case.law_needs is None or name in case.law_needs]
+    if case.law is not None and missing:
+        case = case._replace(law=None)
         notes.append(f"No law is written to a scenario, because {', '.join(missing)} is not determined.")
     if rows and not held_out:
         notes.append(f"One {case.groups.word} only: no error can be held out. Measure another.")
@@ -152,7 +154,7 @@ def calibrate(
         rows=rows,
         group_word=case.groups.word,
         constants=constants,
-        undetermined=tuple(constant.name for constant in constants if not constant.determined),
+        undetermined=unknown,
         held_out=held_out,
         held_out_mean=mean,
         in_fit=in_fit,

@@ -80,12 +80,6 @@ class FittedConstant(NamedTuple):
     ends: tuple[float, float]  # of measurements and prior together
 
 
-def undetermined_for_law(case: CalibrationCase, constants: tuple[FittedConstant, ...]) -> list[str]:
-    """Constants that the law of a case needs and that are not determined."""
-    undetermined = [] if case.law is None else [constant.name for constant in constants if not constant.determined]
-    return [name for name in undetermined if case.law_needs is None or name in case.law_needs]
-
-
 def scenario_tables(
     kind: str,
     source: str,
@@ -107,7 +101,7 @@ def scenario_tables(
         _lay(tables, path, word)
     numbers, by_name = dict(case.known_numbers), {constant.name: constant for constant in constants}
     values = {constant.name: constant.value for constant in constants}
-    if case.law is not None and not undetermined_for_law(case, constants):
+    if case.law is not None:
         numbers |= case.law(values)
     for path, number in numbers.items():
         kind_of, source_of = ("prior", f"{what}: {number.assumed}") if number.assumed else ("measured", what)
