@@ -186,7 +186,7 @@ def settings_of(table: Measurements, asked: Measurements, prior: Scenario | None
         guess = f"{100 * USUAL_IDLE:.0f} % of the highest limit: nothing that was measured is as low as an idle device"
         if np.min(runs.power[rows]) <= MOST_IDLE * runs.rated_power[rows][0]:
             guess = "just under the lowest power that was measured, an upper bound"
-        own = OF_PRIOR if is_known and runs.idle_power[0] == idle[0] else guess
+        own = OF_PRIOR if is_known and np.isclose(runs.idle_power[0], idle[0]) else guess
         guesses.append("" if np.any(np.isfinite(metered[rows])) else own)
     return Settings(runs, is_profile, workload, batch, names, epochs, noise, predicted, architectures, tuple(guesses))
 
