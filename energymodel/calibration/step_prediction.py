@@ -117,42 +117,35 @@ def prior_of(constant: StepConstant, coordinate: float | None = None, deviation:
     return ConstantPrior(constant.value(z), spread, 0.0, constant.upper, constant.unit, widest=10.0)
 
 
-def _predictions(system: TrainingSystem, rows: Mapping[str, Array]) -> Prediction:
-    return jax.vmap(predict_row, in_axes=(None, 0))(system, rows)
-
-
-def _logarithms(
-    known: tuple[TrainingSystem, Float[Array, " constants"]], rows: Mapping[str, Array]
+def _log_step_time(
+    fixed: tuple[TrainingSystem, Float[Array, " constants"]], row: Mapping[str, Array]
 ) -> tuple[Array, Array]:
-    """Logarithms of step times with the constants at coordinates, and their slopes."""
-    system, coordinates = known
+    """Logarithm of the time of a step with the constants at coordinates, and its slopes."""
+    system, coordinates = fixed
 
-    def log_step_time(coordinates: Array, row: Mapping[str, Array]) -> Array:
+    def logarithm(coordinates: Array) -> Array:
         pairs = zip(STEP_CONSTANTS.items(), coordinates, strict=True)
         values = {path: prior_of(constant).value(jnp.asarray(z)) for (path, constant), z in pairs}
         return jnp.log(predict_row(with_constants(system, values), row).step_time.total)
 
-    def with_slopes(row: Mapping[str, Array]) -> tuple[Array, Array]:
-        value, push = jax.linearize(lambda z: log_step_time(z, row), coordinates)
-        return value, jax.vmap(push)(jnp.eye(len(STEP_CONSTANTS)))
-
-    return jax.vmap(with_slopes)(rows)
+    value, push = jax.linearize(logarithm, coordinates)
+    return value, jax.vmap(push)(jnp.eye(len(STEP_CONSTANTS)))
 
 
 @cache
 def _compiled(function: Callable[..., Any]) -> Any:
-    return jax.jit(function, compiler_options=compiler_options())
+    return jax.jit(jax.vmap(function, in_axes=(None, 0)), compiler_options=compiler_options())
 
 
-def _by_rows(function: Callable[..., Any], known: Any, rows: Mapping[str, np.ndarray]) -> Any:
-    """A function of rows, compiled for `ROWS` of them and run as often as there are."""
+def _by_rows(function: Callable[..., Any], fixed: Any, rows: Mapping[str, np.ndarray]) -> Any:
+    """A function of each row, compiled for `ROWS` of them and run as often as there are."""
     count = len(next(iter(rows.values())))
     parts = []
     with jax.enable_x64(True):
         for begin in range(0, count, ROWS):
             index = np.resize(np.arange(begin, min(count, begin + ROWS)), ROWS)
             part = {name: np.asarray(column, np.float64)[index] for name, column in rows.items()}
-            parts.append(jax.device_get(_compiled(function)(known, part)))
+            parts.append(jax.device_get(_compiled(function)(fixed, part)))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
 
 
@@ -162,7 +155,7 @@ def log_step_times(
     """Logarithms of the times of steps on a system with its constants at coordinates, and their slopes by coordinate,
     in float64.
     """
-    return _by_rows(_logarithms, (system, np.asarray(coordinates, np.float64)), rows)
+    return _by_rows(_log_step_time, (system, np.asarray(coordinates, np.float64)), rows)
 
 
 def known_constants(scenario: Scenario) -> tuple[Coordinates, float] | None:
@@ -281,7 +274,7 @@ def predict(
         check_formats(system.accelerator, own, f"cluster {name}")
         if constants is not None:
             spread[rows] = step_time_spread(*constants, system, own)
-        parts.append(_by_rows(_predictions, system, own))
+        parts.append(_by_rows(predict_row, system, own))
         order += rows.tolist()
     predicted = jax.tree.map(lambda *leaves: np.concatenate(leaves)[np.argsort(order)], *parts)
     finite = np.all([np.isfinite(values) for values in jax.tree.leaves(predicted)], axis=0)

@@ -68,7 +68,7 @@ def loss_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
                 f"{prior.name}: {PATH} is {type(law).__name__}; measured losses give the constants of a ChinchillaLaw. "
                 "Name a prior that has one, such as llama-3.1-405b-h100."
             )
-        constants = {name: known._replace(median=float(getattr(law, name))) for name, known in CONSTANTS.items()}
+        constants = {name: usual._replace(median=float(getattr(law, name))) for name, usual in CONSTANTS.items()}
     size = np.floor(np.log(parameters / parameters.min()) / np.log(SIZE_GROUP) + 1e-9)
     sizes = np.array([f"{parameters[size == number].min():.3g} parameters" for number in size])
     is_grouped = "group" in table.columns
