@@ -241,15 +241,15 @@ def _curve(fitted: FitResult, settings: Settings, best: PowerSetting, profile: i
 def _candidates(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """Rows of profiles, each with all speeds of its device up to its own that may be chosen."""
     runs, is_profile = settings.runs, settings.is_profile
-    speed, device = runs.speeds, np.asarray(runs.device)
-    lowest, pairs = lowest_limits(settings), []
+    speed, device, lowest = runs.speeds, np.asarray(runs.device), lowest_limits(settings)
+    rows, speeds = [], []
     for profile in np.flatnonzero(is_profile):
         lower = np.unique(speed[~is_profile & (device == device[profile]) & np.isfinite(speed)])
         if not len(lower) and np.isfinite(speed[profile]):
             lower = steps_below(float(speed[profile]), float(lowest[profile]) if runs.by_limit else LOWEST_HELD)
-        lower = lower[(lower >= lowest[profile]) & (lower < speed[profile])]
-        pairs += [(profile, slower) for slower in (speed[profile], *lower)]
-    return np.array([row for row, _ in pairs]), np.array([slower for _, slower in pairs])
+        speeds += [speed[profile], *lower[(lower >= lowest[profile]) & (lower < speed[profile])]]
+        rows += [profile] * (len(speeds) - len(rows))
+    return np.array(rows), np.array(speeds)
 
 
 def steps_below(highest: float, lowest: float) -> Float[np.ndarray, " steps"]:
@@ -278,13 +278,13 @@ def next_batch(
     **Returns:** one of `batches`, or `None` if no run or no batch is left.
     """
     grid = np.unique(np.asarray(batches, np.float64))
-    untried = [at for at, batch in enumerate(grid) if batch not in tried]
+    energy = np.array([tried.get(batch, np.nan) for batch in grid.tolist()])
+    untried, done = np.flatnonzero(np.isnan(energy)).tolist(), np.flatnonzero(~np.isnan(energy)).tolist()
     if runs_left < 1 or not untried:
         return None
     if not tried:
         return float(grid[np.argmin(np.abs(np.log(grid / first)))])
-    done = [at for at in range(len(grid)) if at not in untried]
-    energy = np.array([tried[float(grid[at])] for at in done])
+    energy = energy[done]
     reached = np.isfinite(energy)
     if not np.any(reached):
         # Far from all that failed.

@@ -38,10 +38,10 @@ def power_table(source: Path | Records, choices: TableChoices) -> Measurements:
     optional = Schema([column._replace(needed=False) for column in POWER_COLUMNS])
     targets, constants, _ = optional.matched(csv.path, csv.header, choices)
     names = {*(target.column.name for target in targets.values()), *constants}
-    if "timestamp" in names and "time_s" not in names:
-        timed = [column for column in POWER_COLUMNS if column.name != "time_s"]
-        return _settings_of_log(read_table(csv, timed, choices, fewest=1))
-    return read_table(csv, POWER_COLUMNS, choices, fewest=1)
+    is_log = "timestamp" in names and "time_s" not in names
+    columns = [column for column in POWER_COLUMNS if not (is_log and column.name == "time_s")]
+    table = read_table(csv, columns, choices, fewest=1)
+    return _settings_of_log(table) if is_log else table
 
 
 def _settings_of_log(log: Measurements) -> Measurements:
