@@ -126,8 +126,9 @@ class Settings(NamedTuple):
         """The workload of a row at a speed, from time, energy and power (columns) with their ends (rows)."""
         whose = self.devices[self.runs.device[row]], str(self.workload[row]), float(self.batch[row])
         at = (speed, None) if self.runs.by_limit else (None, speed)
-        amounts, *ends = estimates.tolist()
-        return PowerSetting(*whose, *at, *amounts, *zip(*ends, strict=True), line)
+        (time, energy, power), *ends = estimates.tolist()
+        times, energies, powers = zip(*ends, strict=True)
+        return PowerSetting(*whose, *at, time, energy, power, times, energies, powers, line)
 
 
 def lowest_energy(

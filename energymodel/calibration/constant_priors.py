@@ -18,9 +18,11 @@ from energymodel.numerics import sigmoid
 
 Values = dict[str, Float[Array | np.ndarray, "..."]]  # values of constants by name, in their units
 Rows = Float[Array | np.ndarray, " rows"]  # a column of measurements
-Vector, Matrix = Float[np.ndarray, " n"], Float[np.ndarray, "n n"]  # by coordinate
+Vector = Float[np.ndarray, " n"]  # by coordinate
+Matrix = Float[np.ndarray, "n n"]
 Lanes = Float[np.ndarray, "lanes n"]  # coordinates of several searches
-Outputs, Errors = Float[np.ndarray, " outputs"], Float[np.ndarray, "rows outputs"]
+Outputs = Float[np.ndarray, " outputs"]
+Errors = Float[np.ndarray, "rows outputs"]
 Slopes = Float[np.ndarray, "rows outputs n"]  # of errors by coordinate
 
 

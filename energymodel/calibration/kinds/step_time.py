@@ -129,8 +129,8 @@ def _candidates(system: TrainingSystem, rows: Mapping[str, np.ndarray]) -> Candi
             divides = all(count >= 1.0 and float(count).is_integer() for count in (data, sequences))
             if divides and rows["heads"][row] % tensor == 0 and rows["layers"][row] % pipeline == 0:
                 settings.append((row, chips, float(tensor), float(pipeline)))
-    names = ("chips", "tensor", "pipeline")
-    settings = Candidates.thinned(settings) or [(row, *(float(rows[name][row]) for name in names)) for row in first]
+    own = zip(first.tolist(), *(rows[name][first].tolist() for name in ("chips", "tensor", "pipeline")), strict=True)
+    settings = Candidates.thinned(settings) or list(own)
     at, chips, tensor, pipeline = (np.array(column) for column in zip(*settings, strict=True))
     ones, table = np.ones(len(at)), {name: values[at] for name, values in rows.items()}
     table |= {"chips": chips, "tensor": tensor, "pipeline": pipeline, "virtual_stages": ones, "expert": ones}
