@@ -15,7 +15,7 @@ from energymodel.report.answers.run_tables import Run, Runs, parts_table
 from energymodel.report.answers.timeline import step_parts
 from energymodel.report.cells import FULL, Column, number, present, share, spaced, words
 from energymodel.report.fields import part_fields, total
-from energymodel.scenarios.scenario import SYSTEM, Scenario, distributions, leaf_paths
+from energymodel.scenarios.scenario import SYSTEM, Scenario, distributions
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64, spread_along
 from energymodel.system.outcome import TrainingOutcome
@@ -257,11 +257,7 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
         return []
     with jax.enable_x64(True):
         wasted, critical, critical_last = map(float, _law_numbers(law, batch, tokens, seen))
-    moved = []
-    leaves = jax.tree.leaves((scenario.system, scenario.plan))
-    paths = [*leaf_paths(scenario.system, "system"), *leaf_paths(scenario.plan, "plan")]
-    values = {leaf_path: float(np.mean(leaf)) for leaf_path, leaf in zip(paths, leaves, strict=True)}
-    spreads = distributions(scenario, values)
+    moved, spreads = [], distributions(scenario, TrainingRun(scenario.system, scenario.plan).values)
     for field in dataclasses.fields(law):
         spread = spreads.get(f"{path}.{field.name}")
         if spread is not None and spread.has_quantiles:
@@ -271,9 +267,8 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
                 moved.append([float(_law_numbers(other, batch, tokens, seen)[0]) - wasted for other in others])
     low = wasted - math.hypot(*(min(*ends, 0.0) for ends in moved), 0.0)
     high = wasted + math.hypot(*(max(*ends, 0.0) for ends in moved), 0.0)
-    numbers = {name: number(value, "token") for name, value in {"batch": batch, "seen": seen}.items()}
-    numbers["whole"] = number(critical, "token", digits="two")
-    numbers["last"] = number(critical_last, "token", digits="two")
+    numbers = {"batch": number(batch, "token"), "seen": number(seen, "token")}
+    numbers |= {"whole": number(critical, "token", digits="two"), "last": number(critical_last, "token", digits="two")}
     numbers["wasted"] = share(tuple(map(math.exp, (wasted, low, high) if moved else (wasted,))))
     begun = " after {seen} seen" if seen > 0.0 else ""
     penalty = Sentence(
@@ -286,11 +281,10 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
     beyond, ratios = [], {}
     for what, (verb, value, most) in tested.items():
         if value > (limit := float(most)):
-            index = len(beyond)
-            ratios |= {f"value{index}": number(value, "token"), f"limit{index}": number(limit, "token")}
-            ratios[f"times{index}"] = number(value / limit)
-            text = f"{what} of {{value{index}}} {verb} {{times{index}}} times the largest tested ({{limit{index}}})"
-            beyond.append(text)
+            ratios |= {f"{what} value": number(value, "token"), f"{what} limit": number(limit, "token")}
+            ratios[f"{what} times"] = number(value / limit)
+            many = f"{{{what} times}} times the largest tested ({{{what} limit}})"
+            beyond.append(f"{what} of {{{what} value}} {verb} {many}")
     text = f"The law of the critical batch extrapolates: {', '.join(beyond)}. The interval widens with both."
     return [penalty, *([Sentence(text, ratios)] if beyond else [])]
 

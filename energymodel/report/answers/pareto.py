@@ -155,19 +155,10 @@ def _front_chart(front: Front, plans: Table) -> Chart:
     numbers["times"] = number(times, digits="two")
     more = f"{{times}} times the {second}" if times > 2.0 else f"{{more}} more {second}"
     title = Sentence(f"{more} saves {{saved}} {first} from end to end of the front", numbers)
+    subtitle, names = f"Plans of lowest {first} at each {second}; hover for the plan", plans.names
     hover = [*front.minimize, "chips", "clock", "batch", "coolant_temperature", "layout"]
-    return Chart(
-        "plane",
-        title,
-        "plans",
-        second,
-        [first],
-        f"Plans of lowest {first} at each {second}; hover for the plan",
-        "mark_of_layout",
-        "mark",
-        [name for name in hover if name in plans.names],
-        log=front.minimize,
-    )
+    look = {"series": "mark_of_layout", "label": "mark", "hover": [name for name in hover if name in names]}
+    return Chart("plane", title, "plans", second, [first], subtitle, log=front.minimize, **look)
 
 
 def _exchange_charts(front: Front, plans: Table) -> list[Chart]:

@@ -156,7 +156,7 @@ def table_prediction_answer(csv: CsvTable, prediction: StepPredictions, source: 
         Sentence(f"{rows:,} layouts"),
         [Sentence(text), *error_sentences(prediction)],
         [steps, errors_table(prediction), input_table(csv, prediction)],
-        [measured_chart(prediction) or fastest_chart(steps)],
+        [steps_chart(prediction, steps)],
         [Sentence(note) for note in prediction.layouts.notes],
         rows="input",
     )
@@ -190,16 +190,13 @@ def steps_table(prediction: StepPredictions) -> Table:
 
 def input_table(csv: CsvTable, prediction: StepPredictions) -> Table:
     """The columns of the input as they were, and after them the predictions, whose names begin with `predicted_`."""
-    predicted = prediction.table()
-    new = [PREDICTED + name for name in predicted]
-    own = [index for index, name in enumerate(csv.header) if name not in new]
-    columns = [*(words(csv.header[index], "") for index in own), *(Column(name, "", "") for name in new)]
-    written, values = dict(zip(csv.lines, csv.rows, strict=True)), np.array(list(predicted.values())).T
-    rows = [
-        [*(written[line][index] for index in own), *numbers]
-        for line, numbers in zip(prediction.layouts.lines.tolist(), values, strict=True)
-    ]
-    return Table("input", "The table with its predictions", columns, rows, level=DATA)
+    new = {PREDICTED + name: values for name, values in prediction.table().items()}
+    written = dict(zip(csv.lines, csv.rows, strict=True))
+    rows = [written[line] for line in prediction.layouts.lines.tolist()]
+    own = [(words(name, ""), index) for index, name in enumerate(csv.header) if name not in new]
+    cells: dict[Column, Any] = {column: [row[index] for row in rows] for column, index in own}
+    cells |= {Column(name, "", ""): values for name, values in new.items()}
+    return Table.of("input", "The table with its predictions", cells, level=DATA)
 
 
 def errors_table(prediction: StepPredictions) -> Table:
@@ -235,30 +232,16 @@ def error_sentences(prediction: StepPredictions) -> list[Sentence]:
     return sentences
 
 
-def measured_chart(prediction: StepPredictions) -> Chart | None:
-    """Predicted against measured step times, beside the line where both are equal."""
-    errors = prediction.errors().get("step_time")
-    if errors is None:
-        return None
-    mean = {"mean": number(errors["mean_percent"] / 100.0, kind="share")}
-    return Chart(
-        "plane",
-        Sentence("Predicted step times are {mean} from measured ones in the mean", mean),
-        "steps",
-        "measured",
-        ["step_time"],
-        f"{errors['rows']:,} measured rows, with 90 % intervals where they are known",
-        hover=["line", "step_time", "measured", "error"],
-        log=["measured", "step_time"],
-        axis="predicted step time",
-        diagonal="equal",
-    )
-
-
-def fastest_chart(steps: Table) -> Chart:
-    """Predicted step times of the fastest rows."""
+def steps_chart(prediction: StepPredictions, steps: Table) -> Chart:
+    """Predicted against measured step times, beside the line where both are equal; else those of the fastest rows."""
+    y, look = ["step_time"], {"hover": ["line", "step_time", "measured", "error"], "log": ["measured", "step_time"]}
+    if errors := prediction.errors().get("step_time"):
+        mean = {"mean": number(errors["mean_percent"] / 100.0, kind="share")}
+        title = Sentence("Predicted step times are {mean} from measured ones in the mean", mean)
+        subtitle = f"{errors['rows']:,} measured rows, with 90 % intervals where they are known"
+        look |= {"axis": "predicted step time", "diagonal": "equal"}
+        return Chart("plane", title, "steps", "measured", y, subtitle, **look)
     order = sorted(steps.series("step_time"), key=lambda row: row[2].value)[:BARS]
     title = Sentence("The fastest layout takes {time} for a step", {"time": order[0][1:]})
     subtitle, lines = f"Step times of the {len(order)} fastest rows", [label for label, *_ in order]
-    y = ["step_time"]
     return Chart("bars", title, "steps", "line", y, subtitle, "memory_risk", only=lines, axis="step time")

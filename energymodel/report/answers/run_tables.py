@@ -181,26 +181,22 @@ def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan], varied: Co
         title = _TITLES.get(name, field.title)
         add(path.removeprefix("plan."), title, own, field.unit, kind_of(path), usual=usual)
         if path == "plan.layout.pipeline":
-            add("layout.data", "data", [data_parallel(plan) for plan in plans.values()])
+            ranks = [float(of.layout.tensor * of.layout.pipeline * of.layout.context) for of in plans.values()]
+            add(
+                "layout.data",
+                "data",
+                [float(of.chips) / count for of, count in zip(plans.values(), ranks, strict=True)],
+            )
     reference, origin = float(scenario.system.accelerator.reference_clock), origins[REFERENCE_CLOCK]
     prior = f"reference clock: {origin.source}" if origin.is_prior else ""
     frequencies = [Quantity(float(plan.clock) * reference, prior=prior) for plan in plans.values()]
     cells[Column("clock_frequency", "clock frequency", "Hz", level=SHORT if alone else FULL)] = frequencies
     layouts = [plan.layout for plan in plans.values()]
     add("zero_stage", "ZeRO stage", [sum(float(getattr(layout, name)) for name in _ZERO) for layout in layouts])
-    add("recomputation", "recomputation", [_recomputation(layout) for layout in layouts], kind="words")
+    shares = [(float(layout.recompute_attention), float(layout.recompute_full)) for layout in layouts]
+    named = [_RECOMPUTATION.get(pair, f"attention {pair[0]:g}, all {pair[1]:g}") for pair in shares]
+    add("recomputation", "recomputation", named, kind="words")
     return compared("plan", "Plan", [*cells], dict(zip(plans, zip(*cells.values(), strict=True), strict=True)))
-
-
-def _recomputation(layout: ParallelLayout) -> str:
-    shares = (float(layout.recompute_attention), float(layout.recompute_full))
-    return _RECOMPUTATION.get(shares, f"attention {shares[0]:g}, all {shares[1]:g}")
-
-
-def data_parallel(plan: TrainingPlan) -> float:
-    """Replicas of the model."""
-    layout = plan.layout
-    return float(plan.chips) / float(layout.tensor * layout.pipeline * layout.context)
 
 
 def parts_table(name: str, title: str, runs: Runs, level: int = SHORT) -> Table:

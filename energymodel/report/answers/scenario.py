@@ -55,12 +55,22 @@ def replan_answer(replan: Replan, file: str, risk: SavingAtRisk | None = None) -
     still = [] if rest.updates else [Sentence("The measurements moved no number: the run goes as the scenario says.")]
     rest_saving = {Column("saving", "saving over the rest", kind="share"): replan.saving}
     saving = Table.facts("rest", "The rest of the run", rest_saving, DATA)
-    updates = [updates_table(replan)] if rest.updates else []
+    updates = {
+        words("path", ""): [of.path for of in rest.updates],
+        Column("before", unit=""): [Quantity(of.before, unit=of.unit) for of in rest.updates],
+        Column("after", unit=""): [Quantity(of.after, of.lower, of.upper, unit=of.unit) for of in rest.updates],
+    }
+    moved = Table.of("updates", "What the measurements moved, farthest first", updates, _MOST_UPDATES)
     return dataclasses.replace(
         answer,
         command="replan",
         sentences=[*still, *answer.sentences],
-        tables=[whole_run_table(rest.used, replan.forecast), *updates, *answer.tables, saving],
+        tables=[
+            whole_run_table(rest.used, replan.forecast),
+            *([moved] if rest.updates else []),
+            *answer.tables,
+            saving,
+        ],
         warnings=[*answer.warnings, *([Sentence(rest.caution)] if rest.caution else [])],
     )
 
@@ -74,17 +84,6 @@ def whole_run_table(
     parts |= {"plan": planned} if planned else {}
     rows = [[numbers.get(column.name) for column in columns] for numbers in parts.values()]
     return Table("whole_run", "The whole run, if its plan is kept", columns, rows, tall=True, labels=tuple(parts))
-
-
-def updates_table(replan: Replan) -> Table:
-    """Numbers that the measurements moved, farthest first."""
-    rows = [
-        [of.path, Quantity(of.before, unit=of.unit), Quantity(of.after, of.lower, of.upper, unit=of.unit)]
-        for of in replan.rest.updates
-    ]
-    columns, short = [words("path", ""), Column("before", unit=""), Column("after", unit="")], _MOST_UPDATES
-    title = "What the measurements moved, farthest first"
-    return Table("updates", title, columns, rows, short=range(min(short, len(rows))))
 
 
 def rest_toml(replan: Replan) -> str:
