@@ -18,7 +18,7 @@ from energymodel.readers.table import Measurements
 from energymodel.scenarios.checks import check_attention_shape, check_context_heads, check_precisions
 from energymodel.scenarios.components import build
 from energymodel.scenarios.files import names, read_preset
-from energymodel.scenarios.layers import RECOMPUTATION
+from energymodel.scenarios.layers import layout_switches
 from energymodel.system.plan import PRECISIONS, ParallelLayout, TrainingPlan
 
 LARGEST: Mapping[str, float] = {
@@ -97,17 +97,7 @@ def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:
             column.check(value)
         except InputError as error:
             raise InputError(f"{ROW}: {column.name}: {error}") from None
-    stage, word = row.get("zero"), row.get("recomputation")
-    if stage not in (None, ""):
-        number = cell_number(stage, "zero")
-        if number not in (0.0, 1.0, 2.0, 3.0):
-            raise InputError(f"{ROW}: zero = {stage} is not a ZeRO stage. Choose 0, 1, 2 or 3.")
-        sharded = ("shard_optimizer", "shard_gradients", "shard_parameters")
-        values |= {name: float(number > index) for index, name in enumerate(sharded)}
-    if word not in (None, ""):
-        if word not in RECOMPUTATION:
-            raise InputError(f'{ROW}: unknown recomputation "{word}". {suggest(str(word), RECOMPUTATION)}')
-        values["recompute_attention"], values["recompute_full"] = RECOMPUTATION[str(word)]
+    values |= layout_switches({name: row.get(name) for name in ("zero", "recomputation")}, f"{ROW}: ")
     head_size, inner = values["hidden"] / values["heads"], 4.0 * values["hidden"]
     for name, default in (("kv_heads", values["heads"]), ("head_size", head_size), ("feed_forward", inner)):
         values[name] = default if math.isnan(values[name]) else values[name]

@@ -33,7 +33,7 @@ from energymodel.readers.columns import AS_WRITTEN, TableChoices, plain_name
 from energymodel.readers.table import CsvTable, Measurements, Problem, Records, left_out, read_csv
 from energymodel.scenarios.components import refuse_state_space
 from energymodel.scenarios.files import names
-from energymodel.scenarios.layers import SCHEDULE_WORDS
+from energymodel.scenarios.layers import layout_switches
 from energymodel.units import counted
 
 PREDICTED = "predicted_"  # begins the name of a column that `predict` appends
@@ -201,8 +201,9 @@ class _Row:
                 values.setdefault(name, 1.0)
             elif not any(part in word for part in SIXTEEN_BITS):
                 self._meaning("precision", dict.fromkeys(("bf16", "fp16", "fp8", "mxfp8", "nvfp4", "tf32", "fp32"), ""))
-        if "schedule" in self.words and (schedule := self._meaning("schedule", SCHEDULE_WORDS)):
-            values[schedule] = 1.0
+        if "schedule" in self.words:
+            switches = layout_switches({"schedule": self.words["schedule"].lower()}, f"{ROW}: ")
+            values |= {name: on for name, on in switches.items() if on}
 
     def _meaning(self, name: str, meanings: Mapping[str, str]) -> str:
         word = self.words[name].lower()

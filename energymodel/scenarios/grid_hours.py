@@ -15,7 +15,7 @@ import numpy as np
 from energymodel.economics.cost import HOUR, OwnedPrice
 from energymodel.errors import InputError
 from energymodel.physics.weather import LEAST_SPREAD
-from energymodel.readers.columns import Column
+from energymodel.readers.columns import declared_columns
 from energymodel.readers.table import CsvTable, Measurements, read_csv, read_table
 from energymodel.scenarios.scenario import Scenario
 from energymodel.system.training_system import TrainingSystem
@@ -28,22 +28,8 @@ BLOCK = 730  # hours of a month where the hours are not those of a year
 FEWEST_HOURS = 24
 MOST_ROWS = 200_000
 ROUNDING = 0.3  # wet bulb above dry bulb [K] that formulas and rounding leave in saturated air
-WHEN = (
-    Column("hour", "1", "number of the hour", lowest=-math.inf, zero=True),
-    Column("month", "1", "month", lowest=1.0, highest=12.0),
-    Column("utc_hour", "1", "hour of the day", highest=23.0, zero=True),
-)
-PRICES = (Column(PRICE, "USD/MWh", "price of energy", lowest=-math.inf, zero=True),)
-INTENSITIES = tuple(Column(name, "g/kWh", "carbon intensity", zero=True) for name in CARBON)
-WEATHER = (
-    Column(DRY, "K", "dry-bulb temperature outside", lowest=183.15, highest=338.15),
-    Column(WET, "K", "wet-bulb temperature outside", lowest=183.15, highest=338.15),
-)
-ADVICE = {
-    "price": "Fill it, or ask what does without price: --minimize carbon_operational.",
-    "carbon": "Fill it, or ask what does without carbon: --minimize money.",
-    "weather": "Fill it, or take the scenario's weather: --weather scenario.",
-}
+DECLARED = declared_columns(Path(__file__).with_name("grid_hours.toml"))
+WHEN, VALUES, WEATHER, ADVICE = (DECLARED[name] for name in ("when", "values", "weather", "advice"))
 
 
 class GridHours(NamedTuple):
@@ -172,7 +158,7 @@ def read_grid(
     """
     path = Path(path)
     csv = _of_zone(read_csv(path, most_rows=MOST_ROWS), zone)
-    table = read_table(csv, (*WHEN, *PRICES, *INTENSITIES, *(WEATHER if weather else ())), fewest=FEWEST_HOURS)
+    table = read_table(csv, (*WHEN, *VALUES, *(WEATHER if weather else ())), fewest=FEWEST_HOURS)
     name = f"{path.name}, {zone}" if zone else path.name
     if "hour" in table.columns:
         number = _full(table, "hour", "Write a number.")

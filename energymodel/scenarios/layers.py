@@ -18,6 +18,7 @@ import equinox as eqx
 from energymodel.errors import InputError, one_line, suggest
 from energymodel.performance.switch_topologies import AbstractSwitchTree
 from energymodel.performance.topology import AbstractTopology
+from energymodel.readers.expressions import data_file
 from energymodel.scenarios.components import quantity
 from energymodel.scenarios.document import parse_document
 from energymodel.scenarios.files import companions, merge, names, read_preset, read_toml
@@ -25,16 +26,6 @@ from energymodel.scenarios.forms import quoted, word
 from energymodel.system.outputs import parse_number
 from energymodel.system.plan import SCHEDULES, EvenPower, StagePower, TrainingPlan
 
-ZERO_STAGES = ("shard_optimizer", "shard_gradients", "shard_parameters")
-RECOMPUTATION = {"none": (0.0, 0.0), "selective": (1.0, 0.0), "full": (0.0, 1.0)}
-SCHEDULE_WORDS = {
-    "1f1b": "",
-    "gpipe": "gpipe",
-    "zb-h1": "zero_bubble",
-    "zb-h2": "zero_bubble_h2",
-    "zb-v": "zero_bubble_v",
-    "dualpipe": "dual_pipe",
-}
 MOST_BASES = 32
 TOPOLOGY = "system.network.topology"
 SWITCH = ("radix", "pod", "port_lanes", "switch_lanes")
@@ -96,25 +87,30 @@ def nested(path: str, value: Any) -> Tables:
     return reduce(lambda below, part: {part: below}, reversed(path.split(".")), value)
 
 
+def layout_switches(words: Mapping[str, Any], where: str) -> dict[str, float]:
+    """The fields of a layout that `zero = 2`, `recomputation = "full"` and `schedule = "zb-h1"` stand for.
+
+    **Raises:** `InputError` that begins with `where` for an unknown word.
+    """
+    switches: dict[str, float] = {}
+    for key, choices in data_file(__file__, "layers.toml").items():
+        if words.get(key) in (None, ""):
+            continue
+        word = f"{_number(words[key], f'{where}{key}'):g}" if key == "zero" else str(words[key])
+        if word == "noun" or word not in choices:
+            known = suggest(word, choices.keys() - {"noun"})
+            raise InputError(f'{where}{key}: "{word}" is not a {choices["noun"]}. {known}')
+        switches |= dict.fromkeys(SCHEDULES if key == "schedule" else (), 0.0) | choices[word]
+    return switches
+
+
 def _with_switches(layer: Tables) -> Tables:
-    """The layer with the switches that `zero = 2`, `recomputation = "full"` and `schedule = "zb-h1"` stand for."""
+    """The layer with the switches that the words of its layout stand for."""
     layout = _table(layer.get("plan")).get("layout")
     if not isinstance(layout, dict):
         return layer
-    switches = {}
-    if "zero" in layout:
-        stage = _number(layout["zero"], "plan.layout.zero")
-        if stage not in (0.0, 1.0, 2.0, 3.0):
-            raise InputError(f"plan.layout.zero: {stage:g} is not a ZeRO stage. Choose 0, 1, 2 or 3.")
-        switches |= {key: float(stage > index) for index, key in enumerate(ZERO_STAGES)}
-    for key, words in ("recomputation", RECOMPUTATION), ("schedule", SCHEDULE_WORDS):
-        if key in layout and layout[key] not in words:
-            raise InputError(f'plan.layout.{key}: unknown "{layout[key]}". {suggest(str(layout[key]), words)}')
-    if "recomputation" in layout:
-        switches["recompute_attention"], switches["recompute_full"] = RECOMPUTATION[layout["recomputation"]]
-    if "schedule" in layout:
-        switches |= {key: float(key == SCHEDULE_WORDS[layout["schedule"]]) for key in SCHEDULES}
     rest = {key: value for key, value in layout.items() if key not in ("zero", "recomputation", "schedule")}
+    switches = layout_switches(layout, "plan.layout.")
     return {**layer, "plan": {**layer["plan"], "layout": {**rest, **switches, **rest}}}
 
 

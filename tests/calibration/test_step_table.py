@@ -152,7 +152,7 @@ BAD = {
     "tp": ("-2", "tensor: -2 cannot be"),
     "num_heads": ("nan", "heads is missing"),
     "pp": ("nan", "pipeline: 'nan' is not finite. Leave the cell empty"),
-    "zero_stage": ("7", "7 is not a ZeRO stage"),
+    "zero_stage": ("7", 'zero: "7" is not a ZeRO stage'),
     "gpu": ("X100", 'unknown accelerator "X100"'),
 }
 
