@@ -31,13 +31,11 @@ READERS: dict[str, Callable[[Iterable[str], str], Iterator[Record]]] = {
 }
 KINDS = tuple(READERS)  # kinds of logs that are read
 SIGNS = (
-    (("iteration", "|"), (("nanotron", LINE_KINDS["nanotron"].sign), ("megatron", LINE_KINDS["megatron"].sign))),
-    (("Epoch",), (("nemo", LINE_KINDS["nemo"].sign),)),
-    (("step:",), (("maxtext", LINE_KINDS["maxtext"].sign), ("torchtitan", LINE_KINDS["torchtitan"].sign))),
-    (("{",), (("hf-trainer", hf_trainer.PRINTED),)),
-    (("log_history",), (("hf-trainer", re.compile(r'"log_history"\s*:')),)),
+    *((kind.sign_words, kind.sign, name) for name, kind in LINE_KINDS.items()),
+    (("{",), hf_trainer.PRINTED, "hf-trainer"),
+    (("log_history",), re.compile(r'"log_history"\s*:'), "hf-trainer"),
 )
-"""Words of a line, and the patterns that tell its kind where it has them all."""
+"""Words of a line, and the pattern that tells a kind where it has them all."""
 MOST_LINES = 200_000  # lines within which a log must show its kind
 MOST_HELD = 2**26  # characters of them
 _LINES = ("megatron", "torchtitan", "maxtext", "nanotron")
@@ -237,5 +235,5 @@ def _kind_of(line: str, first: bool) -> str | None:
     if first and "," in line and scalars.is_wandb(line):
         return "wandb"
     text = plain(line)
-    signs = (sign for words, group in SIGNS if all(word in text for word in words) for sign in group)
-    return next((kind for kind, sign in signs if sign.search(text)), None)
+    signs = ((sign, kind) for words, sign, kind in SIGNS if all(word in text for word in words))
+    return next((kind for sign, kind in signs if sign.search(text)), None)

@@ -50,6 +50,13 @@ def write_run(folder, *, shift=0.0, steps=40, devices=4):
     return log, meter
 
 
+def measured(folder, name, *lines):
+    """What a file of some lines measures."""
+    file = folder / name
+    file.write_text("\n".join(lines))
+    return measure_logs([file])
+
+
 def test_steps_and_power_are_joined(tmp_path):
     logs = measure_logs(write_run(tmp_path))
     (row,) = logs.rows
@@ -92,9 +99,8 @@ def test_short_runs_have_no_power(tmp_path):
 def test_power_alone_is_divided_by_its_level(tmp_path):
     levels = [(30.0, 70.0), (50.0, 200.0), (120.0, 650.0), (20.0, 70.0)]
     values = np.concatenate([np.full(int(length), watts) for length, watts in levels])
-    file = tmp_path / "power.csv"
-    file.write_text("\n".join(["time_s,power_w", *(f"{at},{watts}" for at, watts in enumerate(values))]))
-    logs = measure_logs([file])
+    rows = (f"{at},{watts}" for at, watts in enumerate(values))
+    logs = measured(tmp_path, "power.csv", "time_s,power_w", *rows)
     energy = {phase.phase: phase.energy for phase in logs.phases}
     assert set(energy) == {BUSY, WAITING, IDLE}
     trapezoid = float(np.sum(0.5 * (values[1:] + values[:-1])))
@@ -134,28 +140,20 @@ def test_tables_are_no_logs(tmp_path):
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path):
-    file = tmp_path / "x.log"
-    file.write_text("hello")
     with pytest.raises(InputError, match="no training log and no log of power"):
-        measure_logs([file])
+        measured(tmp_path, "x.log", "hello")
     with pytest.raises(InputError, match="Cannot read"):
         measure_logs([tmp_path / "none.log"])
 
 
 def test_energies_are_those_of_counters_where_meters_have_them(tmp_path):
     # Power is sampled at 100 W throughout, and the counter rises by 110 W.
-    file = tmp_path / "gpu.prom"
-    file.write_text(
-        "\n".join(
-            f'{metric}{{gpu="0"}} {value} {1000 * (1_770_000_000 + at)}'
-            for at in range(0, 300, 15)
-            for metric, value in (
-                ("DCGM_FI_DEV_POWER_USAGE", 100.0),
-                ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 5_000_000 + 110_000 * at),
-            )
-        )
-    )
-    logs = measure_logs([file])
+    samples = [
+        f'DCGM_FI_DEV_{metric}{{gpu="0"}} {value} {1000 * (1_770_000_000 + at)}'
+        for at in range(0, 300, 15)
+        for metric, value in (("POWER_USAGE", 100.0), ("TOTAL_ENERGY_CONSUMPTION", 5_000_000 + 110_000 * at))
+    ]
+    logs = measured(tmp_path, "gpu.prom", *samples)
     assert [(phase.phase, phase.energy) for phase in logs.phases] == [(BUSY, pytest.approx(285 * 110.0))]
     assert [(device.device, device.how) for device in logs.devices] == [("0", "counter")]
 
@@ -166,34 +164,23 @@ def test_runs_of_codecarbon_leave_the_time_between_them_out(tmp_path):
         (200, 200, 0.3, "a"),
         (2000, 50, 0.05, "b"),
     ]
-    file = tmp_path / "emissions.csv"
-    file.write_text(
-        "\n".join(
-            [
-                "timestamp,project_name,run_id,duration,gpu_power,gpu_energy,energy_consumed,gpu_count",
-                *(f"{moment(end)},p,{run},{took},900,{energy},{energy},1" for end, took, energy, run in rows),
-            ]
-        )
-    )
-    logs = measure_logs([file])
+    header = "timestamp,project_name,run_id,duration,gpu_power,gpu_energy,energy_consumed,gpu_count"
+    lines = (f"{moment(end)},p,{run},{took},900,{energy},{energy},1" for end, took, energy, run in rows)
+    logs = measured(tmp_path, "emissions.csv", header, *lines)
     assert sum(phase.energy for phase in logs.phases) == pytest.approx(0.35 * 3.6e6)
     assert sum(phase.duration for phase in logs.phases) == pytest.approx(250.0, abs=1e-3)
     assert {device.device: device.energy for device in logs.devices} == {"gpu": pytest.approx(0.35 * 3.6e6)}
 
 
 def test_windows_of_zeus_leave_the_time_between_them_out(tmp_path):
-    file = tmp_path / "zeus.csv"
     lines = [f"{START + 20 * at},step,9.0,{3000 + at},{2000 + at}" for at in range(5)]
-    file.write_text("\n".join(["start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy", *lines]))
-    logs = measure_logs([file])
+    logs = measured(tmp_path, "zeus.csv", "start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy", *lines)
     assert sum(phase.energy for phase in logs.phases) == pytest.approx(5 * 5000 + 2 * 10)
     assert sum(phase.duration for phase in logs.phases) == pytest.approx(45.0)
 
 
 def test_a_single_scrape_tells_power_and_no_energy(tmp_path):
-    file = tmp_path / "once.prom"
-    file.write_text('DCGM_FI_DEV_POWER_USAGE{gpu="0"} 35.7\nDCGM_FI_DEV_SM_CLOCK{gpu="0"} 210\n')
-    logs = measure_logs([file])
+    logs = measured(tmp_path, "a.prom", 'DCGM_FI_DEV_POWER_USAGE{gpu="0"} 35.7', 'DCGM_FI_DEV_SM_CLOCK{gpu="0"} 210')
     ((_, device, readings, _, energy, power, clock, *_),) = logs.devices
     assert (device, readings, power, clock) == ("0", 1, 35.7, 210e6)
     assert math.isnan(energy)
@@ -201,23 +188,19 @@ def test_a_single_scrape_tells_power_and_no_energy(tmp_path):
 
 
 def test_devices_of_all_hosts_are_added_up_and_runs_of_a_table_are_not(tmp_path):
-    hosts, runs = tmp_path / "hosts.csv", tmp_path / "runs.csv"
     rows = [f"{START + at},n{node},{gpu},100" for at in range(30) for node in (1, 2) for gpu in (0, 1)]
-    hosts.write_text("\n".join(["timestamp,host,gpu_index,power_w", *rows]))
-    (phase,) = measure_logs([hosts]).phases
+    (phase,) = measured(tmp_path, "hosts.csv", "timestamp,host,gpu_index,power_w", *rows).phases
     assert phase.energy == pytest.approx(29 * 4 * 100.0)
     rows = [f"{every},{at},100" for every in (1, 50) for at in range(30)]
-    runs.write_text("\n".join(["checkpoint_every,second,power_w", *rows]))
-    assert [(phase.group, phase.energy) for phase in measure_logs([runs]).phases] == [
+    runs = measured(tmp_path, "runs.csv", "checkpoint_every,second,power_w", *rows)
+    assert [(phase.group, phase.energy) for phase in runs.phases] == [
         ("1", pytest.approx(2900.0)),
         ("50", pytest.approx(2900.0)),
     ]
 
 
 def test_a_loss_alone_is_a_row_without_a_time(tmp_path):
-    file = tmp_path / "run-1-tag-train_loss.csv"
-    file.write_text("Wall time,Step,Value\n1770000000.5,1,0.75\n")
-    logs = measure_logs([file])
+    logs = measured(tmp_path, "run-1-tag-train_loss.csv", "Wall time,Step,Value", "1770000000.5,1,0.75")
     assert (logs.rows[0].loss, math.isnan(logs.rows[0].step_time)) == (0.75, True)
     assert any("no training step has a time" in note for note in logs.notes)
 

@@ -88,7 +88,7 @@ class LineKind:
         def pattern(text: str) -> re.Pattern[str]:
             return re.compile(text.replace("<number>", NUMBER))
 
-        self.words, self.fields = tuple(declared["words"]), declared["fields"]
+        self.words, self.fields, self.sign_words = declared["words"], declared["fields"], declared["sign_words"]
         self.sign, self.unless = pattern(declared["sign"]), declared.get("unless", "\n")
         self.pairs = [pattern(text) for text in declared["pairs"]]
         self.unended, self.needed = declared.get("unended", ()), set(declared.get("needed", ()))
