@@ -215,10 +215,11 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
             if name in state
         ]
         posterior = posterior_of(prior, run, measurements)
-        updates = [posterior.update(path, updated.provenance[path].unit) for path in posterior.moved()]
-        tables, values = copy.deepcopy(dict(updated.tables)), posterior.values
+        tables, values, updates = copy.deepcopy(dict(updated.tables)), posterior.values, []
         for path in posterior.moved():
-            _put(tables, path, values[path], updated.provenance[path].unit, posterior.distribution(path))
+            unit = updated.provenance[path].unit
+            updates.append(posterior.update(path, unit))
+            _put(tables, path, values[path], unit, posterior.distribution(path))
         now = load_scenario({"name": scenario.name, **tables})
         outcome = jax.tree.map(np.asarray, evaluate_once(now.system, plan))
         parameters, batch = float(parameters_in_loss(now.system)), float(np.reshape(plan.batch, ()))

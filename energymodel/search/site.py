@@ -24,10 +24,11 @@ from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.facility import NO_LIMIT, Facility
+from energymodel.system.outputs import parse_number
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem, as_designed
-from energymodel.units import format_quantity, parse_quantity
+from energymodel.units import format_quantity
 
 KELVIN = 10.0  # unit of temperatures in the search
 SHARES = (0.6, 0.7, 0.8, 0.9, 1.0)
@@ -231,10 +232,9 @@ def divide_site_power(scenario: Scenario, limits: Sequence[float | str] = ()) ->
 
     **Raises:** `InputError` for a limit that is not positive, or below what the site needs to run at all.
     """
-    watts = []
-    for limit in limits:
-        watts.append(parse_quantity(limit, "W", "site power") if isinstance(limit, str) else float(limit))
-        if not (math.isfinite(watts[-1]) and watts[-1] > 0.0):
+    watts = [parse_number(limit, "W", "site power") for limit in limits]
+    for limit, power in zip(limits, watts, strict=True):
+        if not (math.isfinite(power) and power > 0.0):
             raise InputError(f"site power: {limit} is not a positive power. Give for example 25 MW.")
     divided = []
     with jax.enable_x64(True):
