@@ -6,7 +6,7 @@ passes at the speed whose cost less the worth of its tokens is lowest.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +46,13 @@ class Terms(NamedTuple):
 
 
 class HourlyRun(NamedTuple):
-    """A run from an hour of a series on.
+    """A run from an hour of a grid on, at a speed for each of its hours, and its totals.
 
     - `speeds`, `occupied`, `power`: by hour the index of the speed, the share before the end, and the mean power [W].
-    - `value`: its cost in the unit of the objective.
-    - `totals`: what a report shows, by name in SI; None for money and carbon that are not known by the hour.
+    - `value`: its cost in the unit of the objective; `peak`: its highest hour [W]; `clock`: the mean [1].
+    - `held`, `bought`, `contract`, `demand`: parts of the money: equipment over time, energy at hourly prices, the
+      contract, and the demand charge. `price` and `intensity`: what a joule costs and emits in the mean. What is not
+      known by the hour is None.
     """
 
     start: int
@@ -58,7 +60,20 @@ class HourlyRun(NamedTuple):
     occupied: np.ndarray
     power: np.ndarray
     value: float
-    totals: Mapping[str, float | None] = {}
+    time: float = 0.0
+    tokens: float = 0.0
+    energy: float = 0.0
+    peak: float = 0.0
+    clock: float = 0.0
+    money: float | None = None
+    held: float = 0.0
+    bought: float | None = None
+    contract: float = 0.0
+    demand: float = 0.0
+    carbon_operational: float | None = None
+    carbon_embodied: float = 0.0
+    price: float | None = None
+    intensity: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +166,7 @@ def calendar(
             held = levels.money_held + terms.demand_charge * running
             paused = float(np.mean(levels.paused(cooling)))
             pause_above = float(pause_price(held, float(np.mean(series.price)), running, paused))
-        hourly, constant = (run._replace(totals=_totals(levels, series, run, terms)) for run in (best, constant))
+        hourly, constant = (_with_totals(run, levels, series, terms) for run in (best, constant))
     own_hours = series.window(best.start, len(best.occupied))
     return Calendar(scenario, terms, limit, levels, own_hours, hourly, constant, pause_above, notes)
 
@@ -290,8 +305,8 @@ def _problem_of(hours: GridHours, levels: Levels, terms: Terms, powers: np.ndarr
     return HourlyProblem(HOUR * levels.rate, levels.tokens, powers, costs, HOUR * peak, hours.month)
 
 
-def _totals(levels: Levels, series: GridHours, run: HourlyRun, terms: Terms) -> dict[str, float | None]:
-    """What a run takes in all, the parts of its money, and what a joule costs and emits in the mean, in SI."""
+def _with_totals(run: HourlyRun, levels: Levels, series: GridHours, terms: Terms) -> HourlyRun:
+    """The run with its totals, and its start as an hour of the file."""
     hours, occupied, power = series.window(run.start, len(run.occupied)), run.occupied, run.power
     time, energy = HOUR * float(np.sum(occupied)), HOUR * float(np.sum(power))
     held, demand, bought = levels.money_held * time, 0.0, None
@@ -300,23 +315,23 @@ def _totals(levels: Levels, series: GridHours, run: HourlyRun, terms: Terms) -> 
         demand = terms.demand_charge * HOUR * metered_peaks(hours.month, power, occupied)
     contract = terms.contract_price * terms.contract_power * time
     operational = None if hours.carbon is None else float(series_total(hours.carbon, power))
-    return {
-        "start": series.first + run.start,
-        "time": time,
-        "clock": float(levels.clock[run.speeds] @ occupied / np.sum(occupied)),
-        "tokens": HOUR * float(levels.rate[run.speeds] @ occupied),
-        "energy": energy,
-        "peak": float(np.max(power)),
-        "money": held + contract + demand + bought if bought is not None else None if terms.owned else held,
-        "held": held,
-        "bought": bought,
-        "contract": contract,
-        "demand": demand,
-        "carbon_operational": operational,
-        "carbon_embodied": levels.carbon_held * time,
-        "price": None if hours.price is None else float(series_total(hours.price, power)) / energy,
-        "intensity": None if operational is None else operational / energy,
-    }
+    return run._replace(
+        start=series.first + run.start,
+        time=time,
+        tokens=HOUR * float(levels.rate[run.speeds] @ occupied),
+        energy=energy,
+        peak=float(np.max(power)),
+        clock=float(levels.clock[run.speeds] @ occupied / np.sum(occupied)),
+        money=held + contract + demand + bought if bought is not None else None if terms.owned else held,
+        held=held,
+        bought=bought,
+        contract=contract,
+        demand=demand,
+        carbon_operational=operational,
+        carbon_embodied=levels.carbon_held * time,
+        price=None if hours.price is None else float(series_total(hours.price, power)) / energy,
+        intensity=None if operational is None else operational / energy,
+    )
 
 
 def bought_power(market: np.ndarray, power: np.ndarray, contract: float | np.ndarray) -> np.ndarray:

@@ -97,7 +97,7 @@ class SiteSplit(NamedTuple):
     is a member of `RESULTS`.
     """
 
-    limit: Scalar
+    limit: Numeric
     choice: SiteChoice
     power: SitePower
     throughput: Scalar
@@ -253,5 +253,5 @@ def divide_site_power(scenario: Scenario, limits: Sequence[float | str] = ()) ->
                     f"site power: {format_quantity(limit, 'W')} is not enough: at the lowest clock and width, the site "
                     f"needs {needed}. Give more, or take fewer chips (--set plan.chips=...)."
                 )
-            divided.append(split)
+            divided.append(split._replace(limit=limit))
     return divided

@@ -12,18 +12,9 @@ from energymodel.search.site import SiteChoice, site_power, throughput
 from energymodel.solver import RESULTS
 from unlike_chips import linear_chip
 
-jitted_throughput = eqx.filter_jit(most_throughput)
-jitted_power = eqx.filter_jit(least_power)
+fastest, cheapest = eqx.filter_jit(most_throughput), eqx.filter_jit(least_power)
 OVERLAP = 3.0
 WARMEST = 313.15  # of class W40
-
-
-def fastest(site, power):
-    return jitted_throughput(site, jnp.asarray(power))
-
-
-def cheapest(site, rate):
-    return jitted_power(site, jnp.asarray(rate))
 
 
 def ended(split):
@@ -49,16 +40,19 @@ def linear():
         return SiteLoad(linear_chip(400.0), facility, 10.0, 1.0, 0.3, 0.5, 120.0, 80.0, 50.0, OVERLAP)
 
 
+def on_top_of(site):
+    """Power at the meter over that of the nodes, with the warmest coolant: without leakage and fans the cheapest."""
+    building = site.facility.power(jnp.asarray(1.0), site.facility.cooling.at(jnp.asarray(WARMEST)))
+    return float(building.total(1.0))
+
+
 @pytest.mark.slow
 def test_parts_share_the_power_by_the_closed_form(linear):
     # Times A_i / P_i with A = (1 x 400, 0.3 x 120, 0.5 x 80), joined by a 3-norm: P_i ~ A_i^(3/4), and
-    # R = P_parts / (sum A_i^(3/4))^(4/3). Without leakage and fans the warmest coolant is the cheapest.
-    a = np.asarray([400.0, 36.0, 40.0])
-    weight = a ** (OVERLAP / (OVERLAP + 1.0))
-    building = linear.facility.power(jnp.asarray(1.0), linear.facility.cooling.at(jnp.asarray(WARMEST)))
-    on_top = float(building.total(1.0))
-    parts = 220.0
-    split = fastest(linear, 10.0 * (parts + 50.0) * on_top)
+    # R = P_parts / (sum A_i^(3/4))^(4/3).
+    weight = np.asarray([400.0, 36.0, 40.0]) ** (OVERLAP / (OVERLAP + 1.0))
+    on_top, parts = on_top_of(linear), 220.0
+    split = fastest(linear, jnp.asarray(10.0 * (parts + 50.0) * on_top))
     assert ended(split)
     np.testing.assert_allclose(split.choice.coolant_temperature, WARMEST, rtol=1e-6)
     parts_power = np.asarray([split.power.compute, split.power.memory, split.power.network]) / 10.0
@@ -77,13 +71,11 @@ def test_parts_share_the_power_by_the_closed_form(linear):
 
 def test_a_part_at_full_width_leaves_the_rest_to_the_others(linear):
     # Memory of a tenth of the power per width: full at 12 W, where it would want more.
-    a = np.asarray([400.0, 0.0, 40.0])
     site = eqx.tree_at(lambda s: (s.memory_time, s.memory_power), linear, (np.asarray(0.9), np.asarray(12.0)))
-    on_top = float(linear.facility.power(jnp.asarray(1.0), linear.facility.cooling.at(jnp.asarray(WARMEST))).total(1.0))
-    split = fastest(site, 10.0 * (220.0 + 12.0 + 50.0) * on_top)
+    split = fastest(site, jnp.asarray(10.0 * (220.0 + 12.0 + 50.0) * on_top_of(linear)))
     assert ended(split)
     np.testing.assert_allclose(split.choice.memory_width, 1.0, rtol=1e-6)
-    weight = a[[0, 2]] ** 0.75
+    weight = np.asarray([400.0, 40.0]) ** 0.75
     parts_power = np.asarray([split.power.compute, split.power.network]) / 10.0
     np.testing.assert_allclose(parts_power, 220.0 * weight / weight.sum(), rtol=1e-6)
 
@@ -92,14 +84,14 @@ def test_a_part_at_full_width_leaves_the_rest_to_the_others(linear):
 def test_a_real_site_under_its_limit():
     scenario = load_scenario("llama-3.1-405b-h100")
     site, limit = site_load(scenario.system, scenario.plan), 18e6
-    split = fastest(site, limit)
+    split = fastest(site, jnp.asarray(limit))
     assert ended(split)
     np.testing.assert_allclose(split.power.total, limit, rtol=1e-8)
     assert split.choice.temperature <= site.chip.maximum_temperature * (1 + 1e-9)
     assert all(float(part) > 0 for part in split.power)
     # The price is the slope of the optimum.
     step = 1e-4
-    more, less = (fastest(site, limit * (1.0 + sign * step)).throughput for sign in (1.0, -1.0))
+    more, less = (fastest(site, jnp.asarray(limit * (1.0 + sign * step))).throughput for sign in (1.0, -1.0))
     np.testing.assert_allclose(split.price, (more - less) / (2.0 * step * limit), rtol=1e-5)
     again = cheapest(site, split.throughput)
     assert ended(again)

@@ -69,8 +69,8 @@ def calendar_answer(calendar: Calendar) -> Answer:
 def runs_table(calendar: Calendar) -> Table:
     """The best constant power, the calendar, and the change; a contract only where there is one."""
     runs = (calendar.constant, calendar.hourly)
-    columns = [column for column in _RUNS if column.name != "contract" or any(run.totals["contract"] for run in runs)]
-    rows = [[run.totals[column.name] for column in columns] for run in runs]
+    columns = [column for column in _RUNS if column.name != "contract" or any(run.contract for run in runs)]
+    rows = [[getattr(run, column.name) for column in columns] for run in runs]
     changes = [
         after / before - 1.0 if before and column.name not in _UNCHANGED else None
         for column, before, after in zip(columns, *rows, strict=True)
