@@ -1,6 +1,9 @@
 """Critical batch sizes, and the tokens that larger batches waste.
 
-Shared arguments: `batch` B, `critical_batch` B_c and `effective_tokens` D_eff [token].
+Shared arguments: `batch` B, `critical_batch` B_c and `effective_tokens` D_eff [token]; of a law, its `coefficient` c
+[token], `exponent` xi, below 1 [1], and the `sharpness` p of the bend, above 0 [1]; `loss` L, `initial_loss` L_0 and
+`entropy_floor` L_inf [nat/token]; `per_token` progress e(B) and that of a small batch, `progress` e_0 [1/token];
+`token_rate` R [token/s].
 
 A batch that needs more tokens for the same loss is faster only if its throughput rises by more, and saves energy only
 if its energy per token falls by more; a batch may be faster and take more energy. Of the functions that compare two
@@ -151,27 +154,15 @@ def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeri
 
     Measured on 0.1 to 3 billion parameters and up to 1e11 tokens; independent of model size. Zhang et al. 2024 use the
     same form for the batch of 20 % overhead, a fifth of the critical batch.
-
-    **Arguments:**
-
-    - `tokens`: effective tokens D at the end of the run [token].
-    - `coefficient`: c [token].
-    - `exponent`: xi [1].
     """
     return power_law(tokens, coefficient, exponent)
 
 
 def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric) -> Values:
-    """Critical batch at a loss [token], `B_c = c L^-m` [Kaplan et al. 2020, eq. 1.4].
+    """Critical batch at a loss [token], `B_c = c L^-m`, m = 1/alpha_B [Kaplan et al. 2020, eq. 1.4].
 
     In nats of WebText2 and its tokenizer: not portable to other data without a shift of the loss. Losses above that of
     an untrained model, which power laws give for the first tokens, count as untrained.
-
-    **Arguments:**
-
-    - `loss`: L [nat/token].
-    - `coefficient`: c [token].
-    - `exponent`: m = 1/alpha_B [1].
     """
     return power_law(jnp.minimum(loss, UNTRAINED_LOSS), coefficient, -jnp.asarray(exponent))
 
@@ -211,10 +202,6 @@ def sharp_batch_penalty(batch: Numeric, critical_batch: Numeric, sharpness: Nume
     [derivation: `batch_penalty` generalized]. With S = D/B steps this is `((S/S_min)^p - 1)((D/D_min)^p - 1) = 1`:
     McCandlish's hyperbola at p = 1, with the same limits D_min tokens and S_min steps at every p. Runs whose learning
     rate is tuned at each batch have p from 1 to 2 (experiments/06_critical_batch).
-
-    **Arguments:**
-
-    - `sharpness`: p [1], above 0.
 
     **Returns:** penalty [1], at least 1.
     """
@@ -258,12 +245,8 @@ def beyond_tested(value: Numeric, tested: Numeric, trend: Numeric) -> Values:
 def per_token_progress(batch: Numeric, progress: Numeric, critical_batch: Numeric, exponent: Numeric) -> Values:
     """Progress per token [1/token], `e = e_0 (1 + B / B_c)^-beta` [McCandlish et al. 2018, sec. 2.3, generalized].
 
-    beta = 1 is McCandlish. For B >> B_c it is the sources' power law `alpha B^-beta` with `alpha = e_0 B_c^beta`.
-
-    **Arguments:**
-
-    - `progress`: progress per token of a small batch, e_0 [1/token].
-    - `exponent`: beta [1], 0.7 to 1.2.
+    The exponent beta is 0.7 to 1.2; 1 is McCandlish. For B >> B_c it is the sources' power law `alpha B^-beta` with
+    `alpha = e_0 B_c^beta`.
     """
     return jnp.asarray(progress) * jnp.power(batch_penalty(batch, critical_batch), -jnp.asarray(exponent))
 
@@ -272,11 +255,6 @@ def progress_rate(per_token: Numeric, token_rate: Numeric) -> Values:
     """Progress per second [1/s], `nu = e(B) R` [definition].
 
     The sources' "information processing rate"; in bits it is `energymodel.learning.loss_law.information_rate`.
-
-    **Arguments:**
-
-    - `per_token`: progress per token, e(B) [1/token].
-    - `token_rate`: throughput R [token/s].
     """
     return jnp.asarray(per_token) * token_rate
 
@@ -288,14 +266,6 @@ def exponential_training_time(
 
     [derivation: dL/dt = -e R (L - L_inf)]. The corrected form of the sources' time; for a loss that falls as a power
     law see `energymodel.learning.loss_ode`.
-
-    **Arguments:**
-
-    - `initial_loss`: L_0 [nat/token].
-    - `loss`: L to reach [nat/token], above the floor.
-    - `entropy_floor`: L_inf [nat/token].
-    - `per_token`: e [1/token].
-    - `token_rate`: R [token/s].
     """
     gaps = (jnp.asarray(initial_loss) - entropy_floor) / (jnp.asarray(loss) - entropy_floor)
     return jnp.log(gaps) / progress_rate(per_token, token_rate)

@@ -1,7 +1,9 @@
 """Loss of a model by size, shape and tokens, and the information that it absorbs.
 
-Shared arguments of information: `effective_tokens` D [token]; `data_coefficient` b [nat/token] and `data_exponent`
-beta [1] of the data term b D^-beta, 0 < beta < 1; `token_rate` R [token/s].
+Shared arguments: model `parameters` N [1]; `effective_tokens` and `tokens` D [token]; `loss` L to reach [nat/token];
+`data_coefficient` b [nat/token] and `data_exponent` beta [1] of the data term b D^-beta, 0 < beta < 1; `token_rate` R
+[token/s]; `per_token`, information per effective token, dI/dD [bit/token]; `token_efficiency`, effective tokens per
+token, e(B)/e_0, at most 1 [1].
 """
 
 import abc
@@ -35,11 +37,6 @@ def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: 
 
     The sources' processing rate I = E T, with the efficiency e made explicit; `trajectory` differentiates the
     information along the run instead.
-
-    **Arguments:**
-
-    - `per_token`: information per effective token, dI/dD [bit/token].
-    - `token_efficiency`: effective tokens per token, e(B)/e_0 [1], at most 1.
     """
     return jnp.asarray(per_token) * token_rate * token_efficiency
 
@@ -115,11 +112,6 @@ def chinchilla_tokens(parameters: Numeric, loss: Numeric, law: ChinchillaLaw) ->
 
     A loss out of reach of the model size costs more than 1e20 tokens: below the gap g_u at which D_0 = 1e20, the
     logarithm continues as `ln 1e20 + g_u - gap`, finite and with a slope that points back to feasible losses.
-
-    **Arguments:**
-
-    - `parameters`: model parameters N [1].
-    - `loss`: loss to reach, L [nat/token].
 
     **Returns:** effective tokens D_0 [token]. Decreasing in both arguments.
     """

@@ -6,8 +6,11 @@ and switches that add. The number of ranks is a float of at least 1; a single ra
 time.
 
 Shared arguments: `ranks` n, `inner_ranks` g within a node and `outer_ranks` G nodes [1]; `size` S of the whole buffer
-[B]; `latency` alpha of a message [s]; `bandwidth` bw per chip and direction [B/s]; `passes` k around the ring [1]: 1
-for an all-gather, reduce-scatter or all-to-all, 2 for an all-reduce.
+[B]; `latency` alpha of a message and `start` t_0 of all kernels of a collective together [s]; `bandwidth` bw per chip
+and direction [B/s]; `passes` k around the ring [1]: 1 for an all-gather, reduce-scatter or all-to-all, 2 for an
+all-reduce; `own` w, time of the own parts over that of a part sent, and `reduction_rate` s, share of the bandwidth in a
+node at which switches add, 0 where they cannot [1]; `tree`, whether a collective takes a tree between nodes, not a
+ring.
 """
 
 from typing import NamedTuple
@@ -43,10 +46,6 @@ def ring_share(ranks: Numeric, passes: Numeric, own: Numeric) -> Values:
     The kernel also copies the chip's own part, at `1 / w` times the rate of the links
     [derivation: experiments/17_kernels].
 
-    **Arguments:**
-
-    - `own`: w, time of the own parts over that of a part sent [1].
-
     **Returns:** share [1], zero for one rank.
     """
     n = jnp.asarray(ranks)
@@ -54,15 +53,10 @@ def ring_share(ranks: Numeric, passes: Numeric, own: Numeric) -> Values:
 
 
 def in_network_gain(share: Numeric, reduction_rate: Numeric) -> Values:
-    """How many times faster an all-reduce is where switches add, `max(1, s x)`.
+    """How many times faster an all-reduce is where switches add, `max(1, s x)` with the share x of `ring_share`.
 
     A chip sends its whole buffer to the switches once, at the rate `s bw`, and gets the sums from them
     [Klenk et al. 2020]; the library takes the ring where that is faster.
-
-    **Arguments:**
-
-    - `share`: x of the ring (`ring_share`) [1].
-    - `reduction_rate`: s [1]; 0 where switches cannot add.
 
     **Returns:** factor [1], at least 1.
     """
@@ -151,11 +145,6 @@ def hierarchical_latency(
     Each pass waits for every rank in turn on a ring [Thakur et al. 2005, sec. 4], for `log2 G` of them on a tree
     [Sanders et al. 2009].
 
-    **Arguments:**
-
-    - `start`: t_0 of all its kernels together [s].
-    - `tree`: whether it takes a tree between nodes, not a ring.
-
     **Returns:** time [s], zero for one rank.
     """
     g, G = jnp.asarray(inner_ranks), jnp.asarray(outer_ranks)
@@ -178,12 +167,6 @@ def hierarchical_transfer_time(
 
     Rings within nodes, or switches that add where they are faster (`ring_share`, `in_network_gain`); between nodes, a
     pipelined tree passes every byte up and down once [Thakur et al. 2005, sec. 4; Sanders et al. 2009].
-
-    **Arguments:**
-
-    - `own`: w of `ring_share` [1].
-    - `reduction_rate`: share of the bandwidth in a node at which switches add [1]; 0 for none.
-    - `tree`: whether it takes a tree between nodes, not a ring.
 
     **Returns:** time without latency [s], zero for one rank.
     """

@@ -1,10 +1,19 @@
 """Time and traffic of the kernels of a layer on one chip: matrix products, fused attention, element-wise kernels.
 
-A product (m x k)(k x n) has edges m (rows, tokens), n (columns) and k (inner).
+Shared arguments: `operations` F [FLOP] at a `rate` or `peak_rate` Fdot, with or without its `efficiency` eta [FLOP/s];
+overlap `exponent` p of times, at least 1 [1]; `tokens` M of a micro-batch on a chip [token].
 
-Shared arguments of attention: `keys` n, the keys that a query attends to, on average over queries and layers: half the
-context with a causal mask; `head_size` d of the score and value products; `rows`, queries times heads in one kernel
-[1].
+A product (m x k)(k x n) has edges m (`rows`, tokens), n (`columns`) and k (`inner`), in elements below 2^31 [1];
+`operations` are 2 m n k and `edges` 2 m n, summed over products; `edge` d, in elements, and `latency` t_0, from launch
+to end of an empty kernel [s]; `count` c, equal products that share the rows (experts) [1].
+
+Of attention: `keys` n, the keys that a query attends to, on average over queries and layers: half the context with a
+causal mask; `head_size` d of the score and value products, `half_head` d_0; `rows` r, queries times heads in one
+kernel, `tail` r_0, and `half_keys` n_0 [1].
+
+Of element-wise kernels: `hidden` size h, `tensor`-parallel degree t and `sequence_parallel`, 1 with sequence
+parallelism, else 0 [1]; bytes of a token and hidden unit, `divided` q [B]; of experts, `gated` g, 1 if gated, 0 if
+plain, `ratio` r, inner width over hidden size, `blocks` n, routed and shared, and `copies` k, routed [1].
 """
 
 import jax
@@ -19,14 +28,7 @@ ALIGNMENT = 8.0  # entries: 16 bytes of a 16-bit number, the width of a load fro
 
 
 def compute_time(operations: Numeric, peak_rate: Numeric, efficiency: Numeric) -> Values:
-    """Time of arithmetic [s], `t = F / (eta Fdot)` [definition].
-
-    **Arguments:**
-
-    - `operations`: F [FLOP].
-    - `peak_rate`: Fdot [FLOP/s].
-    - `efficiency`: eta [1].
-    """
+    """Time of arithmetic [s], `t = F / (eta Fdot)` [definition]."""
     return jnp.asarray(operations) / (jnp.asarray(peak_rate) * efficiency)
 
 
@@ -82,14 +84,6 @@ def elementwise_traffic(
     A layer writes and reads each of its 34 stored bytes per token and hidden unit, forward and backward. 10 of them
     (norms, dropouts, residuals) are divided over the tensor group only with sequence parallelism, q = 24 always
     [Korthikanti et al. 2022, sec. 4]. A mixture of experts has its own q, `expert_bytes`.
-
-    **Arguments:**
-
-    - `tokens`: tokens M of a micro-batch on a chip [token].
-    - `hidden`: hidden size h [1].
-    - `tensor`: tensor-parallel degree t [1].
-    - `sequence_parallel`: 1 with sequence parallelism, else 0 [1].
-    - `divided`: q of a token and hidden unit [B].
     """
     norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
     return 4.0 * jnp.asarray(tokens) * hidden * (10.0 * norm_share + divided / tensor)
@@ -102,13 +96,6 @@ def expert_bytes(gated: Numeric, ratio: Numeric, blocks: Numeric, copies: Numeri
     activation, and those of a gate. Each of k copies sent to an expert is sorted, padded, sorted back and weighted
     [derivation: docs/step_time.md]. Without copies, a plain block with `r = 4`, or a gated one with `r = 8/3`, has the
     24 bytes of a dense layer.
-
-    **Arguments:**
-
-    - `gated`: g, 1 if gated, 0 if plain [1].
-    - `ratio`: r, inner width of an expert over hidden size [1].
-    - `blocks`: n, routed and shared [1].
-    - `copies`: k, routed [1].
     """
     inner = (4.0 + 2.0 * jnp.asarray(gated)) * jnp.asarray(ratio) * blocks
     return 8.0 + inner + 8.0 * jnp.asarray(copies)
@@ -121,14 +108,6 @@ def product_time(operations: Numeric, edges: Numeric, rate: Numeric, edge: Numer
     the rate falls where k is short [derivation: docs/step_time.md; fitted in experiments/17_kernels]. Held out by
     shape, the median error of products of 1,024 to 65,536 is below 3 % on A100, B200 and GB300 in bf16, 6 % on H100 and
     H200, 8 % on B300 and 12 % on GB200, whose tables scatter; 6 to 8 % in fp4, 6 to 11 % in fp8, casts included.
-
-    **Arguments:**
-
-    - `operations`: 2 m n k, summed over products [FLOP].
-    - `edges`: 2 m n, the same [1].
-    - `rate`: eta Fdot, of large products [FLOP/s].
-    - `edge`: d, in elements [1].
-    - `latency`: t_0, from launch to end of an empty kernel [s].
     """
     return jnp.asarray(latency) + (jnp.asarray(operations) + edge * jnp.asarray(edges)) / rate
 
@@ -137,10 +116,6 @@ def training_edges(rows: Numeric, columns: Numeric, inner: Numeric, count: Numer
     """Results of a product in training [1], on average over its three passes, `2 (m n + m k + c n k) / 3`.
 
     The forward pass writes m x n, the backward pass gradients of inputs, m x k, and of weights, n x k [definition].
-
-    **Arguments:**
-
-    - `count`: c, equal products that share the rows (experts) [1].
     """
     m, n, k = map(jnp.asarray, (rows, columns, inner))
     return 2.0 / 3.0 * (m * n + m * k + count * n * k)
@@ -150,10 +125,6 @@ def alignment(columns: Numeric, inner: Numeric = 0.0) -> Values:
     """Largest power of two up to 64 that divides two edges of a matrix, `g = lowest bit of (n | k | 64)` [definition].
 
     Sizes that are no integers lie between those that a search may choose and count as aligned; slopes are zero.
-
-    **Arguments:**
-
-    - `columns`, `inner`: n and k, in elements, below 2^31 [1].
 
     **Returns:** g, a power of two from 1 to 64 [1].
     """
@@ -189,10 +160,6 @@ def padded_head_size(head_size: Numeric) -> Values:
     """Head size that a kernel computes [1], the next multiple of 8 [Dao 2023, FlashAttention-2].
 
     The padding is a constant to slopes: between two whole numbers, where searches move, the size is its own.
-
-    **Arguments:**
-
-    - `head_size`: d [1].
     """
     size = jax.lax.stop_gradient(jnp.asarray(head_size))
     padding = jnp.where(size == jnp.floor(size), ALIGNMENT * jnp.ceil(size / ALIGNMENT) - size, 0.0)
@@ -207,11 +174,6 @@ def exponential_slowdown(head_size: Numeric, half_head: Numeric) -> Values:
     63 [Shah et al. 2024, FlashAttention-3, sec. 3.2]. A kernel overlaps both, but not fully: the root of the sum of
     squares lies between the larger and the sum. Heads of 64 are 0.77 times as fast as heads of 128 on H100 (ibid.,
     fig. 5) and 0.66 times on GB200; this says 0.79 and 0.63.
-
-    **Arguments:**
-
-    - `head_size`: d [1].
-    - `half_head`: d_0 [1].
 
     **Returns:** ratio [1], at least 1, decreasing in d.
     """
@@ -229,12 +191,6 @@ def forward_attention_time(
 
     Fitted to kernels of A100, H100, H200, B200, GB200 and B300 with heads of 128, contexts of 1,024 to 16,384 and
     8 to 512 heads in a batch; held out by shape, the median error is 3 % [derivation: experiments/17_kernels].
-
-    **Arguments:**
-
-    - `operations`: F of the scores that the mask leaves [FLOP].
-    - `rate`: Fdot with many keys and rows [FLOP/s].
-    - `half_keys`, `tail`: n_0 and r_0 [1].
 
     **Returns:** time [s], increasing in n and r.
     """

@@ -4,9 +4,10 @@ With gradient accumulation, a framework that shards gradients (ZeRO stages 2 and
 micro-batch, which multiplies the traffic, or sums them whole, which takes the memory that sharding was to save
 [PyTorch pull request 126166].
 
-Shared arguments, all counts [1]: `chips` G; the degrees `tensor` t, `pipeline` p, `context` c; `virtual_stages` v per
-pipeline rank; `layers` L; `microbatches` m of a replica in a step; `ranks` n of a group; `head` r, the time of the
-output head over a layer's.
+Shared arguments, all counts [1]: `chips` G; the degrees `tensor` t, `pipeline` p, `context` c and `data` d;
+`virtual_stages` v per pipeline rank; `layers` L; `microbatches` m of a replica in a step, each of `microbatch` b
+sequences of `sequence` s [token]; global `batch` B [token]; `ranks` n of a group; `head` r, the time of the output head
+over a layer's.
 """
 
 from abc import abstractmethod
@@ -26,15 +27,7 @@ def data_parallel_degree(chips: Numeric, tensor: Numeric, pipeline: Numeric, con
 
 
 def microbatch_count(batch: Numeric, data: Numeric, microbatch: Numeric, sequence: Numeric) -> Values:
-    """Micro-batches that one replica processes in a step [1], `m = B / (d b s)` [Narayanan et al. 2021].
-
-    **Arguments:**
-
-    - `batch`: global batch B [token].
-    - `data`: data-parallel degree d [1].
-    - `microbatch`: sequences b in a micro-batch [1].
-    - `sequence`: s [token].
-    """
+    """Micro-batches that one replica processes in a step [1], `m = B / (d b s)` [Narayanan et al. 2021]."""
     return jnp.asarray(batch) / (jnp.asarray(data) * microbatch * sequence)
 
 

@@ -1,4 +1,10 @@
-"""Chip time to serve the tokens that a model reads and writes after training."""
+"""Chip time to serve the tokens that a model reads and writes after training.
+
+Shared arguments: `parameters` N that act on a token [1]; peak `rate` F of a chip at its clock [FLOP/s] and the share
+eta of it that serving reaches, `utilization` [1]; `reading` t_read, the chip time that the arithmetic takes [s/token];
+`weights` W of the whole model and `context` K, keys and values of a sequence [B]; `sequences` b, written at the same
+time [1]; `bandwidth` beta, sustained by the memory of a chip [B/s].
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,12 +17,6 @@ def reading_time(parameters: Numeric, rate: Numeric, utilization: Numeric) -> Va
     """Chip time to read a token [s/token], `t = 2 N / (eta F)` [Pope et al. 2022, sec. 2].
 
     Tokens of a prompt pass together, so that arithmetic limits them. Attention is left out.
-
-    **Arguments:**
-
-    - `parameters`: N that act on a token [1].
-    - `rate`: peak rate F of a chip at its clock [FLOP/s].
-    - `utilization`: eta, share of it that serving reaches [1].
     """
     return 2.0 * jnp.asarray(parameters) / (jnp.asarray(utilization) * rate)
 
@@ -28,14 +28,6 @@ def writing_time(
 
     For each token of b sequences all weights pass through memory once, and the keys and values of each sequence. Chips
     that share the model share its weights and traffic, so their number drops out; their communication is left out.
-
-    **Arguments:**
-
-    - `reading`: t_read, the chip time that the arithmetic takes [s/token].
-    - `weights`: W, of the whole model [B].
-    - `context`: K, keys and values of a sequence [B].
-    - `sequences`: b, written at the same time [1].
-    - `bandwidth`: beta, sustained by the memory of a chip [B/s].
     """
     return jnp.maximum(reading, (jnp.asarray(weights) / sequences + context) / bandwidth)
 
