@@ -17,8 +17,7 @@ import numpy as np
 
 import energymodel as em
 from energymodel.runtime.compilation import Compiled, compiler_options
-from energymodel.runtime.fusion_barriers import with_barriers
-from energymodel.runtime.operations import CALLS
+from energymodel.runtime.operations import CALLS, with_barriers
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import CHUNK, EXPANDED, model_expansion, model_values, pack
 from energymodel.system.evaluate import evaluate_once

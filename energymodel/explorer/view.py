@@ -17,7 +17,7 @@ from energymodel.numerics import Scalar
 from energymodel.physics.limits import landauer_energy
 from energymodel.report.answers.details import costs
 from energymodel.runtime.compilation import compiler_options
-from energymodel.runtime.fusion_barriers import with_barriers
+from energymodel.runtime.operations import with_barriers
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.chip_load import format_factors
 from energymodel.system.evaluate import evaluate

@@ -23,8 +23,8 @@ import jax
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from energymodel.runtime.fusion_barriers import KEEP_BARRIERS, with_barriers
 from energymodel.runtime.lowered_programs import PACKAGE, Lowered, package_of, read_lowered, write_lowered
+from energymodel.runtime.operations import KEEP_BARRIERS, with_barriers
 from energymodel.runtime.placement import accelerated, for_threads, platform
 from energymodel.runtime.private_folder import why_not_private
 from energymodel.runtime.work_in_progress import making

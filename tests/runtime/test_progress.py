@@ -11,9 +11,8 @@ import sys
 import pytest
 
 from cli.shell import SMALL
-from energymodel.runtime import cache_folder, progress, run_times
-from energymodel.runtime.progress import Progress
-from energymodel.runtime.run_times import ASSUMED, Estimate, estimate, record
+from energymodel.runtime import cache_folder, progress
+from energymodel.runtime.progress import ASSUMED, Estimate, Progress, estimate, record
 from energymodel.runtime.work_in_progress import counted, making
 
 WORK = """
@@ -71,7 +70,7 @@ def on_a_terminal(*arguments, answer=None):
 
 
 def recorded_runs(home):
-    return json.loads((home / run_times.FILE).read_text(encoding="utf-8"))["runs"]
+    return json.loads((home / progress.FILE).read_text(encoding="utf-8"))["runs"]
 
 
 def plain(output):
@@ -117,7 +116,7 @@ def test_an_answer_in_a_file_is_not_drawn(home, tmp_path):
 
 def test_a_run_that_fails_is_not_recorded(home):
     on_a_terminal("sweep", "broken")
-    assert not (home / run_times.FILE).exists()
+    assert not (home / progress.FILE).exists()
 
 
 def test_an_estimate_names_what_it_rests_on(home, monkeypatch):
@@ -132,7 +131,7 @@ def test_an_estimate_names_what_it_rests_on(home, monkeypatch):
     assert estimate().basis == "as the last time"  # where the answer goes makes no work
     monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", "llama-3.1-405b-h100"])
     assert estimate()[:2] == (8.0, "as a run like it")
-    monkeypatch.setattr(run_times, "_version", lambda: "another")
+    monkeypatch.setattr(progress, "_version", lambda: "another")
     assert estimate()[:2] == (60.0, "as a run like it")  # programs of another version are compiled anew
     monkeypatch.setattr(sys, "argv", ["energymodel", "pareto", SMALL])
     assert estimate().seconds == ASSUMED
@@ -143,27 +142,27 @@ def test_an_estimate_names_what_it_rests_on(home, monkeypatch):
     ["", "[]", "{", '{"version": 1, "runs": [1]}', '{"version": 1, "runs": {"optimize first": NaN}}', "[" * 100_000],
 )
 def test_a_record_that_cannot_be_read_is_no_record(home, content):
-    (home / run_times.FILE).write_text(content, encoding="utf-8")
+    (home / progress.FILE).write_text(content, encoding="utf-8")
     assert estimate().seconds == ASSUMED
     record(8.0, 0.0)
     assert len(recorded_runs(home)) == 2  # under the line's digest and the command's name
 
 
 def test_a_record_is_small_and_private_and_only_of_commands(home, monkeypatch):
-    monkeypatch.setattr(run_times, "RECORDED", 5)
+    monkeypatch.setattr(progress, "RECORDED", 5)
     for number in range(16):
         monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", f"secret-{number}"])
         record(8.0, 0.0)
     assert len(recorded_runs(home)) == 10
-    assert "secret" not in (home / run_times.FILE).read_text(encoding="utf-8")
+    assert "secret" not in (home / progress.FILE).read_text(encoding="utf-8")
     assert home.stat().st_mode & 0o077 == 0
-    (home / run_times.FILE).unlink()
+    (home / progress.FILE).unlink()
     home.chmod(0o777)
     record(8.0, 0.0)
     home.chmod(0o700)
     monkeypatch.setattr(cache_folder, "_CHOSEN", [])
     record(8.0, 0.0)
-    assert not (home / run_times.FILE).exists()
+    assert not (home / progress.FILE).exists()
 
 
 def test_a_full_disk_leaves_the_record_as_it_was(home, monkeypatch):
@@ -171,11 +170,11 @@ def test_a_full_disk_leaves_the_record_as_it_was(home, monkeypatch):
         raise OSError(28, "No space left on device")
 
     record(8.0, 0.0)
-    before = (home / run_times.FILE).read_bytes()
+    before = (home / progress.FILE).read_bytes()
     monkeypatch.setattr(os, "replace", full)
     record(9.0, 0.0)
-    assert (home / run_times.FILE).read_bytes() == before
-    assert sorted(path.name for path in home.iterdir()) == ["compiled", run_times.FILE]
+    assert (home / progress.FILE).read_bytes() == before
+    assert sorted(path.name for path in home.iterdir()) == ["compiled", progress.FILE]
 
 
 def test_the_share_is_that_of_the_last_run_and_never_whole(monkeypatch):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from energymodel.runtime.compilation import compiler_options
-from energymodel.runtime.fusion_barriers import with_barriers
+from energymodel.runtime.operations import with_barriers
 from energymodel.scenarios.scenario import Scenario, leaf_paths, load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
 
