@@ -9,8 +9,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from energymodel.learning.critical_batch import AbstractCriticalBatch
-from energymodel.learning.loss_law import AbstractLossLaw, tokens_for_gap
-from energymodel.learning.three_term import ThreeTermLaw, at_optimal_batch, batch_term, three_term_loss
+from energymodel.learning.loss_law import (
+    AbstractLossLaw,
+    ThreeTermLaw,
+    at_optimal_batch,
+    batch_term,
+    three_term_loss,
+    tokens_for_gap,
+)
 from energymodel.numerics import Numeric, Real, Values, implicit_root, power_law, real
 
 _LEAST_LOG_EFFICIENCY = -40.0

@@ -187,10 +187,10 @@ def inner_ranks(ranks: Numeric, stride: Numeric, node: Numeric) -> Values:
     - `stride`: chips between neighbors of the group [1].
     - `node`: chips g that share the scale-up network [1].
     """
-    n, room = jnp.asarray(ranks), jnp.asarray(node) / stride
-    # At one rank with room for one, minimum and maximum would give slopes along the room, which does not matter there.
-    alone = jnp.where(room > 1.0, n, 0.5 * (n + jnp.minimum(n, 1.0)))
-    return jnp.where(n > 1.0, jnp.minimum(n, jnp.maximum(1.0, room)), alone)
+    n, most = jnp.asarray(ranks), jnp.asarray(node) / stride
+    # At one rank where one fits, minimum and maximum would give slopes along the most, which does not matter there.
+    alone = jnp.where(most > 1.0, n, 0.5 * (n + jnp.minimum(n, 1.0)))
+    return jnp.where(n > 1.0, jnp.minimum(n, jnp.maximum(1.0, most)), alone)
 
 
 class Communication(NamedTuple):

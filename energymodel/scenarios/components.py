@@ -12,8 +12,8 @@ import numpy as np
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
 from energymodel.errors import InputError, suggest
-from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import AbstractCriticalBatch
+from energymodel.learning.data_set import ContinuedLearning
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
 from energymodel.learning.recipe import LearningRate, Optimizer, Recipe

@@ -3,8 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from energymodel.learning.continued import ContinuedLearning
-from energymodel.learning.data_set import LimitedData, RepeatedLearning
+from energymodel.learning.data_set import ContinuedLearning, LimitedData, RepeatedLearning
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import RecipeLearning

@@ -22,8 +22,8 @@ from energymodel.calibration.batch_curves import (
 )
 from energymodel.calibration.calibration_case import BASE, NORMAL_90
 from energymodel.calibration.least_squares import FitProblem, fit
-from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import batch_penalty
+from energymodel.learning.data_set import ContinuedLearning
 from energymodel.learning.learning import AbstractLearning
 from energymodel.scenarios.scenario import load_scenario
 

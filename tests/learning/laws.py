@@ -1,8 +1,7 @@
 """Laws of loss and critical batch that tests share [docs/physics.md B1]; constants of three terms are invented."""
 
 from energymodel.learning.critical_batch import KaplanCriticalBatch, PowerCriticalBatch
-from energymodel.learning.loss_law import ChinchillaLaw
-from energymodel.learning.three_term import ThreeTermLaw
+from energymodel.learning.loss_law import ChinchillaLaw, ThreeTermLaw
 from energymodel.numerics import as_real
 
 LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))  # Besiroglu et al. 2024

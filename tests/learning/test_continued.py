@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 import energymodel as em
-from energymodel.learning.continued import ContinuedLearning
+from energymodel.learning.data_set import ContinuedLearning
 from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning, ThreeTermLearning
 from energymodel.learning.schedule import schedule_tokens
 from energymodel.numerics import as_real

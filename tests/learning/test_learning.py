@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning, ThreeTermLearning
-from energymodel.learning.three_term import three_term_optimal_batch
+from energymodel.learning.loss_law import three_term_optimal_batch
 from energymodel.numerics import as_real
 from learning.laws import BERGSMA, KAPLAN, LAW, THREE_TERM
 

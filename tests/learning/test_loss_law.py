@@ -8,14 +8,17 @@ from hypothesis import strategies as st
 
 from energymodel.learning.loss_law import (
     UNREACHABLE_TOKENS,
+    at_optimal_batch,
+    batch_term,
     chinchilla_loss,
     chinchilla_tokens,
     information_absorbed,
     shape_penalty,
+    three_term_loss,
+    three_term_optimal_batch,
     tokens_for_gap,
     unique_equivalent_tokens,
 )
-from energymodel.learning.three_term import at_optimal_batch, batch_term, three_term_loss, three_term_optimal_batch
 from learning.laws import LAW, THREE_TERM
 
 sizes, data = st.floats(1e8, 1e12), st.floats(1e9, 1e14)

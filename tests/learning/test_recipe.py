@@ -7,9 +7,8 @@ import pytest
 
 import energymodel as em
 from energymodel.errors import InputError
-from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import PowerCriticalBatch
-from energymodel.learning.data_set import LimitedData, RepeatedLearning, UnlimitedData
+from energymodel.learning.data_set import ContinuedLearning, LimitedData, RepeatedLearning, UnlimitedData
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_law import ChinchillaLaw, unique_equivalent_tokens
 from energymodel.learning.recipe import RecipeLearning, mismatch_loss, quantized_parameters
