@@ -1,9 +1,9 @@
 """Loss of a model by size, shape, tokens and batch, and the information that it absorbs.
 
-Shared arguments: model `parameters` N [1]; `effective_tokens` and `tokens` D [token]; `steps` S of the optimizer [1]; `batch`
-B [token]; `loss` L to reach [nat/token]; `data_coefficient` b [nat/token] and `data_exponent` beta [1] of the data term
-b D^-beta, 0 < beta < 1; `token_rate` R [token/s]; `per_token`, information per effective token, dI/dD [bit/token];
-`token_efficiency`, effective tokens per token, e(B)/e_0, at most 1 [1].
+Shared arguments: model `parameters` N [1]; `effective_tokens` and `tokens` D [token]; `steps` S of the optimizer [1];
+`batch` B [token]; `loss` L to reach [nat/token]; `data_coefficient` b [nat/token] and `data_exponent` beta [1] of the
+data term b D^-beta, 0 < beta < 1; `token_rate` R [token/s]; `per_token`, information per effective token, dI/dD
+[bit/token]; `token_efficiency`, effective tokens per token, e(B)/e_0, at most 1 [1].
 """
 
 import abc
