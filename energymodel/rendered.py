@@ -2,15 +2,23 @@
 
 A result class of a lower layer takes the methods of `Rendered`. They ask the module `energymodel.report.notebook`,
 which is known here by name only and imported on the first such call, so that no layer imports one above it and
-`import energymodel` loads nothing more.
+`import energymodel` loads nothing more. `render_with` names another module with the four functions `html`, `plot`,
+`to_dataframe` and `to_xarray`.
 """
 
 import importlib
 from typing import Any
 
+_MODULE = ["energymodel.report.notebook"]
+
+
+def render_with(module: str) -> None:
+    """Let the module of this name render all results."""
+    _MODULE[:] = [module]
+
 
 def _renderer() -> Any:
-    return importlib.import_module("energymodel.report.notebook")
+    return importlib.import_module(_MODULE[-1])
 
 
 class Rendered:

@@ -143,12 +143,13 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
 def memory_per_chip(
     system: TrainingSystem, plan: TrainingPlan, division: Division, own: Shard, stored: KeptBytes, activations: Scalar
 ) -> Scalar:
-    """Memory of the fullest chip [B], `(states + max(first, last) + b M h) x + reserve` [Rajbhandari et al. 2020].
+    """Memory of the fullest chip [B], `o (states + max(first, last) + b M h) + reserve` [Rajbhandari et al. 2020].
 
     The first pipeline rank keeps the activations of the most micro-batches in flight; the last rank keeps fewer and
-    the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M
-    tokens, the allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`). Of
-    sharded gradients, what the framework does not scatter at once is kept whole (`software.sharded_gradients`).
+    the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M tokens, the
+    allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`); o is
+    `software.memory_overhead`. Of sharded gradients, what the framework does not scatter at once is kept whole
+    (`software.sharded_gradients`).
 
     **Arguments:**
 
