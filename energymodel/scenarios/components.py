@@ -141,16 +141,18 @@ def build(table: Any, kind: type, path: str, provenance: dict[str, Provenance]) 
 
     **Raises:** `InputError` as `resolve`.
     """
-    return _assemble(resolve(table, kind, path, defaults=True), kind, path, provenance)
+    return assemble(resolve(table, kind, path), kind, path, provenance)
 
 
-def _assemble(resolved: Mapping[str, Any], kind: type, path: str, provenance: dict[str, Provenance]) -> Any:
+def assemble(resolved: Mapping[str, Any], kind: type, path: str, provenance: dict[str, Provenance]) -> Any:
+    """The component of tables as `resolve` gives them, and the origin of each number in `provenance`."""
     final = component_class(kind, resolved["component"], path)
     values = {}
     for field in dataclasses.fields(final):
-        value, where = resolved[field.name], f"{path}.{field.name}"
+        where = f"{path}.{field.name}"
+        value = resolved[field.name] if field.name in resolved else _default(field, field.default)
         if field.name in component_fields(final):
-            values[field.name] = _assemble(value, field_class(final, field.name), where, provenance)
+            values[field.name] = assemble(value, field_class(final, field.name), where, provenance)
             continue
         knots = value if isinstance(value, list) else [value]
         first, is_array = knots[0], field.metadata.get("array", False)

@@ -24,7 +24,7 @@ from energymodel.scenarios.checks import (
 )
 from energymodel.scenarios.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
 from energymodel.scenarios.clusters import cluster_parts, sharding_it_runs
-from energymodel.scenarios.components import Provenance, build, resolve
+from energymodel.scenarios.components import Provenance, assemble, build, resolve
 from energymodel.scenarios.distributions import NumberDistribution, distribution_of
 from energymodel.scenarios.document import FLEET, parse_document
 from energymodel.scenarios.files import is_quantity
@@ -197,7 +197,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
             raise InputError(f'{name}: section [{section}] is missing. Start with base = "llama-3.1-405b-h100".')
     provenance: dict[str, Provenance] = {}
     system_tables = resolve(tables["system"], TrainingSystem, "system")
-    system = build(system_tables, TrainingSystem, "system", provenance)
+    system = assemble(system_tables, TrainingSystem, "system", provenance)
     plan_tables = _plan_tables(tables["plan"], system_tables, system, provenance)
     uncertainty, calibration = tables.get("uncertainty", {}), tables.get("calibration", {})
     scenario = Scenario(

@@ -1,6 +1,7 @@
 """A config.json as the workload of a scenario: its numbers, their origin, what is warned of and refused."""
 
-import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,30 +9,10 @@ import pytest
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 
-CONFIG = {
-    "model_type": "qwen3_moe",
-    "num_hidden_layers": 8,
-    "hidden_size": 512,
-    "intermediate_size": 1024,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-    "vocab_size": 32000,
-    "num_experts": 16,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 256,
-    "tie_word_embeddings": False,
-    "max_position_embeddings": 4096,
-    "head_dim": 64,
-    "mlp_only_layers": [],
-    "decoder_sparse_step": 1,
-}
-
 
 @pytest.fixture
 def path(tmp_path):
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(CONFIG))
-    return file
+    return Path(shutil.copy(Path(__file__).with_name("config.json"), tmp_path))
 
 
 def test_a_config_is_a_workload_and_its_numbers_can_be_changed(path):

@@ -1,22 +1,25 @@
 """The near-limit accelerator: each formula by hand, and the whole device adds up."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from energymodel.errors import InputError
+from energymodel.scenarios import near_limit
 from energymodel.scenarios.files import read_preset
 from energymodel.scenarios.near_limit import (
-    dynamic_power,
     leakage_ratio,
     leakage_temperature_sensitivity,
     near_limit_accelerator,
     operation_energy,
-    voltage_floor,
 )
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.sweeps.scenario_axes import scenario_axis
+
+BY_HAND = yaml.safe_load(Path(__file__).with_name("near_limit.yaml").read_text(encoding="utf-8"))
 
 
 def read(name):
@@ -33,26 +36,9 @@ def device(preset):
     return near_limit_accelerator(preset, read(preset["template"]))
 
 
-@pytest.mark.parametrize(
-    ("formula", "inputs", "expected", "within"),
-    [
-        # docs/physics.md A0.7: 32 bit at 300 K, kappa = 1: 5.402e4 J / 5.88e23 FLOP = 9.187e-20 J/FLOP.
-        (operation_energy, (1.0, 32.0, 300.0), 5.402e4 / 5.88e23, 2e-4),
-        # docs/physics.md A0.8: H100 at 1.769 pJ/FLOP is 1.926e7 bounds per bit at 32 bits.
-        (operation_energy, (1.926e7, 32.0, 300.0), 1.769e-12, 5e-4),
-        # n v_T = 1.2 x 0.0291394 = 0.0349673 V; exp(-0.3/0.0349673) = exp(-8.57944) = 1.8792e-4; x 300 = 0.056376.
-        (leakage_ratio, (0.3, 338.15, 1.2, 300.0), 0.05638, 1e-4),
-        # 8.57944 / 338.15 K = 0.025372 /K.
-        (leakage_temperature_sensitivity, (0.3, 338.15, 1.2), 0.025372, 2e-5),
-        # 1 - 0.0349673 x ln 5 / 0.3 = 1 - 0.0349673 x 1.609438 / 0.3 = 0.81241.
-        (voltage_floor, (0.3, 338.15, 1.2, 0.2), 0.81241, 6e-6),
-        (voltage_floor, (0.3, 338.15, 1.2, 1.0), 1.0, 0.0),
-        # (50 - 5) / (1 + 0.05 + 0.075) = 40 W.
-        (dynamic_power, (50.0, 5.0, 0.05, 0.075), 40.0, 1e-12),
-    ],
-)
+@pytest.mark.parametrize(("formula", "inputs", "expected", "within"), BY_HAND)
 def test_formulas_by_hand(formula, inputs, expected, within):
-    np.testing.assert_allclose(formula(*inputs), expected, rtol=within)
+    np.testing.assert_allclose(getattr(near_limit, formula)(*inputs), expected, rtol=within)
 
 
 def test_subthreshold_slope_is_sixty_millivolt_per_decade():

@@ -109,7 +109,7 @@ class LineKind:
                 yield from run.read(plain(raw))
         yield from run.told()
 
-    def said(self, text: str) -> dict[str, float]:
+    def fields_in(self, text: str) -> dict[str, float]:
         """Fields of a record that a text says, in SI; the first of two that say the same counts."""
         text = f"{text}|" if any(word in text for word in self.unended) else text
         values: dict[str, float] = {}
@@ -154,7 +154,7 @@ class _Run:
             time = stamp(line[start : match.start()]) if self.kind.is_dated else NOT_SAID
             step, start = whole(match["step"]), match.end()
             yield from self.told(step)
-            values = self.kind.said(line[start:end])
+            values = self.kind.fields_in(line[start:end])
             if match.groupdict().get("evaluation"):
                 yield LogEvent("evaluation", time, NOT_SAID, values.get("loss", NOT_SAID), step)
             elif self.kind.is_redrawn:
