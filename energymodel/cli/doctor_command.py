@@ -13,6 +13,7 @@ from energymodel.cli import shell
 from energymodel.cli.options import flag
 from energymodel.cli.shell import Delivery
 from energymodel.errors import InputError
+from energymodel.report import answers
 from energymodel.runtime.cache_folder import CacheContents, clear, contents, default_folder, folder_in_use
 
 PACKAGE = "energymodel"
@@ -43,28 +44,13 @@ def doctor(
 
     Example: energymodel doctor --clear-cache
     """
-    from energymodel.report.answers.installed import cleared_answer, doctor_answer
-
     show.check()
     if clear_cache:
-        return show.deliver(cleared_answer(*_clear(sure=yes)))
+        return show.deliver(answers.cleared_answer(*_clear(sure=yes)))
     if yes:
         raise InputError("--yes answers the question of --clear-cache. Add --clear-cache, or leave --yes out.")
-    present = facts() | {"cache": _cache()}
-    return show.deliver(doctor_answer(present, EXTRAS, _problems(present)))
-
-
-def _cache() -> dict[str, Any]:
-    folder, refusal = folder_in_use()
-    held = CacheContents(0, 0, 0) if folder is None else contents(folder)
-    return {
-        "folder": None if folder is None else str(folder),
-        "refusal": refusal,
-        "of_this_project": folder is not None and folder == default_folder(),
-        "size_b": held.size,
-        "lowered_programs": held.lowered,
-        "compiled_programs": held.compiled,
-    }
+    present = _facts()
+    return show.deliver(answers.doctor_answer(present, EXTRAS, _problems(present)))
 
 
 def _clear(*, sure: bool) -> tuple[str, int, int, int]:
@@ -110,27 +96,27 @@ def packages() -> list[dict[str, Any]]:
     """
     from packaging.requirements import Requirement
 
-    listed = []
+    order, listed = [None, *EXTRAS], []
     for line in importlib.metadata.requires(PACKAGE) or []:
         required = Requirement(line)
-        always = required.marker is None or required.marker.evaluate({"extra": ""})
-        extras = [name for name in EXTRAS if required.marker is not None and required.marker.evaluate({"extra": name})]
-        extra = None if always or not extras else extras[0]
-        if required.name != PACKAGE and (always or extra):
+        marker = required.marker
+        wanted_by = [name for name in order if marker is None or marker.evaluate({"extra": name or ""})]
+        if required.name != PACKAGE and wanted_by:
             version = _version(required.name)
             suits = version is not None and required.specifier.contains(version, prereleases=True)
-            about = {"name": required.name, "version": version, "wanted": str(required.specifier), "extra": extra}
-            listed.append(about | {"suits": suits})
-    order = [None, *EXTRAS]
+            about = {"name": required.name, "version": version, "wanted": str(required.specifier)}
+            listed.append(about | {"extra": wanted_by[0], "suits": suits})
     return sorted(listed, key=lambda package: order.index(package["extra"]))
 
 
-def facts() -> dict[str, Any]:
+def _facts() -> dict[str, Any]:
     """All that helps to answer why a command does not run, or runs slowly, on this machine."""
     import jax
 
     from energymodel.scenarios.files import CATEGORIES, names
 
+    folder, refusal = folder_in_use()
+    held = CacheContents(0, 0, 0) if folder is None else contents(folder)
     with jax.enable_x64(True):
         float64 = jax.numpy.zeros(1).dtype == "float64"
     return {
@@ -148,6 +134,14 @@ def facts() -> dict[str, Any]:
             "interactive": sys.stdout.isatty(),
             "columns": shutil.get_terminal_size().columns,
             "encoding": sys.stdout.encoding,
+        },
+        "cache": {
+            "folder": None if folder is None else str(folder),
+            "refusal": refusal,
+            "of_this_project": folder is not None and folder == default_folder(),
+            "size_b": held.size,
+            "lowered_programs": held.lowered,
+            "compiled_programs": held.compiled,
         },
     }
 

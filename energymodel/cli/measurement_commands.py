@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import energymodel as em
 from energymodel.cli import completion, shell
 from energymodel.cli.options import argument, flag, option, pairs
-from energymodel.cli.shell import Delivery, command
+from energymodel.cli.shell import Run, command
 from energymodel.cli.source import OptionSource, Parts
 from energymodel.errors import InputError, suggest
-from energymodel.runtime.progress import Progress
+from energymodel.report import answers
 
 if TYPE_CHECKING:
     from energymodel.readers.columns import Column, TableChoices
@@ -36,18 +37,12 @@ class TableOptions:
     where: list[str] | None = option("Take these rows only; repeatable.", "COLUMN=VALUE")
 
     def choices(self, cluster: str | None = None) -> "TableChoices":
-        """The choices that the options make.
-
-        **Raises:** `InputError`.
-        """
-        from energymodel.readers.columns import TableChoices
-
-        return TableChoices(
+        """The choices that the options make."""
+        names = ",".join(self.ignore_columns or ()).split(",")
+        return em.TableChoices(
             rename=pairs(self.rename, "--rename", "THEIRS=OURS", "gpus_used=chips"),
             constants=pairs(self.column, "--column", "NAME=VALUE", "vocabulary=51200"),
-            ignore=tuple(
-                name.strip() for names in self.ignore_columns or () for name in names.split(",") if name.strip()
-            ),
+            ignore=tuple(name.strip() for name in names if name.strip()),
             where=pairs(self.where, "--where", "COLUMN=VALUE", "gpu=V100"),
             skip_bad_rows=self.skip_bad_rows,
             cluster=cluster or "",
@@ -62,10 +57,10 @@ def _print_columns(columns: "tuple[Column, ...]", title: str = "", indent: str =
     raise typer.Exit
 
 
-@command(writes=(".toml",), lines=True)
+@command(OptionSource, writes=(".toml",), lines=True)
 def calibrate(
-    *,
-    progress: Progress,
+    run: Run,
+    table: TableOptions,
     kind: str = argument(
         "power, step-time, loss, batch or node; see --columns.", "KIND", ..., complete=completion.calibrations
     ),
@@ -77,14 +72,11 @@ def calibrate(
         "PRESET",
         complete=completion.priors,
     ),
-    table: TableOptions,
     form: str | None = option(
         "Of switching power (kind power): voltage-floor or posynomial; by default what was measured decides.", "FORM"
     ),
     max_slowdown: str | None = option("Time that the best setting may cost (kind power), such as 10%.", "SHARE"),
     columns: bool = flag("List the columns of this kind and stop."),
-    source: OptionSource,
-    show: Delivery,
 ) -> Any:
     """Fit the constants of a system to measurements.
 
@@ -93,12 +85,11 @@ def calibrate(
 
     Example: energymodel calibrate step-time steps.csv --prior llama-3.1-405b-h100 -o cluster.toml
     """
-    from energymodel.calibration.calibrate import calibrate
     from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log
     from energymodel.calibration.kinds import KINDS
-    from energymodel.report.answers.calibrate import calibrate_answer, calibration_toml
     from energymodel.units import parse_quantity
 
+    source = run.source
     if kind not in KINDS:
         raise InputError(f'Unknown kind "{kind}". {suggest(kind, KINDS)}')
     if columns:
@@ -108,28 +99,26 @@ def calibrate(
             f"give a CSV file or logs; `energymodel calibrate {kind} --columns` lists the columns of a table."
         )
     slowdown = None if max_slowdown is None else parse_quantity(max_slowdown, "1", "--max-slowdown")
-    asked = {"prior": prior, "form": form, "choices": table.choices(), "max_slowdown": slowdown, "progress": progress}
+    asked = {"prior": prior, "form": form, "choices": table.choices(), "max_slowdown": slowdown}
+    asked["progress"] = run.progress
     if any(map(is_training_log, files)):
-        run = source.read(tokens_otherwise=TOKENS) if source.is_given else None
-        fitted = calibrate_logs(kind, files, run, cluster=source.cluster or "", **asked)
+        scenario = source.read(tokens_otherwise=TOKENS) if source.is_given else None
+        fitted = calibrate_logs(kind, files, scenario, cluster=source.cluster or "", **asked)
     elif len(files) > 1:
         raise InputError(f"calibrate {kind}: {len(files)} tables, and no training log. Give one table, or logs.")
     elif source.is_given:
         raise InputError(f"{files[0]}: it is a table, whose rows say model and layout. Leave out the scenario.")
     else:
-        fitted = calibrate(kind, files[0], **asked)
-    return calibrate_answer(fitted), {".toml": lambda: calibration_toml(fitted)}
+        fitted = em.calibrate(kind, files[0], **asked)
+    return answers.calibrate_answer(fitted), {".toml": lambda: answers.calibration_toml(fitted)}
 
 
-@command()
+@command(OptionSource)
 def measure(
-    *,
-    progress: Progress,
+    run: Run,
     files: list[str] = argument(_LOGS, "LOG...", ..., complete=completion.files),
     offset: str | None = option('Added to the times of the meters, such as "-30 s".', "TIME"),
     interval: str | None = option("Between samples, where a meter's log has no times.", "TIME"),
-    source: OptionSource,
-    show: Delivery,
 ) -> Any:
     """Step time, power, energy and phases from logs, as a table.
 
@@ -138,18 +127,17 @@ def measure(
 
     Example: energymodel measure train.log gpu.csv --training train.toml --accelerator h100-sxm --chips 64 -o steps.csv
     """
-    progress("reading the logs ...")
     from energymodel.calibration.calibrate_logs import measured_csv, measured_rows
     from energymodel.readers.measured_log import measure_logs
-    from energymodel.report.answers.measure import measure_answer
     from energymodel.units import parse_quantity
 
+    run.progress("reading the logs ...")
     apart = None if interval is None else parse_quantity(interval, "s", "--interval")
     shift = 0.0 if offset is None else parse_quantity(offset, "s", "--offset", allow_negative=True)
     logs = measure_logs(files, offset=shift, interval=apart)
-    scenario = source.read(tokens_otherwise=TOKENS) if source.is_given else None
-    rows = measured_rows(logs, scenario, source.cluster or "")
-    return measure_answer(logs, rows), {".csv": lambda: measured_csv(rows)}
+    scenario = run.source.read(tokens_otherwise=TOKENS) if run.source.is_given else None
+    rows = measured_rows(logs, scenario, run.source.cluster or "")
+    return answers.measure_answer(logs, rows), {".csv": lambda: measured_csv(rows)}
 
 
 @dataclass(frozen=True)
@@ -159,19 +147,16 @@ class ConfiguredRun(Parts):
     training: str | None = None
 
 
-@command()
+@command(ConfiguredRun)
 def predict(
-    *,
-    progress: Progress,
+    run: Run,
+    table: TableOptions,
     file: str | None = argument(
         "A table of layouts (.csv; --columns lists its columns), a config.json, or a training configuration.",
         "FILE",
         show_default=False,
     ),
     columns: bool = flag("List the columns of the table and stop."),
-    table: TableOptions,
-    source: ConfiguredRun,
-    show: Delivery,
 ) -> Any:
     """Predict step time, memory and cost of a configuration.
 
@@ -179,6 +164,7 @@ def predict(
 
     Example: energymodel predict train.toml --accelerator h100-sxm --chips 64
     """
+    source = run.source
     if columns:
         from energymodel.calibration.layout_table import SCHEMA
 
@@ -190,16 +176,16 @@ def predict(
     if file is not None and file.endswith(".csv"):
         for name in source.of_pieces:
             raise InputError(f"--{name}: a table says it itself, row by row. Leave it out, or use --column.")
-        return _predict_table(Path(file), table.choices(source.cluster), source.changes, progress)
+        return _predict_table(Path(file), table.choices(source.cluster), run)
     for field in fields(table):
         if getattr(table, field.name):
             name = field.name.replace("_", "-")
             raise InputError(f"--{name} belongs to a table (.csv), and {file or source.model} is none. Leave it out.")
-    if file is not None and file.endswith(".json") and _is_model(Path(file)):
-        if source.model is not None:
-            raise InputError(f"{file} describes a model, and --model another one. Leave out one of them.")
-        return _predict_run(replace(source, model=file), progress, details=show.details)
-    return _predict_run(replace(source, training=file), progress, details=show.details)
+    if file is None or not (file.endswith(".json") and _is_model(Path(file))):
+        return _predict_run(replace(source, training=file), run)
+    if source.model is not None:
+        raise InputError(f"{file} describes a model, and --model another one. Leave out one of them.")
+    return _predict_run(replace(source, model=file), run)
 
 
 def _is_model(path: Path) -> bool:
@@ -213,37 +199,32 @@ def _is_model(path: Path) -> bool:
     return "model_type" in table or "architectures" in table
 
 
-def _predict_run(source: Parts, progress: Progress, *, details: bool) -> Any:
-    progress("loading JAX ...")
+def _predict_run(source: Parts, run: Run) -> Any:
     import jax
 
-    from energymodel.report.answers.predict import RunPrediction, run_prediction_answer
     from energymodel.sweeps.outcome_spread import outcome_spread
     from energymodel.system.evaluate import evaluate_once
 
     made = source.pieces("own", tokens_otherwise=TOKENS)
     scenario = made.scenario
-    progress("compiling and evaluating the model ...")
+    run.progress("compiling and evaluating the model ...")
     with shell.float64():
         outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
     for sentence in (*made.assumed, *unsaid):
         shell.note(sentence)
-    run = RunPrediction(scenario, outcome, outcome_spread(scenario), made.says_tokens)
-    return run_prediction_answer(run, made.assumed, details=details)
+    prediction = answers.RunPrediction(scenario, outcome, outcome_spread(scenario), made.says_tokens)
+    return answers.run_prediction_answer(prediction, made.assumed, details=run.show.details)
 
 
-def _predict_table(table: Path, choices: "TableChoices", changes: list[str] | None, progress: Progress) -> Any:
-    progress("loading JAX ...")
-    from energymodel.calibration import step_prediction
+def _predict_table(path: Path, choices: "TableChoices", run: Run) -> Any:
     from energymodel.calibration.step_table import read_step_table
     from energymodel.readers.table import read_csv
-    from energymodel.report.answers.predict import table_prediction_answer
 
-    csv = read_csv(table, choices.where, name=choices.name)
-    layouts = read_step_table(csv, choices)
-    progress(f"predicting {len(layouts):,} rows of {table} ...")
-    prediction = step_prediction.predict(layouts, changes=changes or ())
+    table = read_csv(path, choices.where, name=choices.name)
+    layouts = read_step_table(table, choices)
+    run.progress(f"predicting {len(layouts):,} rows of {path} ...")
+    prediction = em.predict(layouts, changes=run.source.changes or ())
     for note in layouts.notes:
         shell.note(note)
-    return table_prediction_answer(csv, prediction, table.name)
+    return answers.table_prediction_answer(table, prediction, path.name)

@@ -7,11 +7,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import energymodel as em
 from energymodel.cli import shell
 from energymodel.cli.options import flag, option
+from energymodel.cli.search_commands import at_risk
 from energymodel.cli.shell import Delivery
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
+from energymodel.report import answers
 from energymodel.runtime.process import INTERRUPTED
 from energymodel.runtime.progress import Progress
 
@@ -52,17 +55,16 @@ def monitor(
         raise InputError("--follow is of a run that goes on, --replay of one that is over. Leave out one of them.")
     if replay is not None and not (math.isfinite(replay) and replay > 0.0):
         raise InputError(f"--replay {replay}: no speed. Give for example 1000.")
+    printed = _Printed(show.as_json)
     with Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.monitor.monitor import Monitor
         from energymodel.monitor.sources import followed, recorded, replayed
 
         scenario = source.read()
         progress("evaluating the plan ...")
         if lines is not None:
             shell.write(lines, b"")
-        printed = _Printed(show.as_json)
-        watch = Monitor(scenario, output=lines, metrics=metrics, every=every, on_status=printed.status)
+        watch = em.Monitor(scenario, output=lines, metrics=metrics, every=every, on_status=printed.status)
     stop = threading.Event()
     records: Any = followed(log, power or (), stop) if follow else recorded(log, power or ())
     records = records if replay is None else replayed(records, replay)
@@ -96,17 +98,15 @@ class _Printed:
         self._as_json = as_json
         self._drawn = -math.inf
         self._live: Any = None
-        self._is_terminal = sys.stdout.isatty() and not as_json
 
-    def __enter__(self) -> "_Printed":
-        if self._is_terminal:
+    def __enter__(self) -> None:
+        if sys.stdout.isatty() and not self._as_json:
             from rich.live import Live
 
             from energymodel.runtime.terminal import console
 
             self._live = Live(console=console(), refresh_per_second=DRAWN_PER_SECOND, transient=True)
             self._live.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
@@ -116,28 +116,23 @@ class _Printed:
     def tick(self, monitor: "Monitor") -> None:
         """Draw the table anew, where there is one."""
         if self._live is not None and time.monotonic() - self._drawn > 1.0 / DRAWN_PER_SECOND:
-            from energymodel.report.answers.monitor import monitor_answer
             from energymodel.report.terminal import terminal
 
             self._drawn = time.monotonic()
-            self._live.update(terminal(monitor_answer(monitor.status())))
+            self._live.update(terminal(answers.monitor_answer(monitor.status())))
 
     def status(self, status: "Status") -> None:
         """Print a status with a new forecast."""
         from energymodel.monitor.status import status_line
-        from energymodel.report.answers.monitor import forecast_line
 
         if self._as_json:
             print(status_line(status), flush=True)
         elif self._live is None:
-            print(forecast_line(status), flush=True)
+            print(answers.forecast_line(status), flush=True)
 
 
 def _final(monitor: "Monitor", show: Delivery, *, replan: bool) -> "Answer":
     """The last state, and what a new plan for the rest would change."""
-    from energymodel.report.answers.monitor import monitor_answer
-    from energymodel.sweeps.first_order import saving_at_risk
-
     monitor.on_status = monitor.on_status if show.as_json else None
     status = None if show.as_json else monitor.update()
     new, risk, refusal = None, None, ""
@@ -145,7 +140,7 @@ def _final(monitor: "Monitor", show: Delivery, *, replan: bool) -> "Answer":
         with Progress(lines=not show.as_json) as progress:
             try:
                 new = monitor.replan(progress)
-                risk = saving_at_risk(new.optimum) if new is not None and new.optimum.success else None
+                risk = at_risk(new.optimum) if new is not None else None
             except InputError as error:
                 refusal = str(error)
-    return monitor_answer(status or monitor.update(new), new, risk, refusal, details=show.details)
+    return answers.monitor_answer(status or monitor.update(new), new, risk, refusal, details=show.details)

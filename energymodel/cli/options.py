@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import typer
@@ -45,18 +45,19 @@ def argument(help: str, metavar: str | None = None, default: Any = None, **setti
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command for Typer of a function whose parameters are options, records of options, and arguments of either.
 
-    A parameter called `progress` is left to the caller. Arguments come first, then options in the order of parameters.
+    Arguments come first, then options in the order of parameters.
     """
     parameters = inspect.signature(command, eval_str=True).parameters
     records: dict[str, Any] = {
         name: own.annotation for name, own in parameters.items() if dataclasses.is_dataclass(own.annotation)
     }
-    options = [
-        offered
-        for name, own in parameters.items()
-        if name != "progress"
-        for offered in (_fields(records[name]) if name in records else [_offered(name, own.annotation, own.default)])
-    ]
+    offered: list[inspect.Parameter] = []
+    for name, own in parameters.items():
+        if name in records:
+            hints, fields = get_type_hints(records[name]), dataclasses.fields(records[name])
+            offered += [_offered(field.name, hints[field.name], field) for field in fields if field.metadata]
+        else:
+            offered.append(_offered(name, own.annotation, own.default))
 
     @functools.wraps(command)
     def run(**values: Any) -> Any:
@@ -66,14 +67,9 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
         }
         return command(**values, **built)
 
-    options.sort(key=lambda offered: not isinstance(offered.default, typer.models.ArgumentInfo))
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    offered.sort(key=lambda parameter: not isinstance(parameter.default, typer.models.ArgumentInfo))
+    run.__signature__ = inspect.Signature(offered)  # type: ignore[attr-defined]
     return run
-
-
-def _fields(record: Any) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(record)
-    return (_offered(field.name, hints[field.name], field) for field in dataclasses.fields(record) if field.metadata)
 
 
 def _offered(name: str, annotation: Any, field: Any) -> inspect.Parameter:

@@ -1,17 +1,17 @@
 """`energymodel presets`: the numbers that come with the model, and where they are from."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import typer
 import typer.core
 
+import energymodel as em
 from energymodel.cli import completion, shell
 from energymodel.cli.options import argument
 from energymodel.cli.shell import Delivery
 from energymodel.errors import InputError, suggest
-
-if TYPE_CHECKING:
-    from energymodel.scenarios.scenario import Scenario
+from energymodel.report import answers
 
 
 class _ListByDefault(typer.core.TyperGroup):
@@ -78,13 +78,12 @@ def listing(
     show: Delivery,
 ) -> int:
     """List all presets with their titles; also what `presets` alone does. `presets hardware` lists accelerators."""
-    from energymodel.report.answers.installed import category_answer, presets_answer
     from energymodel.scenarios.files import CATEGORIES
 
     show.check()
-    if category is not None and category not in CATEGORIES:
-        raise InputError(f'Unknown category "{category}". {suggest(category, CATEGORIES)}')
-    return show.deliver(presets_answer() if category is None else category_answer(category))
+    if category is not None:
+        _check("category", category, CATEGORIES)
+    return show.deliver(answers.presets_answer() if category is None else answers.category_answer(category))
 
 
 @app.command("show", epilog="Example: energymodel presets show h100-sxm")
@@ -105,28 +104,29 @@ def show(
     print(scenario_toml(read_scenario(name, [])) if is_file(name) else preset_toml(*find(name)), end="")
 
 
-def find(name: str) -> tuple[str, str]:
-    """Category and name of a preset.
+def _check(what: str, name: str, names: Iterable[str], among: str = "") -> None:
+    if name not in names:
+        raise InputError(f'Unknown {what} "{name}"{among}. {suggest(name, names)}')
 
-    **Raises:** `InputError` for an unknown or an ambiguous name.
-    """
-    from energymodel.scenarios.files import CATEGORIES, all_names, names
+
+def find(name: str) -> tuple[str, str]:
+    """Category and name of a preset; `InputError` for an unknown or an ambiguous name."""
+    from energymodel.scenarios import files
 
     category, separator, rest = name.rpartition("/")
-    if separator and category not in CATEGORIES:
-        raise InputError(f'Unknown category "{category}". {suggest(category, CATEGORIES)}')
-    if separator and rest not in names(category):
-        raise InputError(f'Unknown preset "{rest}" among {category}. {suggest(rest, names(category))}')
-    holders = [category] if separator else [category for category in CATEGORIES if rest in names(category)]
-    if not holders:
-        raise InputError(f'Unknown preset "{name}". {suggest(name, all_names())}')
+    if separator:
+        _check("category", category, files.CATEGORIES)
+        _check("preset", rest, files.names(category), f" among {category}")
+        return category, rest
+    holders = [category for category in files.CATEGORIES if name in files.names(category)]
     if len(holders) > 1:
-        choices = " or ".join(f"{holder}/{name}" for holder in holders)
-        raise InputError(f'"{name}" is ambiguous. Give {choices}.')
-    return holders[0], rest
+        raise InputError(f'"{name}" is ambiguous. Give {" or ".join(f"{holder}/{name}" for holder in holders)}.')
+    if not holders:
+        _check("preset", name, files.all_names())
+    return holders[0], name
 
 
-def scenario_toml(scenario: "Scenario") -> str:
+def scenario_toml(scenario: "em.Scenario") -> str:
     """A scenario as a file, with every number of its system, defaults too."""
     from energymodel.report.toml_text import dumps
     from energymodel.scenarios.components import resolve
@@ -146,15 +146,13 @@ def preset_toml(category: str, name: str) -> str:
     from energymodel.scenarios.components import preset_in_si
     from energymodel.scenarios.files import merge, read_preset
     from energymodel.scenarios.layers import nested
-    from energymodel.scenarios.scenario import load_scenario
 
     if category == "scenarios":
-        return scenario_toml(load_scenario(name))
+        return scenario_toml(em.load_scenario(name))
     preset = read_preset(category, name)
+    heading = f"# {preset['title']} ({category}/{name})\n"
     if category == "courses":
-        heading = (
-            f"# {preset['title']} ({category}/{name})\n# `energymodel monitor` forecasts runs with these numbers.\n"
-        )
+        heading += "# `energymodel monitor` forecasts runs with these numbers.\n"
         return heading + dumps(preset_in_si(category, name))
     if category == "clusters":
         change, what = {"system": preset["system"]}, "on this cluster. Edit it."
@@ -167,5 +165,4 @@ def preset_toml(category: str, name: str) -> str:
         change = merge({"system": {"chip_design": "scaled"}}, change)
     if category in PLANS:
         change = merge(change, {"plan": PLANS[category]})
-    heading = f"# {preset['title']} ({category}/{name})\n# A scenario file: {BASE} {what}\n"
-    return heading + dumps({"base": BASE, **change})
+    return f"{heading}# A scenario file: {BASE} {what}\n" + dumps({"base": BASE, **change})

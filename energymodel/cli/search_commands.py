@@ -4,29 +4,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import energymodel as em
 from energymodel.cli import shell
 from energymodel.cli.options import flag, option
-from energymodel.cli.shell import Delivery, command
+from energymodel.cli.shell import Run, command
 from energymodel.cli.source import Objective, PlanQuestion, Question, Source, Stored
 from energymodel.errors import InputError
-from energymodel.runtime.progress import Progress
+from energymodel.report import answers
 
 if TYPE_CHECKING:
-    from energymodel.scenarios.scenario import Scenario
+    from energymodel.search.result import Optimum
+    from energymodel.sweeps.first_order import SavingAtRisk
 
 MODEL = "model."
 
 
-@command(lines=True)
+def at_risk(optimum: "Optimum") -> "SavingAtRisk | None":
+    """How certain the saving of an optimum is, where there is one."""
+    from energymodel.sweeps.first_order import saving_at_risk
+
+    return saving_at_risk(optimum) if optimum.success else None
+
+
+@command(Source, lines=True)
 def optimize(
-    *,
-    progress: Progress,
+    run: Run,
     question: PlanQuestion,
     tolerance: str | None = option(
         'Of plans this close to the best, take the one with the least energy, such as "0.5 %"; 0 for the best.', "SHARE"
     ),
-    source: Source,
-    show: Delivery,
 ) -> Any:
     """Find the best plan within limits, and what each is worth.
 
@@ -35,27 +41,20 @@ def optimize(
     Example: energymodel optimize --model config.json --accelerator h100-sxm --chips 64 --tokens "1 T" --limit
     "time=30 d"
     """
-    own = source.read()
+    own = run.source.read()
     if any(path.strip().startswith(MODEL) for path in question.vary or ()):
         if tolerance is not None:
             raise InputError("--tolerance: a search of the model's shape has none. Leave it out.")
-        return _optimize_model(own, question, show, progress)
-    scenario = question.asked_of(own, tolerance)
-    progress(f"loading the design search for {scenario.name} ...")
-    from energymodel.report.answers.optimize import optimize_answer
-    from energymodel.search.optimize import optimize
-    from energymodel.sweeps.first_order import saving_at_risk
-
+        return _optimize_model(own, question, run)
+    scenario = own.with_question(*question.words, tolerance)
     with shell.float64():
         with shell.keeping():
-            optimum = optimize(scenario, progress=progress)
-        if optimum.success:
-            progress("moving the uncertain numbers")
-        risk = saving_at_risk(optimum) if optimum.success else None
-        return optimize_answer(optimum, risk, details=show.details)
+            optimum = em.optimize(scenario, progress=run.progress)
+        run.progress("moving the uncertain numbers")
+        return answers.optimize_answer(optimum, at_risk(optimum), details=run.show.details)
 
 
-def _optimize_model(scenario: "Scenario", question: PlanQuestion, show: Delivery, progress: Progress) -> Any:
+def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run) -> Any:
     """Search the shape of the model with the plan, at the loss of the scenario's own."""
     vary = [path.strip() for path in question.vary or ()]
     names = [path.removeprefix(MODEL) for path in vary if path.startswith(MODEL)]
@@ -66,17 +65,13 @@ def _optimize_model(scenario: "Scenario", question: PlanQuestion, show: Delivery
         )
     rest = [path for path in vary if not path.startswith(MODEL)]
     asked = scenario.with_question(question.minimize, question.limit, rest, question.fix or ())
-    progress(f"loading the search of shapes for {scenario.name} ...")
-    from energymodel.report.answers.optimize import architecture_answer
-    from energymodel.search.architecture import optimize_architecture
-
-    progress("searching depths, widths and the plan")
+    run.progress("searching depths, widths and the plan")
     shape = None if "*" in names else [name for name in names if name != "layers"]
-    return architecture_answer(optimize_architecture(asked, names=shape), details=show.details)
+    return answers.architecture_answer(em.search.optimize_architecture(asked, names=shape), details=run.show.details)
 
 
-@command(lines=True)
-def design_chip(*, progress: Progress, question: Question, source: Source, show: Delivery) -> Any:
+@command(Source, lines=True)
+def design_chip(run: Run, question: Question) -> Any:
     """Design the accelerator together with the plan.
 
     At the area, power and price of the scenario's own. Limits chip_area, chip_power and chip_price, and numbers
@@ -84,17 +79,14 @@ def design_chip(*, progress: Progress, question: Question, source: Source, show:
 
     Example: energymodel design-chip olmo-2-13b-h100 --minimize energy
     """
-    scenario = source.read(("system.chip_design=scaled",))
-    progress(f"loading the design search for {scenario.name} ...")
-    from energymodel.report.answers.optimize import design_chip_answer
     from energymodel.search.compare import chip_question
     from energymodel.search.compare import design_chip as design
-    from energymodel.sweeps.first_order import saving_at_risk
 
-    designed = design(chip_question(scenario, question.minimize, question.limit or (), question.vary or ()), progress)
+    scenario = run.source.read(("system.chip_design=scaled",))
+    asked = chip_question(scenario, question.minimize, question.limit or (), question.vary or ())
+    designed = design(asked, run.progress)
     with shell.float64():
-        risk = saving_at_risk(designed.optimum) if designed.optimum.success else None
-        return design_chip_answer(designed, risk)
+        return answers.design_chip_answer(designed, at_risk(designed.optimum))
 
 
 @dataclass(frozen=True)
@@ -106,33 +98,23 @@ class FrontQuestion(PlanQuestion):
     )
 
 
-@command(lines=True)
-def pareto(
-    *,
-    progress: Progress,
-    question: FrontQuestion,
-    points: int = option("Points of the front.", None, 64),
-    source: Source,
-    show: Delivery,
-) -> Any:
+@command(Source, lines=True)
+def pareto(run: Run, question: FrontQuestion, points: int = option("Points of the front.", None, 64)) -> Any:
     """Draw the front of plans that trade objectives.
 
     By default energy against time, with exchange rates.
 
     Example: energymodel pareto llama-3.1-405b-h100 --minimize energy --minimize time -o front.csv
     """
-    scenario = source.read().with_question(None, question.limit, question.vary, question.fix or ())
-    progress(f"loading the design search for {scenario.name} ...")
-    from energymodel.report.answers.pareto import pareto_answer
-    from energymodel.search.pareto import pareto
     from energymodel.sweeps.outcome_spread import outcome_spread
 
+    scenario = run.source.read().with_question(None, *question.words[1:])
     with shell.float64():
         with shell.keeping():
-            front = pareto(scenario, question.minimize or ("energy", "time"), points, progress=progress)
-        progress("moving the uncertain numbers")
+            front = em.pareto(scenario, question.minimize or ("energy", "time"), points, progress=run.progress)
+        run.progress("moving the uncertain numbers")
         knee, own = outcome_spread(scenario, front.points[front.knee].plan), outcome_spread(scenario)
-        return pareto_answer(front, knee, own, details=show.details)
+        return answers.pareto_answer(front, knee, own, details=run.show.details)
 
 
 @dataclass(frozen=True)
@@ -154,8 +136,8 @@ class Variants:
     chips: list[float] | None = option("The most chips; repeatable.", "N")
 
 
-@command(lines=True)
-def compare(*, progress: Progress, variants: Variants, question: Question, source: Stored, show: Delivery) -> Any:
+@command(Stored, lines=True)
+def compare(run: Run, variants: Variants, question: Question) -> Any:
     """Optimize and rank accelerators, formats, networks and chips.
 
     Each combination is optimized; the best is listed first.
@@ -167,26 +149,22 @@ def compare(*, progress: Progress, variants: Variants, question: Question, sourc
             "compare: nothing to compare. Give --accelerator, --precision, --network, --topology or --chips, each "
             "repeatable."
         )
-    progress("loading the design search ...")
-    from energymodel.report.answers.pareto import compare_answer
-    from energymodel.search.compare import compare
-
-    asked = {**{name: values or () for name, values in vars(variants).items()}, **question.keywords}
-    comparison = compare(
-        source.stored, changes=source.changes or (), cluster=source.cluster, **asked, progress=progress
-    )
-    return compare_answer(comparison)
+    asked = {**{name: values or () for name, values in vars(variants).items()}, **_on_hardware(run, question)}
+    return answers.compare_answer(em.compare(run.source.stored, **asked))
 
 
-@command(lines=True)
+def _on_hardware(run: Run, question: Question) -> dict[str, Any]:
+    """What searches on other hardware are asked alike."""
+    asked = {"minimize": question.minimize, "limits": question.limit, "vary": question.vary, "progress": run.progress}
+    return {**asked, "changes": run.source.changes or (), "cluster": run.source.cluster}
+
+
+@command(Stored, lines=True)
 def frontier(
-    *,
-    progress: Progress,
+    run: Run,
+    question: Question,
     points: int = option("Steps of the path, at least 2.", "N", 7),
     generations: float = option("Process generations of the last step.", "G", 30.0),
-    question: Question,
-    source: Stored,
-    show: Delivery,
 ) -> Any:
     """Best plans on ever more efficient hardware.
 
@@ -194,28 +172,21 @@ def frontier(
 
     Example: energymodel frontier olmo-2-13b-h100 --points 7 --plot frontier.svg
     """
-    progress("loading the design search ...")
-    from energymodel.report.answers.pareto import frontier_answer
-    from energymodel.search.compare import frontier
-
-    path = {"points": points, "last": generations, "changes": source.changes or (), "cluster": source.cluster}
-    return frontier_answer(frontier(source.stored, **path, **question.keywords, progress=progress))
+    path = {"points": points, "last": generations, **_on_hardware(run, question)}
+    return answers.frontier_answer(em.frontier(run.source.stored, **path))
 
 
-@command(lines=True)
+@command(Source, lines=True)
 def replan(
-    *,
-    progress: Progress,
+    run: Run,
+    question: PlanQuestion,
     so_far: Path = option(
         "What was measured: tokens, time, loss, power, equipment_power, chip_power, failures (.toml, .json), or what "
         "`energymodel monitor -o` wrote (.jsonl).",
         "FILE",
         ...,
     ),
-    question: PlanQuestion,
     rest: Path | None = option("Write the rest of the run as a scenario (.toml).", "FILE"),
-    source: Source,
-    show: Delivery,
 ) -> Any:
     """Find the best plan for the rest of a run.
 
@@ -223,38 +194,29 @@ def replan(
 
     Example: energymodel replan llama-3.1-405b-h100 --so-far so-far.toml --rest rest.toml
     """
+    from energymodel.readers.text_file import read_so_far
+
     if rest is not None:
         shell.check_output(rest, (".toml",))
-    scenario = source.read()
-    progress(f"loading the design search for {scenario.name} ...")
-    from energymodel.readers.text_file import read_so_far
-    from energymodel.report.answers.scenario import replan_answer, rest_toml
-    from energymodel.search.replan import MeasuredRun, replan
-    from energymodel.sweeps.first_order import saving_at_risk
-
-    measured = read_so_far(so_far, MeasuredRun._fields)
+    scenario = run.source.read()
+    measured = read_so_far(so_far, em.MeasuredRun._fields)
     if "tokens" not in measured:
         raise InputError(f"{so_far}: tokens is missing. Say how many tokens the run has processed and kept.")
-    asked = (question.minimize, question.limit, question.vary, question.fix or ())
     with shell.float64():
-        replanned = replan(scenario, MeasuredRun(**measured), *asked, progress)
-        risk = saving_at_risk(replanned.optimum) if replanned.optimum.success else None
-        answer = replan_answer(replanned, str(rest or "REST.toml"), risk)
+        replanned = em.replan(scenario, em.MeasuredRun(**measured), *question.words, run.progress)
+        answer = answers.replan_answer(replanned, str(rest or "REST.toml"), at_risk(replanned.optimum))
     if rest is not None:
-        shell.write(rest, rest_toml(replanned).encode())
+        shell.write(rest, answers.rest_toml(replanned).encode())
     return answer
 
 
-@command(lines=True)
+@command(Source, lines=True)
 def fleet(
-    *,
-    progress: Progress,
-    group: list[str] | None = option('Further devices, such as "a100-sxm4-80gb 1024"; repeatable.', "GROUP"),
+    run: Run,
     question: Objective,
+    group: list[str] | None = option('Further devices, such as "a100-sxm4-80gb 1024"; repeatable.', "GROUP"),
     site: bool = flag("Divide the power of one group's site over compute, memory, links and cooling."),
     power: list[str] | None = option('Of --site: a limit of all of it, such as "25 MW"; repeatable.', "POWER"),
-    source: Source,
-    show: Delivery,
 ) -> Any:
     """Evaluate unlike devices that train one model together.
 
@@ -263,6 +225,7 @@ def fleet(
 
     Example: energymodel fleet olmo-2-13b-h100 --group "a100-sxm4-80gb 512" --set "plan.batch=16 Mi token"
     """
+    source, progress = run.source, run.progress
     if site:
         for name, value in {"group": group, **vars(question)}.items():
             if value:
@@ -274,21 +237,16 @@ def fleet(
     elif source.scenario is None or source.model or source.training:
         raise InputError("fleet: groups belong to a SCENARIO. Give its name or file, without --model or --training.")
     progress.lines = not site
-    progress("loading JAX ...")
-    from energymodel.report.answers.fleet import fleet_answer, site_answer
-    from energymodel.search.fleet import load_fleet, optimize_fleet
-    from energymodel.search.site import divide_site_power
-
     if site:
         scenario = source.read()
         progress("dividing the power ...")
-        return site_answer(scenario, divide_site_power(scenario, power or []))
-    groups = load_fleet(source.stored, group or (), source.changes or (), source.cluster)
+        return answers.site_answer(scenario, em.divide_site_power(scenario, power or []))
+    groups = em.load_fleet(source.stored, group or (), source.changes or (), source.cluster)
     if question.minimize is None:
         progress("evaluating the groups ...")
-        return fleet_answer(groups, None)
+        return answers.fleet_answer(groups)
     progress("optimizing the clocks of the groups ...")
-    return fleet_answer(groups, optimize_fleet(groups, question.minimize, question.limit))
+    return answers.fleet_answer(groups, em.optimize_fleet(groups, question.minimize, question.limit))
 
 
 @dataclass(frozen=True)
@@ -306,15 +264,12 @@ class Hours:
     carbon_price: str | None = option('Added to money for all carbon, such as "100 USD/t".', "PRICE")
 
 
-@command()
+@command(Source)
 def calendar(
-    *,
-    progress: Progress,
+    run: Run,
     hours: Hours,
     battery: str | None = option("", hidden=True),
     battery_efficiency: float | None = option("", hidden=True),
-    source: Source,
-    show: Delivery,
 ) -> Any:
     """Cheapest or cleanest start and hourly power of a run.
 
@@ -325,8 +280,4 @@ def calendar(
     for name, value in (("--battery", battery), ("--battery-efficiency", battery_efficiency)):
         if value is not None:
             raise InputError(f"{name}: a calendar plans no battery anymore. Leave it out.")
-    progress("loading JAX ...")
-    from energymodel.report.answers.calendar import calendar_answer
-    from energymodel.search.calendar import calendar
-
-    return calendar_answer(calendar(source.read(), **vars(hours), progress=progress))
+    return answers.calendar_answer(em.calendar(run.source.read(), **vars(hours), progress=run.progress))

@@ -14,7 +14,7 @@ import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -36,9 +36,10 @@ REPORTS = (*EXTENSIONS, PAGE, ".svg", *PAINTED)
 WIDTH, FULL_WIDTH = 112, 150  # of tables where the output is no terminal, and of those in full
 FIGURE_WIDTH = 720.0  # [px]
 UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk that takes no more of the output
-
 DEVICES = ("cpu", "gpu")  # that a command may run on
 
+Files = Mapping[str, Callable[[], str]]
+"""Texts of files of a command's own, by extension."""
 _TOLD: set[str] = set()  # what was said of the cache, of which JAX warns for each program
 
 
@@ -70,13 +71,6 @@ def note(sentence: str) -> None:
     print(f"note: {one_line(sentence)}", file=sys.stderr)
 
 
-def verdict(result: str, message: str) -> int:
-    """Exit code of a search that ended so; unless it was successful, its message goes to stderr."""
-    if result == "successful":
-        return TRUSTED
-    return fail(message, INTERRUPTED if result == "interrupted" else NOT_TRUSTED, result)
-
-
 def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
     """A command whose bad input, interruption and verdict become one line and an exit code."""
     command = expanded(command)
@@ -93,14 +87,15 @@ def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
                 code = fail(str(error), BAD_INPUT, "error")
             except KeyboardInterrupt:
                 code = fail("interrupted.", INTERRUPTED)
-            except BrokenPipeError:  # as of `| head`, which has read enough
-                code = BROKEN_PIPE
-                _write_nowhere()
             except OSError as error:
-                if error.filename is not None or error.errno not in UNWRITTEN:
+                if isinstance(error, BrokenPipeError):  # as of `| head`, which has read enough
+                    code = BROKEN_PIPE
+                elif error.filename is None and error.errno in UNWRITTEN:
+                    code = fail(f"the output cannot be written: {error.strerror}.", BAD_INPUT, "error")
+                else:
                     raise
-                code = fail(f"the output cannot be written: {error.strerror}.", BAD_INPUT, "error")
-                _write_nowhere()
+                with contextlib.suppress(OSError, ValueError):  # or the interpreter would complain when it ends
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if code:
             raise typer.Exit(code)
 
@@ -139,12 +134,6 @@ def placed(device: str | None, *, large: bool = False) -> contextlib.AbstractCon
         raise InputError(f"--device: JAX finds no {wanted}: {error}. See `energymodel doctor`.") from error
 
 
-def _write_nowhere() -> None:
-    """Let what is still to be written to stdout vanish, or the interpreter would complain when it ends."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 @contextlib.contextmanager
 def keeping(folder: Path | None = None) -> Iterator[None]:
     """Raise `KeyboardInterrupt` in work whose partial results are kept, perhaps in a folder from which it goes on."""
@@ -155,10 +144,7 @@ def keeping(folder: Path | None = None) -> Iterator[None]:
 
 
 def check_output(path: Path, extensions: Sequence[str]) -> None:
-    """Check before the work that its result can be written, also that figures can be painted.
-
-    **Raises:** `InputError` that names the extensions.
-    """
+    """Check before the work that its result can be written, also that figures can be painted."""
     if path.suffix not in extensions:
         what = f'extension "{path.suffix}"' if path.suffix else "a file without extension"
         raise InputError(f"{path}: cannot write {what}. Choose one of {', '.join(extensions)}.")
@@ -169,10 +155,7 @@ def check_output(path: Path, extensions: Sequence[str]) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file that a person asked for.
-
-    **Raises:** `InputError` if it cannot be written.
-    """
+    """Write a file that a person asked for; `InputError` if it cannot be written."""
     try:
         path.write_bytes(content)
     except OSError as error:
@@ -181,7 +164,7 @@ def write(path: Path, content: bytes) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Delivery:
-    """`--json`, `-o` (repeatable), `--full` and `--open`; a command has one parameter of this type."""
+    """What is wanted of an answer: `--json`, `-o` (repeatable), `--full` and `--open`."""
 
     as_json: bool = flag("Print JSON in SI.", "--json")
     output: list[Path] | None = option(
@@ -191,30 +174,26 @@ class Delivery:
     opened: bool = flag("Open the page that -o report.html writes in the browser.", "--open")
 
     @property
+    def has_page(self) -> bool:
+        """Whether a page is written."""
+        return any(path.suffix == PAGE for path in self.output or ())
+
+    @property
     def details(self) -> bool:
         """Whether what only pages and the full form show is wanted."""
-        return self.full or any(path.suffix == PAGE for path in self.output or ())
+        return self.full or self.has_page
 
     def check(self, *also: str) -> None:
         """Check before the work that its result can be written, and that there is a page where one is to be opened.
 
         - `also`: extensions of files that this command alone writes.
-
-        **Raises:** `InputError`.
         """
         for path in self.output or ():
             check_output(path, (*also, *REPORTS))
-        if self.opened and not any(path.suffix == PAGE for path in self.output or ()):
+        if self.opened and not self.has_page:
             raise InputError("--open shows a page, and none is written. Add -o report.html.")
 
-    def deliver(
-        self,
-        answer: "Answer",
-        files: Mapping[str, Callable[[], str]] | None = None,
-        but: str = "",
-        *,
-        width: int = WIDTH,
-    ) -> int:
+    def deliver(self, answer: "Answer", files: Files | None = None, but: str = "", *, width: int = WIDTH) -> int:
         """Print the answer, write the files that were asked for, and give the exit code; arguments as of `write`."""
         from energymodel.report import data, terminal
         from energymodel.runtime.terminal import console
@@ -225,12 +204,13 @@ class Delivery:
         else:
             process.end_if_late()
             console(FULL_WIDTH if self.full else width).print(terminal.terminal(answer, full=self.full), crop=False)
-        return verdict(answer.result, answer.message)
+        if answer.result == "successful":
+            return TRUSTED
+        code = INTERRUPTED if answer.result == "interrupted" else NOT_TRUSTED
+        return fail(answer.message, code, str(answer.result))
 
-    def write(self, answer: "Answer", files: Mapping[str, Callable[[], str]] | None = None, but: str = "") -> None:
-        """Write the files that were asked for, and open the page.
-
-        - `files`: texts of files of this command's own, by extension; `but`: extension of those that it has written.
+    def write(self, answer: "Answer", files: Files | None = None, but: str = "") -> None:
+        """Write the files that were asked for, and open the page; `but`: extension of those that are written already.
 
         **Raises:** `InputError` if a file cannot be written, or where there is nothing to draw.
         """
@@ -238,9 +218,17 @@ class Delivery:
             if path.suffix == but:
                 continue
             own = (files or {}).get(path.suffix)
-            write(path, content(answer, path) if own is None else own().encode())
+            write(path, _content(answer, path) if own is None else own().encode())
             if self.opened and path.suffix == PAGE:
                 webbrowser.open(path.resolve().as_uri())
+
+
+class Run(NamedTuple):
+    """What a command works on, how it says how far it is, and what is wanted of its answer."""
+
+    source: Any
+    progress: Progress
+    show: Delivery
 
 
 _DEVICE = option(
@@ -249,49 +237,46 @@ _DEVICE = option(
 )
 
 
-def command(*, lines: bool = False, large: bool = False, width: int = WIDTH, writes: tuple[str, ...] = ()) -> Any:
-    """Make a command of a function that returns an answer, perhaps with texts of files of its own by extension.
+def command(
+    source: type, *, lines: bool = False, large: bool = False, width: int = WIDTH, writes: tuple[str, ...] = ()
+) -> Any:
+    """Make a command of a function of a `Run` and of options that returns an answer, perhaps with `Files`.
 
-    The function has a parameter `show`, a `Delivery`, and one that is called `progress`.
-
-    It also gets the option `--device`.
-
+    - `source`: options that say what it works on; those of `Delivery` and `--device` come with them.
     - `lines`: whether progress is printed where there is no terminal.
     - `large`: whether it works on points enough for a GPU.
     - `width`: of tables where the output is no terminal.
     - `writes`: extensions of files of its own.
     """
+    common = {"source": (source, None), "show": (Delivery, None), "device": (str | None, _DEVICE)}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(function)
-        def run(device: str | None, **options: Any) -> int:
-            show: Delivery = options["show"]
+        def run(source: Any, show: Delivery, device: str | None, **options: Any) -> int:
             show.check(*writes)
             with placed(device, large=large), Progress(lines=lines) as progress:
-                answer = function(progress=progress, **options)
+                answer = function(Run(source, progress, show), **options)
             return show.deliver(*(answer if isinstance(answer, tuple) else (answer,)), width=width)
 
-        own = inspect.signature(function, eval_str=True)
-        device = inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, default=_DEVICE, annotation=str | None)
-        run.__signature__ = own.replace(parameters=[*own.parameters.values(), device])  # type: ignore[attr-defined]
+        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        for name, (kind, default) in common.items():
+            own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+        run.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
         return guarded(run)
 
     return decorate
 
 
-def content(answer: "Answer", path: Path) -> bytes:
-    """The answer as a file of the kind that its name says.
-
-    **Raises:** `InputError` where there is nothing to draw.
-    """
+def _content(answer: "Answer", path: Path) -> bytes:
+    """The answer as a file of the kind that its name says."""
     from energymodel.report import data, drawing, page, painter
 
     if path.suffix == ".json":
         return f"{data.dumps(answer)}\n".encode()
     if path.suffix == ".csv":
-        name = str(answer.inputs.get("name", "")) if not answer.rows else ""
         table = data.main_table(answer)
-        return data.csv_text(table, name if table.name == "run" else "").encode()
+        has_name = table.name == "run" and not answer.rows
+        return data.csv_text(table, str(answer.inputs.get("name", "")) if has_name else "").encode()
     if path.suffix == PAGE:
         return page.page_html(answer, shlex.join(["energymodel", *sys.argv[1:]])).encode()
     if not answer.charts:

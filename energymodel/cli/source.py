@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import energymodel as em
 from energymodel.cli import completion, shell
 from energymodel.cli.options import argument, option
 from energymodel.errors import InputError
@@ -34,7 +35,7 @@ class Stored:
     @property
     def stored(self) -> "str | Path | Mapping[str, Any]":
         """What `load_scenario` reads."""
-        return scenario_source(str(self.scenario))
+        return _stored(str(self.scenario))
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,6 @@ class Parts(Stored):
     vocabulary: str | None = option("Rows of the embedding, where --training leaves them to a tokenizer.", "N")
 
     @property
-    def name(self) -> str:
-        """What to call it while it is read."""
-        return self.scenario or self.training or self.model or "the scenario"
-
-    @property
     def is_given(self) -> bool:
         """Whether a scenario or the pieces of one are named."""
         return not (self.scenario is None and self.model is None and self.training is None)
@@ -82,8 +78,6 @@ class Parts(Stored):
         """The scenario, with these changes below its own; what is assumed of pieces goes to stderr.
 
         - `tokens_otherwise`: as in `pieces`.
-
-        **Raises:** `InputError`.
         """
         if self.model is None and self.training is None:
             if self.of_pieces:
@@ -107,8 +101,7 @@ class Parts(Stored):
 
         **Raises:** `InputError`, also where a piece is missing.
         """
-        from energymodel.scenarios.pieces import accelerator_of, scenario_of_pieces
-        from energymodel.scenarios.training_file import scenario_of_training
+        from energymodel.scenarios.pieces import accelerator_of
 
         if self.scenario is not None:
             raise InputError(
@@ -120,9 +113,9 @@ class Parts(Stored):
         common = {"batch": self.batch, "sequence": self.sequence, "cluster": self.cluster, "name": name}
         common["changes"] = (*changes, *(self.changes or ()))
         if self.training is not None:
-            own = {"model": self.model, "vocabulary": self.vocabulary, "chips": self.chips, "tokens": self.tokens}
-            own["microbatch"] = self.microbatch
-            return scenario_of_training(self.training, accelerator, **own, **common, tokens_otherwise=tokens_otherwise)
+            own = {name: getattr(self, name) for name in ("model", "vocabulary", "chips", "tokens", "microbatch")}
+            own["tokens_otherwise"] = tokens_otherwise
+            return em.scenario_of_training(self.training, accelerator, **own, **common)
         if self.vocabulary is not None:
             raise InputError("--vocabulary: it belongs to a --training file. A --model says its own.")
         if self.microbatch is not None:
@@ -130,7 +123,7 @@ class Parts(Stored):
         needed = {"--model": self.model, "--chips": self.chips, "--tokens": self.tokens or tokens_otherwise}
         if missing := [name for name, value in needed.items() if value is None]:
             raise InputError(f'{", ".join(missing)} is missing. Give it, such as --tokens "1 T", or a --training file.')
-        made = scenario_of_pieces(*map(str, (self.model, accelerator, self.chips, needed["--tokens"])), **common)
+        made = em.scenario_of_pieces(*map(str, (self.model, accelerator, self.chips, needed["--tokens"])), **common)
         return made._replace(says_tokens=self.tokens is not None)
 
 
@@ -168,11 +161,6 @@ class Question(Objective):
 
     vary: list[str] | None = option("Let a number vary between bounds; repeatable.", "PATH=LOW:HIGH")
 
-    @property
-    def keywords(self) -> dict[str, Any]:
-        """Objective, limits and ranges as keywords of searches."""
-        return {"minimize": self.minimize, "limits": self.limit, "vary": self.vary}
-
 
 @dataclass(frozen=True)
 class PlanQuestion(Question):
@@ -180,26 +168,19 @@ class PlanQuestion(Question):
 
     fix: list[str] | None = option("Keep a number of the plan; repeatable.", "PATH")
 
-    def asked_of(self, scenario: "Scenario", tolerance: str | None = None) -> "Scenario":
-        """The scenario with this question, laid over its own."""
-        return scenario.with_question(self.minimize, self.limit, self.vary, self.fix or (), tolerance)
+    @property
+    def words(self) -> tuple[Any, Any, Any, Any]:
+        """The question as `with_question` and searches take it."""
+        return self.minimize, self.limit, self.vary, self.fix or ()
 
 
 def read_scenario(source: str, changes: list[str] | None, cluster: str | None = None) -> "Scenario":
-    """A preset, a TOML file, or the scenario within the JSON of an earlier run; on another cluster if one is named.
-
-    **Raises:** `InputError`.
-    """
-    from energymodel.scenarios.scenario import load_scenario
-
-    return replace(load_scenario(scenario_source(source), changes or [], cluster), source=shlex.quote(source))
+    """A preset, a TOML file, or the scenario within the JSON of an earlier run; on another cluster if one is named."""
+    return replace(em.load_scenario(_stored(source), changes or [], cluster), source=shlex.quote(source))
 
 
-def scenario_source(source: str) -> str | Path | Mapping[str, Any]:
-    """What `load_scenario` reads: a preset's name, a TOML file, or the tables within the JSON of an earlier run.
-
-    **Raises:** `InputError`.
-    """
+def _stored(source: str) -> str | Path | Mapping[str, Any]:
+    """What `load_scenario` reads: a preset's name, a TOML file, or the tables within the JSON of an earlier run."""
     from energymodel.readers.text_file import is_file, read_json
 
     path = Path(source)

@@ -4,7 +4,7 @@ Its numbers are those of `evaluate`, from the same builders, so that both say th
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +52,7 @@ _BESIDE = "By where it goes, beside the scenario's own plan"
 _WORKS = ("matrix products", "kernels of a layer", "whole step")
 _INTENSITIES = 6.0  # of the roofline: a decade and a half around its ridge, or as far as the points are
 _FARTHEST = 1.1  # of the largest time and value on the front
+_FRONT = "front: no such plan is better in both"
 _ROUNDING, _SAME = 1e-6, 5e-5
 _SMALLEST_RISE = 0.05  # K
 
@@ -131,24 +132,22 @@ def compare_table(space: PlanSpace, plans: Mapping[str, Shown]) -> Table:
     """Plans side by side: numbers and layouts that differ, and outputs with their changes against the first plan."""
     first, *others = plans.values()
     lines: list[tuple[Column, list[Any], list[Any]]] = []  # of each column: the plans, and the changes of the others
+    layouts = [space.layouts.names(plan.settled.layout) for plan in plans.values()]
+    nothing = [None] * len(others)
     for path in dict.fromkeys(path for plan in plans.values() for path in plan.settled.values):
         knob = space.knobs[path]
-        values = [plan.settled.values.get(path, knob.own) for plan in plans.values()]
-        lines.append((knob.column, [*map(knob.quantity, values)], []))
-    layouts = [space.layouts.names(plan.settled.layout) for plan in plans.values()]
-    lines += [
-        (words(name, field.label), [layout[name] for layout in layouts], [])
-        for name, field in space.layouts.fields.items()
-    ]
+        values = [knob.quantity(plan.settled.values.get(path, knob.own)) for plan in plans.values()]
+        lines.append((knob.column, values, nothing))
+    for name, field in space.layouts.fields.items():
+        lines.append((words(name, field.label), [layout[name] for layout in layouts], nothing))
     lines = [line for line in lines if len({*line[1]}) > 1]
     outputs = {column.name: column for column in run_tables.output_columns(serves=False, digits="two")}
     for name in READ:
-        changed = [run_tables.change(first.run, plan.run, name, outputs[name]) for plan in others]
-        lines.append((outputs[name], [plan.run.quantity(name) for plan in plans.values()], changed))
+        changes = [run_tables.change(first.run, plan.run, name, outputs[name]) for plan in others]
+        lines.append((outputs[name], [plan.run.quantity(name) for plan in plans.values()], changes))
     rows = [[cells[0] for _, cells, _ in lines]]
     for index in range(len(others)):
-        rows.append([cells[index + 1] for _, cells, _ in lines])
-        rows.append([changes[index] if changes else None for _, _, changes in lines])
+        rows += [[cells[index + 1] for _, cells, _ in lines], [changes[index] for *_, changes in lines]]
     labels = [OWN, *(label for name in list(plans)[1:] for label in (name, "change"))]
     columns, kinds = [column for column, *_ in lines], ["", *("", CHANGE) * len(others)]
     return Table("compare", "Plans side by side", columns, rows, tall=True, labels=labels, kinds=kinds)
@@ -162,15 +161,12 @@ def _figure(name: str, own: Shown, now: Shown, pins: Mapping[str, Shown], object
         return roofline(now.view)
     if name == "thermal":
         return thermal(now.view)
-    of = {"time": "step_time"}.get(name, name)
     if name == "money":
-        costs = {label: plan.view.money for label, plan in ((OWN, own), (NOW, now))}
-        table = costs_table(
-            {label: large_costs({part: float(cost) for part, cost in parts.items()}) for label, parts in costs.items()}
-        )
-    else:
-        title = {"energy": "Energy of the run", "time": "Time of one step"}[name]
-        table = run_tables.parts_table(of, title, {OWN: own.run, NOW: now.run})
+        costs = {label: plan.view.money.items() for label, plan in ((OWN, own), (NOW, now))}
+        large = {label: large_costs({part: float(cost) for part, cost in parts}) for label, parts in costs.items()}
+        return (table := costs_table(large)), parts_chart(table, name, _BESIDE) if table.rows else None
+    of, title = {"energy": ("energy", "Energy of the run"), "time": ("step_time", "Time of one step")}[name]
+    table = run_tables.parts_table(of, title, {OWN: own.run, NOW: now.run})
     return table, parts_chart(table, of, _BESIDE) if table.rows else None
 
 
@@ -187,8 +183,7 @@ def roofline(view: View) -> tuple[Table, Chart]:
     rows = [[name, x, min(peak, bandwidth * x), None] for x in (low, ridge, high)]
     pairs = zip(_WORKS, roof.intensity, roof.rate, strict=True)
     rows += [[work, intensity, None, rate] for work, intensity, rate in pairs]
-    is_bound = float(roof.intensity[0]) < ridge
-    limit = "the memory holds them back" if is_bound else "arithmetic is their limit"
+    limit = "the memory holds them back" if float(roof.intensity[0]) < ridge else "arithmetic is their limit"
     reached = {"share": share(float(roof.rate[0]) / peak)}
     title = Sentence(f"Matrix products reach {{share}} of the peak; {limit}", reached)
     subtitle = f"Roofline of a chip at its clock; the ridge is at {plain(ridge, 'FLOP/B')}"
@@ -203,11 +198,10 @@ def thermal(view: View) -> tuple[Table, Chart]:
     names = ("along the row", "coolant to package", "within the package", "hot spot")
     columns = [words("step"), Column("from", unit="K"), Column("to", unit="K")]
     columns.append(Column("rise", unit="K", kind="difference"))
-    rows: list[list[Any]] = [["coolant supply", supply, supply, Quantity(supply, unit="K", kind="temperature")]]
     top = supply
+    rows: list[list[Any]] = [["coolant supply", top, top, Quantity(top, unit="K", kind="temperature")]]
     for name, rise in zip(names, rises, strict=True):
-        if abs(rise) >= _SMALLEST_RISE:
-            rows.append([name, top, top + rise, rise])
+        rows += [[name, top, top + rise, rise]] if abs(rise) >= _SMALLEST_RISE else []
         top += rise
     rows.append(["junction", top, top, Quantity(top, unit="K", kind="temperature")])
     left = {"left": number(abs(limit - top), "K", "difference")}
@@ -221,14 +215,16 @@ def thermal(view: View) -> tuple[Table, Chart]:
 
 def front(own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> tuple[Table, Chart]:
     """Time against energy, money or carbon of plans with other batches and clocks, at the loss of this one."""
-    nearby = now.view.nearby
+    nearby, of = now.view.nearby, ("time", objective)
     times, values = np.asarray(nearby.time), np.asarray(getattr(nearby, objective))
     finite = np.isfinite(values) & np.isfinite(times)
     obeying = finite & (nearby.slack >= -1e-9)
     usable = obeying if obeying.any() else finite
     best = _not_dominated(times, values, usable)
-    here = _point(now, objective)
-    farthest = [_FARTHEST * max([at, *of[best]]) for at, of in zip(here, (times, values), strict=True)]
+    points = {
+        label: [plan.run.quantity(name).value for name in of] for label, plan in {NOW: now, OWN: own, **pins}.items()
+    }
+    farthest = [_FARTHEST * max([at, *numbers[best]]) for at, numbers in zip(points[NOW], (times, values), strict=True)]
     is_other = usable & (times <= farthest[0]) & (values <= farthest[1])
     is_other[best] = False
     groups = {_FRONT: best, "other batches and clocks": np.flatnonzero(is_other)}
@@ -236,8 +232,7 @@ def front(own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> 
     rows: list[list[Any]] = [
         [name, "", *(numbers[index] for numbers in grid)] for name, indices in groups.items() for index in indices
     ]
-    for label, plan in {NOW: now, OWN: own, **pins}.items():
-        rows.append(["pinned" if label in pins else label, label, *_point(plan, objective), None, None])
+    rows += [["pinned" if label in pins else label, label, *at, None, None] for label, at in points.items()]
     columns = [
         words("series", ""),
         words("name", ""),
@@ -248,21 +243,15 @@ def front(own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> 
     ]
     subtitle = "Plans with other batches and clocks that reach the loss of this plan"
     if obeying.any():
-        title, subtitle = _front_title(here, times[best], values[best], objective), f"{subtitle} within all limits"
+        title, subtitle = (
+            _front_title(points[NOW], times[best], values[best], objective),
+            f"{subtitle} within all limits",
+        )
     else:
         title = Sentence("Every plan with another batch or clock breaks a limit, too")
     look = {"series": "series", "label": "name", "lines": [_FRONT], "hover": [column.name for column in columns[2:]]}
     table = Table("front", "Plans with other batches and clocks", columns, rows)
     return table, Chart("plane", title, "front", "time", [objective], subtitle, **look)
-
-
-_FRONT = "front: no such plan is better in both"
-
-
-def _point(plan: Shown, objective: str) -> tuple[float, float]:
-    outcome = plan.view.outcome
-    value = outcome.energy.total if objective == "energy" else getattr(outcome, objective)
-    return float(outcome.time), float(np.asarray(value))
 
 
 def _not_dominated(times: np.ndarray, values: np.ndarray, usable: np.ndarray) -> list[int]:
@@ -274,7 +263,7 @@ def _not_dominated(times: np.ndarray, values: np.ndarray, usable: np.ndarray) ->
     return best
 
 
-def _front_title(here: tuple[float, float], times: np.ndarray, values: np.ndarray, objective: str) -> Sentence:
+def _front_title(here: Sequence[float], times: np.ndarray, values: np.ndarray, objective: str) -> Sentence:
     """What plans on the front save against this one, in no more time or in more of it."""
     if not len(times):
         return Sentence("No plan with another batch or clock reaches this loss")

@@ -3,7 +3,7 @@
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ from energymodel.errors import InputError
 from energymodel.explorer import fragments
 from energymodel.explorer.answer import FIGURES, Shown, explore_answer, operation_sentence
 from energymodel.explorer.knobs import BATCH, BUSY_POWER, CHIPS, CLOCK, GENERATIONS
-from energymodel.explorer.messages import Message, PinnedState, refused_pin
+from energymodel.explorer.messages import Message, refused_pin
 from energymodel.explorer.optimize_here import Improved, optimize_here
 from energymodel.explorer.state import Asked, PlanSpace, Settled, replicas_of
 from energymodel.explorer.view import BATCHES, CLOCKS, Evaluator
@@ -23,7 +23,7 @@ from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.report.number import plain, sentence
 from energymodel.report.page import figure, page_html
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.training_run import STEP, TrainingRun
+from energymodel.search.training_run import STEP
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64
 
 _LOWEST_CLOCK = 0.6  # of the plans near one: slower ones take more time and more energy
@@ -43,10 +43,7 @@ class Explorer:
         self._searching = threading.Lock()
 
     def plan_at(self, asked: Asked) -> Shown:
-        """The plan of the controls, evaluated.
-
-        **Raises:** `InputError` for what cannot be run, or has no outcome.
-        """
+        """The plan of the controls, evaluated; `InputError` for what cannot be run, or has no outcome."""
         settled = self.space.settle(asked)
         view = self.evaluator(settled.vector, *self.around(settled))
         outcome = view.outcome
@@ -69,10 +66,8 @@ class Explorer:
         **Raises:** `InputError` for a distribution that cannot be read.
         """
         settled, outcome = plan.settled, plan.view.outcome
-        run = in_float64(TrainingRun(settled.scenario.system, settled.scenario.plan))
-        around = self.around(settled)
-        steps = directions_of(settled.scenario, run).steps
-        ends = [self.evaluator(settled.vector + STEP * step, *around).outcome for step in steps]
+        steps = directions_of(settled.scenario, in_float64(settled.run)).steps
+        ends = [self.evaluator(settled.vector + STEP * step, *self.around(settled)).outcome for step in steps]
 
         def slope(middle: np.ndarray, *others: np.ndarray) -> np.ndarray:
             with np.errstate(invalid="ignore"):  # infinite outputs have no slope
@@ -86,17 +81,11 @@ class Explorer:
         return self.spread(self.own)
 
     def optimize(self, asked: Asked, minimize: str, tell: Callable[[str], None]) -> Improved:
-        """The best plan from here in this layout; one search at a time.
-
-        **Raises:** `InputError`.
-        """
-        if not self._searching.acquire(blocking=False):
+        """The best plan from here in this layout, as `optimize_here`; one search at a time."""
+        if self._searching.locked():
             tell("waiting for the search that runs")
-            self._searching.acquire()
-        try:
+        with self._searching:
             return optimize_here(self.space, self.plan_at, asked, minimize, tell)
-        finally:
-            self._searching.release()
 
     def warm(self) -> None:
         """Compile what the first search needs, of the chip as it is and of one that is designed."""
@@ -139,13 +128,10 @@ class Page:
         self._drawn: tuple[Shown, Message] | None = None
         self._estimated: Shown | None = None
 
-    def pin(self, pins: Sequence[PinnedState]) -> None:
-        """Replace the pinned plans.
-
-        **Raises:** `RefusedPartError` for one that cannot be run.
-        """
+    def pin(self, pins: Mapping[str, Asked]) -> None:
+        """Replace the pinned plans; `RefusedPartError` for one that cannot be run."""
         pinned = {}
-        for name, asked in pins:
+        for name, asked in pins.items():
             try:
                 pinned[name] = self.explorer.plan_at(asked)
             except InputError as error:
@@ -162,14 +148,16 @@ class Page:
         evaluated = time.perf_counter()
         self._drawn = plan, message
         parts, spoken = self._parts(plan, message)
-        layouts, settled = self.explorer.space.layouts, plan.settled
+        space, settled = self.explorer.space, plan.settled
+        # Those that were moved, and chips and batch, which follow.
+        paths = dict.fromkeys((*message.asked.values, *settled.values, CHIPS, BATCH))
         return {
             "kind": "picture",
             "number": message.number,
             "parts": parts,
-            "values": self._controls(settled, message.asked.values),
-            "layout": layouts.choices(tuple(settled.layout), settled.chips),
-            "ownLayout": layouts.names(layouts.own),
+            "values": {path: settled.values.get(path, space.knobs[path].own) for path in paths},
+            "layout": space.layouts.choices(tuple(settled.layout), settled.chips),
+            "ownLayout": space.layouts.names(space.layouts.own),
             "replicas": f"{replicas_of(settled):g}",
             "notes": self._notes(plan),
             "summary": spoken,
@@ -210,15 +198,10 @@ class Page:
         self._sent.update(changed)
         return changed, " ".join(map(sentence, answer.sentences))
 
-    def _controls(self, settled: Settled, asked: Mapping[str, float]) -> dict[str, float]:
-        """Where the controls stand: those that were moved, and chips and batch, which follow."""
-        paths = dict.fromkeys((*asked, *settled.values, CHIPS, BATCH))
-        return {path: settled.values.get(path, self.explorer.space.knobs[path].own) for path in paths}
-
     def _notes(self, plan: Shown) -> dict[str, str]:
         """What some numbers mean in other units."""
         scenario = plan.settled.scenario
         hertz = float(scenario.system.accelerator.reference_clock) * float(scenario.plan.clock)
-        notes = {CLOCK: plain(hertz, "Hz")}
         words = sentence(operation_sentence(plan.view.operation))
-        return notes | {path: words for path in (GENERATIONS, BUSY_POWER) if path in self.explorer.space.knobs}
+        operations = {path: words for path in (GENERATIONS, BUSY_POWER) if path in self.explorer.space.knobs}
+        return {CLOCK: plain(hertz, "Hz"), **operations}

@@ -9,8 +9,8 @@ from energymodel.explorer.state import PlanSpace
 from energymodel.report.answer import Answer
 from energymodel.report.answers.run_tables import prior_count
 from energymodel.report.cells import FULL
-from energymodel.report.charts.figure import chart_css
 from energymodel.report.charts.svg import element, escape
+from energymodel.report.drawing import chart_css
 from energymodel.report.number import PRIOR_MARK, interval, sentence, text
 from energymodel.report.page import table_html
 
@@ -64,14 +64,12 @@ def knob_html(knob: Knob, *, removable: bool = False) -> str:
     spoken = f"{knob.label}{f', {unit}' if unit else ''}"
     field = element("input", type="number", step="any", min=low, max=high, aria_label=spoken)
     remove = element("button", "×", type="button", class_="remove", aria_label=f"Remove {knob.label}")
-    numbers = {"low": knob.low, "high": knob.high, "own": knob.own, "origin": knob.origin, "per": knob.per}
+    numbers = {name: getattr(knob, name) for name in ("low", "high", "own", "origin", "per")}
     numbers |= {"size": scale.size, "zero": scale.zero, **({"step": knob.step} if knob.step else {})}
     return element(
         "div",
         element("label", label, for_=f"s-{name}"),
-        element(
-            "span", field, element("span", escape(unit), class_="unit"), remove if removable else "", class_="number"
-        ),
+        element("span", field, element("span", escape(unit), class_="unit"), remove * removable, class_="number"),
         element("input", id=f"s-{name}", type="range", min=0, max=_STEPS, step="any", aria_describedby=f"n-{name}"),
         element("small", " ", id=f"n-{name}", class_="note"),
         class_="knob",

@@ -23,6 +23,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _REFUSED = 4403
+_WORDS = {403: "Forbidden: open the address that energymodel explore printed.", 404: "Not found."}
 
 
 def new_token() -> str:
@@ -45,27 +46,28 @@ class Guard:
         """Pass a request on, with the headers that close the page off, or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
-        fault = self._fault(scope)
-        if fault is not None:
-            await _refuse(fault, scope, receive, send)
-            return
+        elif (fault := self._fault(scope)) is None:
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
-            await send(message)
+            async def send_with_headers(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    MutableHeaders(scope=message).update(HEADERS)
+                await send(message)
 
-        path = "/" + scope["path"].split("/", 2)[2]
-        await self._app({**scope, "path": path, "raw_path": path.encode()}, receive, send_with_headers)
+            path = "/" + scope["path"].split("/", 2)[2]
+            await self._app({**scope, "path": path, "raw_path": path.encode()}, receive, send_with_headers)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": _REFUSED, "reason": ""})
+        else:
+            await PlainTextResponse(_WORDS[fault], fault, HEADERS)(scope, receive, send)
 
     def _fault(self, scope: Scope) -> int | None:
         """The status with which a request is refused, if it is."""
         headers = Headers(scope=scope)
-        if not _only(headers.getlist("host"), self._hosts):
-            return 403
         origins = headers.getlist("origin")
         needed = scope["type"] == "websocket" or scope.get("method") not in ("GET", "HEAD")
+        if not _only(headers.getlist("host"), self._hosts):
+            return 403
         if (needed or origins) and not _only(origins, self._origins):
             return 403
         parts = scope["path"].split("/", 2)
@@ -75,12 +77,3 @@ class Guard:
 
 def _only(values: list[str], allowed: Iterable[str]) -> bool:
     return len(values) == 1 and values[0].lower() in allowed
-
-
-async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.close", "code": _REFUSED, "reason": ""})
-        return
-    words = {403: "Forbidden: open the address that energymodel explore printed.", 404: "Not found."}[status]
-    await PlainTextResponse(words, status, HEADERS)(scope, receive, send)

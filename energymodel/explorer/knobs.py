@@ -113,62 +113,42 @@ class Knob(NamedTuple):
 def knobs_of(scenario: Scenario) -> dict[str, Knob]:
     """Every knob of a scenario by path, the usual ones first. Layout and shape of the model are no knobs."""
     run = TrainingRun(scenario.system, scenario.plan)
-    values = run.values
     usual = {path: (label, group) for group, paths in GROUPS.items() for path, label in paths.items()}
-    paths = dict.fromkeys(path for path in (*usual, *values) if path in values)
-    moved = [path for path in paths if not path.startswith((LAYOUT, "system.workload."))]
-    knobs = (_knob(scenario, run, path, values[path], *usual.get(path, (path, ""))) for path in moved)
-    return {knob.path: knob for knob in knobs if knob is not None}
+    knobs = {}
+    for path in dict.fromkeys((*usual, *run.values)):
+        if path in run.values and not path.startswith((LAYOUT, "system.workload.")):
+            knobs[path] = _knob(scenario, run, path, *usual.get(path, (path, "")))
+    return {path: knob for path, knob in knobs.items() if knob is not None}
 
 
-def _knob(scenario: Scenario, run: TrainingRun, path: str, own: float, label: str, group: str) -> Knob | None:
-    declared = declaration(run, path).metadata
+def _knob(scenario: Scenario, run: TrainingRun, path: str, label: str, group: str) -> Knob | None:
+    """The knob of a number; None of one that is switched off, which has no scale."""
+    own, declared, source = run.values[path], declaration(run, path).metadata, scenario.provenance.get(path)
     unit = declared["unit"]
     ends = _ends(scenario, path, unit, own, declared["range"])
     if ends is None:
         return None
     origin, per, reading = _operation(scenario) if path == BUSY_POWER else (0.0, 1.0, unit)
     low, high, middle = ((value - origin) / per for value in (*ends, own))
-    kind = "amount" if unit != "K" else "difference" if declared.get("difference") else "temperature"
-    column, source = Column(path, label, reading, kind), scenario.provenance.get(path)
+    column = Column(path, label, reading, "difference" if declared.get("difference") else "")
+    log, is_prior = low > 0.0 and high / low >= 4.0 and unit != "K", source is not None and source.is_prior
     return Knob(
-        path=path,
-        group=group,
-        unit=unit,
-        low=ends[0],
-        high=ends[1],
-        own=own,
-        origin=origin,
-        per=per,
-        column=column,
+        *(path, group, unit, *ends, own, origin, per, column),
         scale=scale_of(middle or high, column),
-        log=low > 0.0 and high / low >= 4.0 and unit != "K",
+        log=log,
         step=1.0 if path == CHIPS else 0.0,
-        is_prior=source is not None and source.is_prior and source.source != "default",
+        is_prior=is_prior and source.source != "default",
     )
 
 
 def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) -> tuple[float, float] | None:
     """Ends of a slider in SI; None for a number that is switched off, which has no scale."""
-    chip, inlet = scenario.system.accelerator, scenario.system.facility.cooling.inlet
     smallest, largest = EXTENTS[unit]
-    designer = path.removeprefix(DESIGN) if path.startswith(DESIGN) else ""
-    choices = [*filter(None, (FRONTIER_CHOICES.get(path), CHIP_CHOICES.get(designer)))]
-    usual = {
-        BATCH: lambda: (own / BATCH_RANGE, own * BATCH_RANGE),
-        "plan.goal.tokens": lambda: (own / TOKEN_RANGE, own * TOKEN_RANGE),
-        "plan.goal.loss": lambda: (own - _NEAR_FLOOR * (own - _loss_floor(scenario)), _LOSS_SPAN * own),
-        CLOCK: lambda: (float(chip.minimum_clock), 1.0),
-        POWER_CAP: lambda: (0.25 * float(chip.rated_power), float(chip.rated_power)),
-        COOLANT: lambda: (float(inlet.lowest), float(inlet.highest)),
-        CHIPS: lambda: (1.0, _DECADE * own),
-        BUSY_POWER: lambda: _busy_power_ends(scenario, own),
-        GENERATIONS: lambda: (0.0, FARTHEST),
-    }
+    choices = [*filter(None, (FRONTIER_CHOICES.get(path), CHIP_CHOICES.get(path.removeprefix(DESIGN))))]
     if path in scenario.optimize.vary:
         low, high = scenario.optimize.vary[path]
-    elif path in usual:
-        low, high = usual[path]()
+    elif usual := _usual_ends(scenario, path, own):
+        low, high = usual
     elif choices:
         low, high = min(low for low, _ in choices), max(high for _, high in choices)
     elif allowed.high < largest:  # stated
@@ -182,6 +162,25 @@ def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) 
         low = allowed.low + 1e-3 * (min(high, own or high) - allowed.low)
     low, high = min(low, own), max(high, own)
     return (low, high) if high > low else None
+
+
+def _usual_ends(scenario: Scenario, path: str, own: float) -> tuple[float, float] | None:
+    """Ends of the numbers of which more is known than their unit."""
+    chip, inlet = scenario.system.accelerator, scenario.system.facility.cooling.inlet
+    if path == "plan.goal.loss":
+        return own - _NEAR_FLOOR * (own - _loss_floor(scenario)), _LOSS_SPAN * own
+    if path == BUSY_POWER:
+        return _busy_power_ends(scenario, own)
+    usual = {
+        BATCH: (own / BATCH_RANGE, own * BATCH_RANGE),
+        "plan.goal.tokens": (own / TOKEN_RANGE, own * TOKEN_RANGE),
+        CLOCK: (float(chip.minimum_clock), 1.0),
+        POWER_CAP: (0.25 * float(chip.rated_power), float(chip.rated_power)),
+        COOLANT: (float(inlet.lowest), float(inlet.highest)),
+        CHIPS: (1.0, _DECADE * own),
+        GENERATIONS: (0.0, FARTHEST),
+    }
+    return usual.get(path)
 
 
 def _loss_floor(scenario: Scenario) -> float:

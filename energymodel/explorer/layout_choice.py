@@ -1,7 +1,7 @@
 """Parallel layouts that can be chosen on a page, field by field, and the runnable one that is nearest to a choice."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,10 +31,11 @@ class LayoutField(NamedTuple):
         """What a name sets; None where it leaves the numbers as they are."""
         return self.meanings.get(name) if self.meanings else (_degree(name) or 1.0,)
 
-    def name(self, numbers: tuple[float, ...]) -> str:
+    def name(self, numbers: Sequence[float]) -> str:
         """The name for its numbers."""
-        names = [name for name, meaning in self.meanings.items() if meaning == numbers]
-        return (names or [_OWN])[0] if self.meanings else f"{numbers[0]:g}"
+        if not self.meanings:
+            return f"{numbers[0]:g}"
+        return next((name for name, meaning in self.meanings.items() if meaning == tuple(numbers)), _OWN)
 
     def has(self, name: str) -> bool:
         """Whether it can have a name; which software runs it is another question."""
@@ -82,18 +83,17 @@ class LayoutChoice:
         self.fields = {name: field for name, field in LAYOUT_FIELDS.items() if has_fp8 or name != "fp8"}
         self.choices = functools.lru_cache(self._choices)  # most sliders leave them as they are
 
-    def _column(self, name: str) -> Float[np.ndarray, " layouts"]:
-        return self._table[:, FIELDS.index(name)]
-
     def _dividing(self, chips: float) -> Bool[np.ndarray, " layouts"]:
         """Layouts of whole replicas on so many chips, over which the experts divide."""
-        data = chips / (self._column("tensor") * self._column("pipeline") * self._column("context"))
-        spread = data * self._column("context") / self._column("expert")
+        names = ("tensor", "pipeline", "context", "expert")
+        tensor, pipeline, context, expert = (self._table[:, FIELDS.index(name)] for name in names)
+        data = chips / (tensor * pipeline * context)
+        spread = data * context / expert
         return (np.abs(data - np.round(data)) < _WHOLE) & (np.abs(spread - np.round(spread)) < _WHOLE) & (data >= 1.0)
 
     def names(self, row: Float[np.ndarray, " fields"]) -> dict[str, str]:
         """The choice that a layout is, by field of the page."""
-        return {name: field.name(tuple(row[field.columns])) for name, field in self.fields.items()}
+        return {name: field.name(row[field.columns]) for name, field in self.fields.items()}
 
     def nearest(
         self, names: Mapping[str, str], chips: float, moved: str = ""
@@ -112,19 +112,20 @@ class LayoutChoice:
         for name in names.keys() & self.fields.keys():
             field = self.fields[name]
             wanted[field.columns] = field.numbers(names[name]) or wanted[field.columns]
+        ruled = {name: field for name, field in LAYOUT_FIELDS.items() if name != "fp8"}  # which every layout can have
         away = np.zeros(len(self._table))
-        for name, field in LAYOUT_FIELDS.items():
-            rows = self._table[:, field.columns]
-            if name != "fp8":  # which every layout can have
-                switched = np.log(_ELSEWHERE) * np.abs(rows - wanted[field.columns])
-                away += (switched if field.meanings else np.abs(np.log(rows / wanted[field.columns]))).sum(axis=1)
-        divides, as_moved = self._dividing(chips), np.ones(len(self._table), bool)
-        if moved in LAYOUT_FIELDS and moved != "fp8":
-            columns = LAYOUT_FIELDS[moved].columns
+        for field in ruled.values():
+            rows, values = self._table[:, field.columns], wanted[field.columns]
+            away += (
+                np.log(_ELSEWHERE) * np.abs(rows - values) if field.meanings else np.abs(np.log(rows / values))
+            ).sum(axis=1)
+        divides = self._dividing(chips)
+        if moved in ruled:
+            columns = ruled[moved].columns
             same = np.all(self._table[:, columns] == wanted[columns], axis=1)
-            as_moved = same if same.any() else as_moved
-            as_moved = as_moved & divides if (as_moved & divides).any() else as_moved
-        best = int(np.argmin(np.where(as_moved, away, np.inf)))
+            allowed = next((rows for rows in (same & divides, same, divides) if rows.any()), None)
+            away = away if allowed is None else np.where(allowed, away, np.inf)
+        best = int(np.argmin(away))
         row = self._table[best].copy()
         row[FIELDS.index("fp8")] = wanted[FIELDS.index("fp8")]
         return row, bool(divides[best])
@@ -133,7 +134,7 @@ class LayoutChoice:
         """What each field of the page can be on so many chips; a degree with one value is left out."""
         table, choices = self._table[self._dividing(chips)], []
         for name, field in self.fields.items():
-            chosen = field.name(tuple(row[column] for column in field.columns))
+            chosen = field.name([row[column] for column in field.columns])
             names = {chosen, *map(field.name, set(map(tuple, table[:, field.columns].tolist())))}
             names |= set(field.meanings) if name == "fp8" else set()
             ordered = [option for option in (*field.meanings, _OWN) if option in names]

@@ -14,11 +14,11 @@ from energymodel.explorer.state import Asked
 LONGEST = 32_768
 """Bytes of a message, and of a form that is sent to be saved."""
 MOST_PINS = 6
-_NARROWEST, _WIDEST = 240.0, 1200.0
-_LONGEST_NAME = 60
-_KINDS = ("state", "settled", "pins", "optimize", "knob")
 MINIMIZED = ("energy", "time", "money", "carbon", "etp")
 """What the page can optimize for."""
+_KINDS = ("state", "settled", "pins", "optimize", "knob")
+_WIDTHS = (240.0, 1200.0)
+_LONGEST_NAME = 60
 
 
 class RefusedPartError(InputError):
@@ -32,19 +32,13 @@ class RefusedPartError(InputError):
         self.path = path
 
 
-class PinnedState(NamedTuple):
-    """A plan that was pinned under a name."""
-
-    name: str
-    asked: Asked
-
-
 class Message(NamedTuple):
     """A request of the page.
 
     - `kind`: "state" draws a plan, "settled" adds intervals once the controls rest, "pins" replaces the pinned plans,
       "optimize" searches from a plan, "knob" asks for the control of another number.
     - `number`: comes back with the answer.
+    - `pins`: plans by the name under which they were pinned.
     - `seen`: figures that are on the screen; others are drawn once the controls rest.
     """
 
@@ -54,7 +48,7 @@ class Message(NamedTuple):
     width: float
     front: str
     minimize: str
-    pins: tuple[PinnedState, ...]
+    pins: Mapping[str, Asked]
     path: str
     seen: tuple[str, ...]
 
@@ -64,27 +58,25 @@ def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
 
     **Raises:** `InputError`, one sentence, for everything else; `RefusedPartError` where the rest of it is a message.
     """
-    content = _mapping(_parsed(text), "message")
-    kind = content.get("kind")
+    content = _table(_parsed(text), "message")
+    kind, path = content.get("kind"), content.get("path", "")
     if kind not in _KINDS:
         raise InputError(f"kind: {_quoted(kind)} is not a request. Give one of {', '.join(_KINDS)}.")
-    pins = content.get("pins", [])
+    pins, seen = content.get("pins", []), content.get("seen", list(FIGURES))
     if not isinstance(pins, list) or len(pins) > MOST_PINS:
         raise InputError(f"pins: at most {MOST_PINS} plans can be compared. Remove one.")
-    seen = content.get("seen", list(FIGURES))
     if not isinstance(seen, list) or len(seen) > len(FIGURES):
         raise InputError(f"seen: {_quoted(seen)} is no list of figures.")
-    path = content.get("path", "")
-    if kind == "knob" and path not in knobs:
-        raise _no_slider(path)
+    if kind == "knob":
+        _known(path, knobs)
     return Message(
         kind=kind,
         number=_answered_under(content),
         asked=_asked(content, knobs),
-        width=_number(content.get("width", 480.0), "width", _NARROWEST, _WIDEST),
+        width=_number(content.get("width", 480.0), "width", *_WIDTHS),
         front=_word(content.get("front", "energy"), "front", OBJECTIVES),
         minimize=_word(content.get("minimize", "energy"), "minimize", MINIMIZED),
-        pins=tuple(_pin(pin, knobs) for pin in pins),
+        pins=dict(_pin(_table(pin, "pins"), knobs) for pin in pins),
         path=path,
         seen=tuple(dict.fromkeys(_word(name, "seen", FIGURES) for name in seen)),
     )
@@ -93,7 +85,7 @@ def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
 def request_of(text: str | bytes) -> tuple[str, int]:
     """Kind and number under which a message is answered, also one that is refused; "" and 0 where it has none."""
     try:
-        content = _mapping(_parsed(text), "message")
+        content = _table(_parsed(text), "message")
         kind = content.get("kind")
         return kind if kind in _KINDS else "", _answered_under(content)
     except InputError:
@@ -108,16 +100,14 @@ def refused_pin(name: str, reason: object) -> RefusedPartError:
 def _asked(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> Asked:
     """Where the controls stand."""
     values = {}
-    for path, value in _mapping(content.get("values", {}), "values").items():
-        if path not in knobs:
-            raise _no_slider(path)
-        knob, number = knobs[path], _number(value, path, -math.inf, math.inf)
+    for path, value in _table(content.get("values", {}), "values").items():
+        knob, number = _known(path, knobs), _number(value, path)
         if not knob.holds(number):
             low, high, words = map(knob.words, (knob.low, knob.high, number))
             raise RefusedPartError(path, f"{knob.label}: {words} is outside the range of the slider, {low} to {high}.")
         values[path] = min(max(number, knob.low), knob.high)
     layout = {}
-    for field, name in _mapping(content.get("layout", {}), "layout").items():
+    for field, name in _table(content.get("layout", {}), "layout").items():
         if field not in LAYOUT_FIELDS:
             fields = ", ".join(LAYOUT_FIELDS)
             raise RefusedPartError(field, f"layout: {_quoted(field)} is not a field. Give one of {fields}.")
@@ -129,15 +119,14 @@ def _asked(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> Asked:
     return Asked(values, layout, moved if is_control else "")
 
 
-def _pin(pin: Any, knobs: Mapping[str, Knob]) -> PinnedState:
-    content = _mapping(pin, "pins")
+def _pin(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> tuple[str, Asked]:
     name = content.get("name", "")
     if not isinstance(name, str):
         raise InputError(f"pins.name: {_quoted(name)} is not a text.")
     if len(name) > _LONGEST_NAME:
         raise refused_pin(name, f"a name has at most {_LONGEST_NAME} characters.")
     try:
-        return PinnedState(name, _asked(content, knobs))
+        return name, _asked(content, knobs)
     except RefusedPartError as error:
         raise refused_pin(name, error) from None
 
@@ -146,9 +135,11 @@ def _answered_under(content: Mapping[str, Any]) -> int:
     return int(_number(content.get("number", 0), "number", 0.0, 2.0**53))
 
 
-def _no_slider(path: Any) -> InputError:
+def _known(path: Any, knobs: Mapping[str, Knob]) -> Knob:
+    if isinstance(path, str) and path in knobs:
+        return knobs[path]
     words = f"{_quoted(path)} is not a number of this scenario that has a slider."
-    return RefusedPartError(path, words) if isinstance(path, str) else InputError(words)
+    raise RefusedPartError(path, words) if isinstance(path, str) else InputError(words)
 
 
 def _parsed(text: str | bytes) -> Any:
@@ -164,16 +155,15 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(name)
 
 
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+def _table(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{name}: {_quoted(value)} is not a table. Reload the page.")
     return value
 
 
-def _number(value: Any, name: str, low: float, high: float) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: Any, name: str, low: float = -math.inf, high: float = math.inf) -> float:
     try:
-        number = float(value) if is_number else math.nan
+        number = float(value) if type(value) in (int, float) else math.nan
     except OverflowError:
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high):

@@ -28,15 +28,14 @@ _CONFLICTS = "looking for the limits"
 
 
 class Improved(NamedTuple):
-    """The result of a search: where the controls go (nowhere if there is no plan), what it says, how long it took.
+    """The result of a search: what it says, and where the controls go and what moves, which is nothing without a plan.
 
     `layout` is that of the plan, by field of the page: the controls may have moved meanwhile.
     """
 
-    values: dict[str, float] | None
     message: str
-    changes: list[str]
-    seconds: float
+    values: dict[str, float] | None = None
+    changes: tuple[str, ...] = ()
     layout: Mapping[str, str] | None = None
 
 
@@ -58,54 +57,47 @@ def optimize_here(
 
     **Raises:** `InputError` as `optimize`.
     """
-    started = time.perf_counter()
-    here = show(asked)
-    before = here.view.outcome
-    start, limits, is_outside = here, {}, is_broken(before)
-
-    def nothing(message: str) -> Improved:
-        return Improved(None, message, [], time.perf_counter() - started)
 
     def progress(words: str) -> None:
         if words.startswith(_CONFLICTS):  # which takes longer than a person waits
             raise _NoPlanError
         tell(words)
 
+    started, here = time.perf_counter(), show(asked)
+    before, start, limits = here.view.outcome, here, {}
+    is_outside = is_broken(before)
     if is_outside:
         tell("looking for a plan within the limits")
         start = _within_limits(space, show, asked, here)
-        if start is None:
-            return nothing(_no_plan(here))
         limits = {"loss": float(before.loss), "chips": here.settled.chips}
+    if start is None:
+        return Improved(_no_plan(here))
     scenario = space.searched(start.settled)
     limits = {name: value for name, value in limits.items() if name not in scenario.optimize.limits}
     fix = [*scenario.optimize.fix, *(LAYOUT + name for name in FIELDS)]
     try:
         optimum = optimize(scenario, minimize, limits, fix=fix, progress=progress, tolerance=0.0)
     except _NoPlanError:
-        return nothing(_no_plan(here))
+        return Improved(_no_plan(here))
     if not optimum.success:
-        return nothing(optimum.message)
+        return Improved(optimum.message)
     old, new = (float(objective_value(outcome, minimize)) for outcome in (before, optimum.outcome))
     change = new / old - 1.0 if old else 0.0
     words = "energy-time product" if minimize == "etp" else minimize
     if not is_outside and change > -_SAME:
-        return nothing(f"No plan in this layout takes less {words} at this loss.")
+        return Improved(f"No plan in this layout takes less {words} at this loss.")
     values = _values(space, here.settled, optimum)
     message = f"{'Obeys every limit: ' if is_outside else ''}{_saving(optimum, before, words, change)}"
-    seconds, changes = time.perf_counter() - started, _changes(space, here.settled, values)
-    message = f"{message[:1].upper()}{message[1:]} ({plain(round(seconds, 1), 's')})"
-    return Improved(values, message, changes, seconds, space.layouts.names(start.settled.layout))
+    message = f"{message[:1].upper()}{message[1:]} ({plain(round(time.perf_counter() - started, 1), 's')})"
+    return Improved(message, values, _changes(space, here.settled, values), space.layouts.names(start.settled.layout))
 
 
 def _within_limits(space: PlanSpace, show: Callable[[Asked], Shown], asked: Asked, here: Shown) -> Shown | None:
     """A plan with fewer chips or a lower clock that obeys every limit, if one of these does."""
-    knobs = space.knobs
-    clock = asked.values.get(CLOCK, knobs[CLOCK].own)
-    for share, slower in itertools.product(_SHARES, _CLOCKS):
+    own = {CHIPS: here.settled.chips, CLOCK: asked.values.get(CLOCK, space.knobs[CLOCK].own)}
+    for factors in itertools.product(_SHARES, _CLOCKS):
         counts = {
-            CHIPS: max(share * here.settled.chips, knobs[CHIPS].low),
-            CLOCK: max(slower * clock, knobs[CLOCK].low),
+            path: max(factor * own[path], space.knobs[path].low) for path, factor in zip(own, factors, strict=True)
         }
         try:
             plan = show(Asked({**asked.values, **counts}, asked.layout))
@@ -143,11 +135,10 @@ def _no_plan(here: Shown) -> str:
     )
 
 
-def _changes(space: PlanSpace, settled: Settled, values: Mapping[str, float]) -> list[str]:
+def _changes(space: PlanSpace, settled: Settled, values: Mapping[str, float]) -> tuple[str, ...]:
     """What moved, number by number."""
-    changes = []
-    for path, value in values.items():
-        knob = space.knobs[path]
-        before, after = (knob.words(number) for number in (settled.values.get(path, knob.own), value))
-        changes += [f"{knob.label}: {before} to {after}"] if before != after else []
-    return changes
+    knobs = [space.knobs[path] for path in values]
+    moves = [
+        (knob.label, *map(knob.words, (settled.values.get(knob.path, knob.own), values[knob.path]))) for knob in knobs
+    ]
+    return tuple(f"{label}: {before} to {after}" for label, before, after in moves if before != after)

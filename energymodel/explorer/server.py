@@ -42,8 +42,8 @@ _LOG = logging.getLogger(__name__)
 class Session:
     """The conversation with one page.
 
-    Of states that wait, only the newest is drawn: while one is computed, those that came in between are dropped.
-    Searches, which take long, have threads of their own.
+    Of states that wait, only the newest is drawn, and only of the newest plan at rest intervals are found: while one is
+    computed, those that came in between are dropped. Searches, which take long, have threads of their own.
     """
 
     def __init__(self, socket: WebSocket, explorer: Explorer, workers: Executor, searches: Executor) -> None:
@@ -51,15 +51,16 @@ class Session:
         self._page = Page(explorer)
         self._state: Message | None = None
         self._settled: Message | None = None
-        self._newest_settled: Message | None = None
-        self._waiting, self._of_intervals = asyncio.Event(), asyncio.Lock()
+        self._resting: Message | None = None
+        self._waiting, self._rests = asyncio.Event(), asyncio.Event()
         self._faults = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Answer until the page is closed."""
         await self._socket.accept()
-        drawing = asyncio.create_task(self._draw())
+        self._beside(self._draw())
+        self._beside(self._estimate())
         try:
             while self._faults < MOST_FAULTS:
                 received = await self._socket.receive()
@@ -74,8 +75,14 @@ class Session:
         except WebSocketDisconnect:
             pass
         finally:
-            for task in (drawing, *self._tasks):
+            for task in self._tasks:
                 task.cancel()
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what takes long while messages come."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _take(self, text: str | bytes) -> None:
         try:
@@ -98,26 +105,12 @@ class Session:
         else:
             self._beside(self._optimize(message))
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what takes long while pictures go on."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _intervals(self, message: Message) -> None:
-        """Intervals of one state at a time; of those that wait, the newest."""
-        self._newest_settled = message
-        async with self._of_intervals:
-            if self._newest_settled is message:
-                await self._answer(message, lambda: self._page.estimate(message), self._workers)
-                await self._answer(message, self._page.intervals)
-
     def _pin(self, message: Message) -> dict[str, Any]:
         self._page.pin(message.pins)
         return {"kind": "pinned", "number": message.number}
 
     async def _draw(self) -> None:
-        """Draw the newest state, and once the controls rest, its intervals."""
+        """Draw the newest state; once the controls rest, its intervals may be found."""
         while True:
             await self._waiting.wait()
             self._waiting.clear()
@@ -125,10 +118,18 @@ class Session:
             if state is not None:
                 await self._answer(state, lambda state=state: self._page.picture(state))
                 await asyncio.sleep(0)
-            settled = self._settled
-            if settled is not None and self._state is None:
-                self._settled = None
-                self._beside(self._intervals(settled))
+            if self._settled is not None and self._state is None:
+                self._resting, self._settled = self._settled, None
+                self._rests.set()
+
+    async def _estimate(self) -> None:
+        """Find the intervals of one plan at a time, and send them."""
+        while True:
+            await self._rests.wait()
+            self._rests.clear()
+            if (message := self._resting) is not None:
+                await self._answer(message, lambda message=message: self._page.estimate(message), self._workers)
+                await self._answer(message, self._page.intervals)
 
     async def _answer(
         self, message: Message, make: Callable[[], Mapping[str, Any]], executor: Executor | None = None
@@ -155,7 +156,7 @@ class Session:
             try:
                 improved = self._explorer.optimize(message.asked, message.minimize, tell)
             except InputError as error:
-                improved = Improved(None, str(error), [], 0.0)
+                improved = Improved(str(error))
             return {"kind": "optimized", "number": message.number, **improved._asdict()}
 
         await self._answer(message, search, self._searches)
@@ -175,7 +176,7 @@ def application(explorer: Explorer, token: str, port: int, *, warm: bool = True)
     workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="explorer")
     searches = ThreadPoolExecutor(MOST_PAGES + 1, thread_name_prefix="explorer search")  # all but one wait
     pages: set[Session] = set()
-    prepared: list[object] = [] if warm else [None]
+    unprepared = [explorer] if warm else []
 
     async def page(_: Request) -> Response:
         return Response(page_html(explorer.space), media_type="text/html; charset=utf-8")
@@ -190,8 +191,8 @@ def application(explorer: Explorer, token: str, port: int, *, warm: bool = True)
         if len(pages) >= MOST_PAGES:
             await channel.close(_CLOSED_BUSY)
             return
-        if not prepared:
-            prepared.append(searches.submit(_prepare, explorer))
+        if unprepared:
+            searches.submit(_prepare, unprepared.pop())
         session = Session(channel, explorer, workers, searches)
         pages.add(session)
         try:
@@ -207,8 +208,7 @@ def application(explorer: Explorer, token: str, port: int, *, warm: bool = True)
                 made = await asyncio.get_running_loop().run_in_executor(workers, make, asked)
             except InputError as error:
                 return PlainTextResponse(str(error), 400)
-            name = explorer.file_name(extension)
-            headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+            headers = {"Content-Disposition": f'attachment; filename="{explorer.file_name(extension)}"'}
             return Response(made, media_type=f"{kind}; charset=utf-8", headers=headers)
 
         return answer
@@ -282,10 +282,7 @@ class ExplorerServer:
 
 
 def _listening(port: int) -> socket.socket:
-    """A socket of this machine alone.
-
-    **Raises:** `InputError` where the port is taken.
-    """
+    """A socket of this machine alone; `InputError` where the port is taken."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

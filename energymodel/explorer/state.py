@@ -43,6 +43,16 @@ class Settled(NamedTuple):
     chips: float
     batch_step: float
 
+    @property
+    def run(self) -> TrainingRun:
+        """System and plan."""
+        return TrainingRun(self.scenario.system, self.scenario.plan)
+
+    @property
+    def is_designed(self) -> bool:
+        """Whether a number of the design of its chip was moved."""
+        return any(path.startswith(DESIGN) for path in self.values)
+
 
 class PlanSpace:
     """All plans that the controls of a page can reach from a scenario.
@@ -66,7 +76,7 @@ class PlanSpace:
 
         **Raises:** `InputError` for a combination that cannot be run.
         """
-        values = {path: float(value) for path, value in asked.values.items() if not self._is_own(path, value)}
+        values = self._moved(asked.values)
         moved = asked.moved if asked.moved in asked.layout else ""
         chips = values.get(CHIPS, self.knobs[CHIPS].own)
         row, chips, step, fewest = self._counts(chips, moved, tuple(sorted(asked.layout.items())))
@@ -74,8 +84,7 @@ class PlanSpace:
         if BATCH in values or CHIPS in values or not np.array_equal(row, self.layouts.own):
             batch = step * max(fewest, round(batch / step))
         counts = {CHIPS: chips, BATCH: batch}
-        values = {path: value for path, value in values.items() if path not in counts}
-        values |= {path: value for path, value in counts.items() if not self._is_own(path, value)}
+        values = {path: value for path, value in values.items() if path not in counts} | self._moved(counts)
         vector = self._vector.copy()
         for path, value in values.items():
             numbers = self._slices[path]
@@ -89,9 +98,12 @@ class PlanSpace:
             scenario.check_together()  # the ends of the knobs keep each number possible
         return Settled(vector, scenario, values, row, chips, step)
 
-    def _is_own(self, path: str, value: float) -> bool:
-        own = self.knobs[path].own
-        return abs(value - own) <= _SAME * max(abs(own), abs(value))
+    def _moved(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Those that are not the scenario's own."""
+        own = {path: self.knobs[path].own for path in values}
+        return {
+            path: float(value) for path, value in values.items() if not math.isclose(value, own[path], rel_tol=_SAME)
+        }
 
     def _counts_of(
         self, chips: float, moved: str, names: tuple[tuple[str, str], ...]
@@ -124,7 +136,7 @@ class PlanSpace:
         The programs of the search are then those of `energymodel optimize`, which may be compiled already.
         """
         scenario = settled.scenario
-        if any(path.startswith(DESIGN) for path in settled.values):
+        if settled.is_designed:
             return scenario
         system = dataclasses.replace(scenario.system, chip_design=self.own.system.chip_design)
         return dataclasses.replace(scenario, system=system)
@@ -134,7 +146,6 @@ class PlanSpace:
 
         **Raises:** `InputError` for what cannot be read back.
         """
-        designed = any(path.startswith(DESIGN) for path in settled.values)
         changes: dict[str, Any] = {}
         for path in settled.values:
             about = {"unit": self.knobs[path].unit, "kind": "given", "source": "energymodel explore"}
@@ -143,7 +154,7 @@ class PlanSpace:
         for name, value, own in zip(FIELDS, settled.layout, self.layouts.own, strict=True):
             if value != own:
                 changes[LAYOUT + name] = float(value)
-        return load_scenario((self.scenario if designed else self.own).named_tables, changes)
+        return load_scenario((self.scenario if settled.is_designed else self.own).named_tables, changes)
 
 
 def replicas_of(settled: Settled) -> float:

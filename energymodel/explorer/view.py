@@ -32,32 +32,23 @@ CLOCKS, BATCHES = 8, 7
 
 
 class Roofline(NamedTuple):
-    """Work of a chip under its roofs: of the matrix products of a layer, of all its kernels, and of a whole step.
+    """Work of a chip under its roofs: of the matrix products of a layer, of all its kernels, and of a whole step."""
 
-    - `intensity`: operations over bytes of memory [FLOP/B]; `rate`: operations over time [FLOP/s].
-    - `peak`: of the chip in the number formats of the plan, at the clock of the run [FLOP/s].
-    - `bandwidth`: that kernels get from the memory [B/s].
-    """
-
-    intensity: Float[Array, " works"]
-    rate: Float[Array, " works"]
-    peak: Scalar
-    bandwidth: Scalar
+    intensity: Float[Array, " works"]  # operations over bytes of memory [FLOP/B]
+    rate: Float[Array, " works"]  # operations over time [FLOP/s]
+    peak: Scalar  # of the chip in the number formats of the plan, at the clock of the run [FLOP/s]
+    bandwidth: Scalar  # that kernels get from the memory [B/s]
 
 
 class Warmth(NamedTuple):
-    """How the hottest chip gets its temperature; the steps add up to it [K].
-
-    `supply` is the temperature of the coolant; the others are what it rises along the row, from coolant to package,
-    within the package, and at the hottest point of the die. `limit` is that of the accelerator.
-    """
+    """How the hottest chip gets its temperature, from that of the coolant by rises that add up to it [K]."""
 
     supply: Scalar
     row: Scalar
     coldplate: Scalar
     package: Scalar
     hot_spot: Scalar
-    limit: Scalar
+    limit: Scalar  # of the accelerator
 
 
 class Operation(NamedTuple):
@@ -68,10 +59,7 @@ class Operation(NamedTuple):
 
 
 class Nearby(NamedTuple):
-    """Plans with other batches and clocks that reach the same loss, each with what it takes.
-
-    `slack` is the smallest logarithm of limit over value; negative where a plan violates a limit.
-    """
+    """Plans with other batches and clocks that reach the same loss, each with what it takes."""
 
     batch_factor: Float[Array, " plans"]
     clock: Float[Array, " plans"]
@@ -79,7 +67,7 @@ class Nearby(NamedTuple):
     energy: Float[Array, " plans"]
     money: Float[Array, " plans"]
     carbon: Float[Array, " plans"]
-    slack: Float[Array, " plans"]
+    slack: Float[Array, " plans"]  # smallest logarithm of limit over value; negative where a plan violates a limit
 
 
 class View(NamedTuple):

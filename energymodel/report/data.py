@@ -5,14 +5,14 @@ import importlib
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.report.answer import Answer, Table
-from energymodel.report.cells import Cell, Quantity
+from energymodel.report.cells import Cell, Column, Quantity
 from energymodel.report.number import sentence
 
 VERSION = 2
@@ -86,10 +86,10 @@ def main_table(answer: Answer) -> Table:
         return answer.table(answer.rows)
     first = answer.tables[0]
     joined = [table for table in answer.tables if table.tall and len(table.rows) == 1]
-    if not (first.tall and len(first.rows) == 1):
+    if first not in joined:
         return first
     columns = [
-        column.__class__(f"{table.name}.{column.name}", column.title, column.unit, column.kind)
+        Column(f"{table.name}.{column.name}", column.title, column.unit, column.kind)
         for table in joined
         for column in table.columns
     ]
@@ -116,17 +116,27 @@ def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
 def flat_columns(table: Table) -> dict[str, list[Any]]:
     """Columns of a table by heading, intervals as columns of their own."""
     columns: dict[str, list[Any]] = {}
-    for index, column in enumerate(table.columns):
-        cells = [row[index] for row in table.rows]
-        own = [cell.unit if isinstance(cell, Quantity) else "" for cell in cells]
-        unit = f" [{column.unit}]" if column.unit and column.kind != "words" and not any(own) else ""
-        if any(own):
-            columns[f"{column.name} unit"] = own
-        columns[f"{column.name}{unit}"] = [cell.value if isinstance(cell, Quantity) else cell for cell in cells]
+    for column, cells, own in _columns(table):
+        unit = f" [{column.unit}]" if column.unit and column.kind != "words" and not own else ""
+        columns |= {f"{column.name} unit": own} if own else {}
+        columns[f"{column.name}{unit}"] = [_plain(cell) for cell in cells]
         if any(isinstance(cell, Quantity) and cell.low is not None for cell in cells):
             for end in ("low", "high"):
                 columns[f"{column.name} {end}{unit}"] = [getattr(cell, end, None) for cell in cells]
     return columns
+
+
+def _columns(table: Table) -> Iterator[tuple[Column, Sequence[Cell], list[str]]]:
+    """Each column with its cells, and with their units where they have units of their own."""
+    for column, cells in zip(
+        table.columns, zip(*table.rows, strict=True) if table.rows else [[]] * len(table.columns), strict=True
+    ):
+        own = [getattr(cell, "unit", "") for cell in cells]
+        yield column, cells, own if any(own) else []
+
+
+def _plain(cell: Cell, missing: Any = None) -> Any:
+    return cell.value if isinstance(cell, Quantity) else missing if cell is None else cell
 
 
 def to_dataframe(table: Table) -> Any:
@@ -135,8 +145,8 @@ def to_dataframe(table: Table) -> Any:
     **Raises:** `InputError` where pandas is not installed.
     """
     pandas = _library("pandas", "to_dataframe")
-    index, columns = _indexed(table)
-    frame = pandas.DataFrame(columns, index=pandas.Index(index[1], name=index[0]))
+    (name, labels), columns = _indexed(table)
+    frame = pandas.DataFrame(columns, index=pandas.Index(labels, name=name))
     frame.attrs["units"] = {column.name: column.unit for column in table.columns if column.name in frame}
     return frame
 
@@ -148,35 +158,25 @@ def to_xarray(table: Table) -> Any:
     """
     xarray = _library("xarray", "to_xarray")
     (name, labels), columns = _indexed(table)
-    units = {name: {"units": ""} for name in columns} | {
-        column.name: {"units": column.unit} for column in table.columns
-    }
+    units = {column.name: column.unit for column in table.columns}
     alone = len(table.rows) == 1
     variables = {
-        key: ((), cells[0], units[key]) if alone else (name, np.asarray(cells), units[key])
+        key: ((), cells[0], about) if alone else (name, np.asarray(cells), about)
         for key, cells in columns.items()
+        for about in [{"units": units.get(key, "")}]
     }
     return xarray.Dataset(variables, coords={} if alone else {name: labels})
 
 
-def _indexed(table: Table) -> tuple[tuple[str, list[Any]], dict[str, list[Any]]]:
+def _indexed(table: Table) -> tuple[tuple[str, Sequence[Any]], dict[str, list[Any]]]:
     """Name and labels of the rows, and values of the other columns by name."""
-    own = {
-        column.name
-        for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True)
-        if any(isinstance(cell, Quantity) and cell.unit for cell in cells)
-    }
-    columns: dict[str, list[Any]] = {
-        name: [cell.value if isinstance(cell, Quantity) else np.nan if cell is None else cell for cell in cells]
-        for name, cells in zip(table.names, zip(*table.rows, strict=True), strict=True)
-    }
-    for name in own:
-        columns[f"{name} unit"] = [getattr(cell, "unit", "") for cell in table.column(name)[1]]
+    columns = {column.name: [_plain(cell, np.nan) for cell in cells] for column, cells, _ in _columns(table)}
+    columns |= {f"{column.name} unit": own for column, _, own in _columns(table) if own}
     if table.labels:
         return ("row", list(table.labels)), columns
     if table.columns[0].kind == "words":
         return (table.names[0], columns.pop(table.names[0])), columns
-    return ("row", list(range(len(table.rows)))), columns
+    return ("row", range(len(table.rows))), columns
 
 
 def _library(name: str, user: str) -> Any:

@@ -4,7 +4,9 @@ import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
-import numpy as np
+
+from energymodel.ranges import declared_numbers
+from energymodel.report.cells import spaced
 
 PERCENT = {"mfu", "hfu", "availability", "euf", "clock"}
 """Outputs that are read in percent."""
@@ -41,16 +43,12 @@ def total(parts: eqx.Module) -> float:
     return sum(field.value for field in part_fields(parts))
 
 
-def plan_fields(plan: eqx.Module, path: str = "plan") -> list[Field]:
+def plan_fields(plan: eqx.Module) -> list[Field]:
     """Numbers of a plan by dotted path; a batch schedule gives one for each knot."""
-    fields = []
-    for field in dataclasses.fields(plan):
-        value, where = getattr(plan, field.name), f"{path}.{field.name}"
-        if isinstance(value, eqx.Module):
-            fields += plan_fields(value, where)
-            continue
-        numbers = np.ravel(np.asarray(value, dtype=np.float64))
-        for index, number in enumerate(numbers):
-            name = where if len(numbers) == 1 else f"{where}[{index}]"
-            fields.append(Field(name, field.name.replace("_", " "), field.metadata["unit"], float(number)))
-    return fields
+    return [
+        Field(
+            path if len(numbers) == 1 else f"{path}[{index}]", spaced(field.name), field.metadata["unit"], float(number)
+        )
+        for path, field, numbers in declared_numbers(plan, "plan")
+        for index, number in enumerate(numbers)
+    ]

@@ -18,9 +18,8 @@ from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
 from energymodel.report.cells import SHORT
-from energymodel.report.charts.figure import chart_css
 from energymodel.report.charts.svg import element, escape
-from energymodel.report.drawing import svg
+from energymodel.report.drawing import chart_css, svg
 from energymodel.report.number import sentence
 from energymodel.report.page import figure, table_html
 from energymodel.report.painter import paint
@@ -34,16 +33,12 @@ CLASS = "em-shown"
 
 
 class View(NamedTuple):
-    """How results of a class are shown: their answer, the sentence above it, and names of the table and the values."""
+    """How results of a class are shown: their answer, names of the table and the values, and the sentence above."""
 
     answer: Callable[[Any], Answer]
-    title: Callable[[Any, Answer], Sentence]
     table: str
     values: str
-
-
-def _first(_: Any, answer: Answer) -> Sentence:
-    return answer.sentences[0]
+    title: Callable[[Any, Answer], Sentence] = lambda _, answer: answer.sentences[0]
 
 
 def _of_calibration(fitted: Calibration, _: Answer) -> Sentence:
@@ -51,13 +46,20 @@ def _of_calibration(fitted: Calibration, _: Answer) -> Sentence:
 
 
 VIEWS: Mapping[type, View] = {
-    TrainingOutcome: View(outcome_answer, lambda _, answer: Sentence(answer.title), "outcome", "outcome"),
-    Optimum: View(optimize_answer, _first, "outcome", "outcome"),
-    Front: View(pareto_answer, lambda _, answer: answer.headline, "plans", "plans"),
-    Sensitivity: View(sensitivity_answer, _first, "measure", "numbers"),
-    Calibration: View(calibrate_answer, _of_calibration, "constants", "constants"),
+    TrainingOutcome: View(outcome_answer, "outcome", "outcome", lambda _, answer: Sentence(answer.title)),
+    Optimum: View(optimize_answer, "outcome", "outcome"),
+    Front: View(pareto_answer, "plans", "plans", lambda _, answer: answer.headline),
+    Sensitivity: View(sensitivity_answer, "measure", "numbers"),
+    Calibration: View(calibrate_answer, "constants", "constants", _of_calibration),
 }
 """Views by the class of a result."""
+
+
+def _view(result: Any) -> tuple[View, Answer]:
+    view = next((view for kind, view in VIEWS.items() if isinstance(result, kind)), None)
+    if view is None:
+        raise TypeError(f"{type(result).__name__} has no view.")
+    return view, view.answer(result)
 
 
 def html(result: Any) -> str:
@@ -86,10 +88,3 @@ def to_xarray(result: Any) -> Any:
     """The values of a result as an `xarray.Dataset`; a value for one row alone has no dimension."""
     view, answer = _view(result)
     return data.to_xarray(answer.table(view.values))
-
-
-def _view(result: Any) -> tuple[View, Answer]:
-    view = next((view for kind, view in VIEWS.items() if isinstance(result, kind)), None)
-    if view is None:
-        raise TypeError(f"{type(result).__name__} has no view.")
-    return view, view.answer(result)

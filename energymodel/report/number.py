@@ -59,6 +59,7 @@ def scale_of(value: float, column: Column) -> Scale:
         return Scale(_KILOTONNE, 0.0, "kt")
     difference = column.kind == "difference"
     number, _, word = format_quantity(value, column.unit, digits=15, difference=difference).partition(" ")
+    word = f"per {word[2:]}" if word.startswith("1/") else word
     return Scale(value / float(number) if value else 1.0, 0.0, word)
 
 
@@ -66,19 +67,19 @@ def _large(value: float) -> tuple[float, str]:
     return next((pair for pair in _LARGE if pair[0] <= abs(value) < 1e3 * pair[0]), (1.0, ""))
 
 
-def is_known(cell: Cell) -> bool:
-    """Whether a cell is a number with an interval of some width."""
+def known_ends(cell: Cell) -> tuple[float, float] | None:
+    """Ends of the interval of a cell, where it is a number with an interval of some width."""
     if not isinstance(cell, Quantity) or cell.low is None or cell.high is None or not math.isfinite(cell.value):
-        return False
+        return None
     width = cell.high - cell.low
-    return math.isfinite(width) and width > 1e-9 * abs(cell.value)
+    return (cell.low, cell.high) if math.isfinite(width) and width > 1e-9 * abs(cell.value) else None
 
 
 @functools.lru_cache(4096)  # tables, figures and their descriptions show the same numbers
 def layout_of(cell: Quantity, column: Column) -> Layout:
     """Unit and last decimal place of one number; 973 MWh +- 500 MWh are 1.0 GWh."""
-    half = 0.5 * (cell.high - cell.low) if is_known(cell) and cell.low is not None and cell.high is not None else 0.0
-    scale = scale_of(cell.value, column)
+    low, high = known_ends(cell) or (0.0, 0.0)
+    half, scale = 0.5 * (high - low), scale_of(cell.value, column)
     for _ in range(2):
         digit = _place(scale.read(cell.value), half / scale.size, column)
         rounded = round(scale.read(cell.value), -digit) * scale.size * (1.0 + 1e-9) + scale.zero
@@ -99,25 +100,20 @@ def layout_of_column(cells: Sequence[Cell], column: Column) -> Layout | None:
     return scale, min(max(_first(0.5 * span / len(read)) if span else first, first - MOST + 1), first)
 
 
-def decimal_place(number: float, half_width: float) -> int:
-    """Power of ten of the last digit that half the width of an interval supports, for a number as it is printed."""
-    first = _first(number)
-    if not (half_width > 0.0 and math.isfinite(half_width)):
-        return first - MOST + 1
-    return min(max(_first(half_width / 2.0), first - MOST + 1), first)
-
-
 def _first(number: float) -> int:
     return math.floor(math.log10(abs(number))) if number else 0
 
 
 def _place(number: float, half: float, column: Column) -> int:
+    """Power of ten of the last digit that half the width of an interval supports, for a number as it is printed."""
     first = _first(number)
-    if column.kind in _SHARES and not half:
-        return max(first - 1, _HUNDREDTH) if column.kind == "change" or column.digits == "two" else _TENTH
-    if column.kind in _SHARES:
+    if column.kind in _SHARES and half:
         return min(max(_TENTH, _first(half / 2.0)), max(0, first))
-    return first - 1 if column.digits == "two" and not half else decimal_place(number, half)
+    if column.kind in _SHARES:
+        return max(first - 1, _HUNDREDTH) if column.kind == "change" or column.digits == "two" else _TENTH
+    if column.digits == "two" and not half:
+        return first - 1
+    return min(max(_first(half / 2.0), first - MOST + 1), first) if 0.0 < half < math.inf else first - MOST + 1
 
 
 @functools.lru_cache(4096)
@@ -134,18 +130,18 @@ def text(cell: Cell, column: Column, layout: Layout | None = None) -> str:
     scale, digit = layout or layout_of(cell, column)
     value = 0.0 if column.kind in _SHARES and abs(cell.value) < _NOTHING else cell.value
     number = _digits(scale.read(value), digit, "+" if column.kind == "change" else "")
-    if layout is None and not is_known(cell) and "." in number and column.kind not in _SHARES:
+    if layout is None and not known_ends(cell) and "." in number and column.kind not in _SHARES:
         number = number.rstrip("0").rstrip(".")
     return f"{number} {scale.word}".rstrip() + mark
 
 
 def interval(cell: Cell, column: Column, layout: Layout | None = None) -> str:
     """The 90 % interval in the unit and digits of its number: "22 to 31"; empty where none is known."""
-    if not isinstance(cell, Quantity) or not is_known(cell) or column.digits == "rows":
+    ends = known_ends(cell)
+    if not isinstance(cell, Quantity) or ends is None or column.digits == "rows":
         return ""
-    column = cell.column(column)
-    scale, digit = layout or layout_of(cell, column)
-    return " to ".join(_digits(scale.read(end), digit) for end in (cell.low, cell.high) if end is not None)
+    scale, digit = layout or layout_of(cell, cell.column(column))
+    return " to ".join(_digits(scale.read(end), digit) for end in ends)
 
 
 def sentence(words: Sentence) -> str:
@@ -165,7 +161,7 @@ def plain(value: float, unit: str = "1", kind: str = "amount") -> str:
 
 def _is_count(cell: Quantity, column: Column) -> bool:
     is_count = column.kind == "count" or (column.kind == "amount" and float(cell.value).is_integer())
-    exact = column.unit == "1" and column.digits != "two" and not is_known(cell)
+    exact = column.unit == "1" and column.digits != "two" and not known_ends(cell)
     return is_count and exact and abs(cell.value) < _POWERS
 
 

@@ -9,11 +9,11 @@ from importlib.metadata import version
 from importlib.resources import files
 
 from energymodel.report.answer import Answer, Chart, Sentence, Table
-from energymodel.report.cells import DATA, FULL, PAGE, SHORT, Cell, Column, Quantity
-from energymodel.report.charts.figure import NARROW, chart_css
+from energymodel.report.cells import DATA, FULL, PAGE, SHORT, Column, Quantity
 from energymodel.report.charts.svg import element, escape
-from energymodel.report.drawing import svg
-from energymodel.report.number import PRIOR_MARK, Layout, interval, layout_of_column, sentence, text
+from energymodel.report.drawing import NARROW, chart_css, svg
+from energymodel.report.grid import Words, grid
+from energymodel.report.number import PRIOR_MARK, sentence
 
 VERSIONS = ("energymodel", "jax", "numpy", "scipy")
 ROWS = 500
@@ -25,19 +25,17 @@ WIDTH = 860.0
 def page_html(answer: Answer, command: str) -> str:
     """The page: a summary with the first figure, a section for each table with its figures, and how to repeat it."""
     style, script = _asset("page.css"), _asset("page.js")
-    sections = [
-        (table.title, _charts(answer, table), table)
-        for table in answer.tables
-        if table.rows and (table.level < DATA or _charts(answer, table))
-    ]
-    titles = [*(title for title, _, _ in sections), *(["Notes"] if answer.notes else []), "Repeat it"]
-    bodies = ["".join(charts) + _section_table(table, charts, answer) for _, charts, table in sections]
-    bodies += [_paragraphs(answer.notes)] if answer.notes else []
-    bodies.append(_reproduction(answer, command))
-    links = [element("a", escape(title), href=f"#section-{index}") for index, title in enumerate(titles)]
+    sections = []
+    for table in answer.tables:
+        charts = [figure(answer, chart) for chart in answer.charts[1:] if chart.table == table.name]
+        if table.rows and (table.level < DATA or charts):
+            sections.append((table.title, "".join(charts) + _section_table(table, bool(charts))))
+    sections += [("Notes", _paragraphs(answer.notes))] if answer.notes else []
+    sections.append(("Repeat it", _reproduction(answer, command)))
+    links = [element("a", escape(title), href=f"#section-{index}") for index, (title, _) in enumerate(sections)]
     parts = [
         element("section", element("h2", escape(title)), body, id=f"section-{index}")
-        for index, (title, body) in enumerate(zip(titles, bodies, strict=True))
+        for index, (title, body) in enumerate(sections)
     ]
     summary = element(
         "section",
@@ -49,16 +47,24 @@ def page_html(answer: Answer, command: str) -> str:
     )
     head, short = escape(answer.title), escape(sentence(answer.headline))
     header = element("header", element("h1", head), element("p", short, class_="em-answer"))
+    main = element("main", header, summary, element("nav", *links, aria_label="Sections"), "\n".join(parts))
     allowed = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<meta http-equiv=\"Content-Security-Policy\" content=\"{allowed}; base-uri 'none'; form-action 'none'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="generator" content="energymodel {version("energymodel")}">\n'
-        f"<title>{head}: {short}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        + element("main", header, summary, element("nav", *links, aria_label="Sections"), "\n".join(parts))
-        + f"\n<script>{script}</script>\n</body>\n</html>\n"
-    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{allowed}; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="energymodel {version("energymodel")}">
+<title>{head}: {short}</title>
+<style>{style}</style>
+</head>
+<body>
+{main}
+<script>{script}</script>
+</body>
+</html>
+"""
 
 
 def figure(answer: Answer, chart: Chart, width: float = WIDTH, *, narrow: bool = True) -> str:
@@ -70,81 +76,50 @@ def figure(answer: Answer, chart: Chart, width: float = WIDTH, *, narrow: bool =
     return element("figure", element("figcaption", words), *drawings, class_="em-figure")
 
 
-def _charts(answer: Answer, table: Table) -> list[str]:
-    return [figure(answer, chart) for chart in answer.charts[1:] if chart.table == table.name]
-
-
-def _section_table(table: Table, charts: list[str], answer: Answer) -> str:
+def _section_table(table: Table, has_charts: bool) -> str:
     note = element("p", escape(table.note), class_="em-muted") if table.note else ""
     if table.level == DATA:
         return note
     full = table_html(table, PAGE)
-    if charts or table.level >= FULL:
-        return note + folded("Data" if charts else "All rows", full, "em-data")
+    if has_charts or table.level >= FULL:
+        return note + folded("Data" if has_charts else "All rows", full, "em-data")
     short = table_html(table, SHORT)
     return short + note + (folded("All numbers", full, "em-data") if full != short else "")
 
 
 def table_html(table: Table, level: int) -> str:
     """A table as the terminal shows it, with the same words and digits; cells keep all digits in `data-csv`."""
-    indices = [index for index, column in enumerate(table.columns) if column.level <= level]
-    lines = []
-    if table.tall:
-        heads = [element("th", "", scope="col"), *(_head(label, "") for label in table.labels)]
-        for index in indices:
-            cells = [
-                _cell(row[index], table.column_of(number, table.columns[index]))
-                for number, row in enumerate(table.rows)
-            ]
-            title = table.columns[index].title
-            if any(row[index] not in (None, "") for row in table.rows):
-                lines.append(element("tr", element("th", escape(title), scope="row", data_csv=title), *cells))
-        head = element("thead", element("tr", *heads)) if len(table.rows) > 1 else ""
-    else:
-        columns = [table.columns[index] for index in indices]
-        layouts = {
-            index: layout_of_column([row[index] for row in table.rows], table.columns[index]) for index in indices
-        }
-        rows = [table.rows[i] for i in table.short] if table.short is not None and level < FULL else table.rows
-        for row in rows[:ROWS]:
-            cells = [_cell(row[index], table.columns[index], layouts[index], index == indices[0]) for index in indices]
-            lines.append(element("tr", *cells))
-        titled = any(column.title for column in columns)
-        heads = [_head(column.title, f" [{column.unit}]", words=column.kind == "words") for column in columns]
-        head = element("thead", element("tr", *heads)) if titled else ""
+    cells = grid(table, level)
+    lines = [element("tr", _cell(line[0], is_head=True), *map(_cell, line[1:])) for line in cells.lines[:ROWS]]
+    heads = element("thead", element("tr", *map(_head, cells.columns))) if cells.has_heads else ""
     hidden = len(table.rows) - ROWS
     more = element("p", f"{hidden:,} more rows: write them with -o FILE.csv", class_="em-muted") if hidden > 0 else ""
-    inside = element("table", head, element("tbody", *lines), class_="em-table")
-    return element("div", inside, more, _reasons(table, indices), class_="em-scroll")
+    inside = element("table", heads, element("tbody", *lines), class_="em-table")
+    return element("div", inside, more, _reasons(table, level), class_="em-scroll")
 
 
-def _head(title: str, unit: str, *, words: bool = False) -> str:
-    return element(
-        "th",
-        escape(title),
-        scope="col",
-        class_=None if words else "em-number",
-        data_csv=title if words else title + unit,
-    )
+def _head(column: Column) -> str:
+    is_words = column.kind == "words"
+    unit = f" [{column.unit}]" if column.unit and not is_words else ""
+    class_ = None if is_words else "em-number"
+    return element("th", escape(column.title), scope="col", class_=class_, data_csv=column.title + unit or None)
 
 
-def _cell(cell: Cell, column: Column, layout: Layout | None = None, is_head: bool = False) -> str:
-    words = escape(text(cell, column, layout))
-    if not isinstance(cell, Quantity):
-        return element("th", words, scope="row") if is_head else element("td", words)
-    ends = interval(cell, column, layout)
-    small = " " + element("small", escape(ends)) if ends else ""
-    exact = repr(float(cell.value))
-    return element("td", words + small, class_="em-number", data_csv=exact, title=cell.prior or None)
+def _cell(words: Words, *, is_head: bool = False) -> str:
+    if not isinstance(words.cell, Quantity):
+        return element("th", escape(words.text), scope="row") if is_head else element("td", escape(words.text))
+    small = " " + element("small", escape(words.ends)) if words.ends else ""
+    exact = {"data_csv": repr(float(words.cell.value)), "title": words.cell.prior or None}
+    return element("td", escape(words.text) + small, class_="em-number", **exact)
 
 
-def _reasons(table: Table, indices: list[int]) -> str:
+def _reasons(table: Table, level: int) -> str:
     """Why numbers are priors, for those who cannot hover."""
     reasons = {
-        table.columns[index].title: cell.prior
+        column.title: cell.prior
         for row in table.rows
-        for index, cell in enumerate(row)
-        if index in indices and isinstance(cell, Quantity) and cell.prior
+        for column, cell in zip(table.columns, row, strict=True)
+        if column.level <= level and isinstance(cell, Quantity) and cell.prior
     }
     items = [element("li", escape(f"{title}: {reason}")) for title, reason in reasons.items()]
     return folded(f"{PRIOR_MARK} assumed, not measured", element("ul", *items)) if items else ""

@@ -19,7 +19,6 @@ _LOOKS = {
     "em-limit": (INK, 1.5, (0, (5, 3))),
     "em-whisker": (INK, 1.4, "-"),
 }
-_COORDINATES = {"M": 2, "L": 2, "H": 1, "V": 1, "C": 6, "Q": 4}
 
 
 def picture(svg: str, kind: str) -> bytes:
@@ -49,14 +48,12 @@ def paint(svg: str, axes: Any = None, *, in_pyplot: bool = False) -> Any:
     root = ElementTree.fromstring(svg)
     _, _, width, height = map(float, (root.get("viewBox") or "").split())
     if axes is None:
-        size = {"figsize": ((width + 2.0 * _MARGIN) / _INCH, (height + 2.0 * _MARGIN) / _INCH), "facecolor": "white"}
         if in_pyplot:
-            from matplotlib import pyplot
-
-            figure: Any = pyplot.figure(**size)
+            from matplotlib.pyplot import figure as new
         else:
-            figure = Figure(**size)
-        axes = figure.add_axes((0, 0, 1, 1))
+            new: Any = Figure
+        size = ((width + 2.0 * _MARGIN) / _INCH, (height + 2.0 * _MARGIN) / _INCH)
+        axes = new(figsize=size, facecolor="white").add_axes((0, 0, 1, 1))
     axes.set(xlim=(-_MARGIN, width + _MARGIN), ylim=(height + _MARGIN, -_MARGIN))
     axes.axis("off")
     _paint(root, axes, 0.0, 0.0)
@@ -69,24 +66,24 @@ def _paint(parent: ElementTree.Element, axes: Any, right: float, down: float) ->
 
     for node in parent:
         tag, classes = node.tag.rpartition("}")[2], (node.get("class") or "").split()
+        if tag == "g":
+            move = re.match(r"translate\(([-\d.]+)[ ,]+([-\d.]+)\)", node.get("transform", ""))
+            shift = (float(move[1]), float(move[2])) if move else (0.0, 0.0)
+            _paint(node, axes, right + shift[0], down + shift[1])
+        if "em-hit" in classes:
+            continue
+        numbers = {name: float(node.get(name, 0.0)) for name in ("x", "y", "width", "height", "cx", "cy", "r")}
         color = next((HUES[int(name[-1])] for name in classes if name.startswith("em-hue")), INK)
         order = {"zorder": 1.0 + 1e-3 * (len(axes.patches) + len(axes.lines) + len(axes.texts))}
         hatch = "////" if "em-hatched" in classes else None
         alpha = 0.25 if "em-tint" in classes or hatch else 0.4 if "em-flow" in classes else 1.0
         filled = {**order, "facecolor": color, "alpha": alpha, "linewidth": 0.0, "hatch": hatch}
         filled |= {"edgecolor": color} if hatch else {}
-        if tag == "g":
-            move = re.match(r"translate\(([-\d.]+)[ ,]+([-\d.]+)\)", node.get("transform", ""))
-            shift = (float(move[1]), float(move[2])) if move else (0.0, 0.0)
-            _paint(node, axes, right + shift[0], down + shift[1])
-        elif "em-hit" in classes:
-            continue
-        elif tag == "rect":
-            x, y, width, height = (float(node.get(name, 0.0)) for name in ("x", "y", "width", "height"))
-            axes.add_patch(Rectangle((x + right, y + down), width, height, **filled))
+        if tag == "rect":
+            corner = (numbers["x"] + right, numbers["y"] + down)
+            axes.add_patch(Rectangle(corner, numbers["width"], numbers["height"], **filled))
         elif tag == "circle":
-            x, y, radius = (float(node.get(name, 0.0)) for name in ("cx", "cy", "r"))
-            axes.add_patch(Circle((x + right, y + down), radius, **filled))
+            axes.add_patch(Circle((numbers["cx"] + right, numbers["cy"] + down), numbers["r"], **filled))
         elif tag == "polygon":
             pairs = [pair.split(",") for pair in (node.get("points") or "").split()]
             axes.add_patch(Polygon([(float(x) + right, float(y) + down) for x, y in pairs], **filled))
@@ -96,33 +93,23 @@ def _paint(parent: ElementTree.Element, axes: Any, right: float, down: float) ->
             line = {**order, "color": look[0], "linewidth": _POINT * look[1], "linestyle": look[2]}
             axes.plot([x1 + right, x2 + right], [y1 + down, y2 + down], **line)
         elif tag == "path":
-            outline = {"facecolor": "none", "edgecolor": color, "linewidth": 1.5, "linestyle": _dashes(node)}
-            look = {**order, **outline} if "em-line" in classes else filled
+            dashes = [_POINT * float(length) for length in (node.get("stroke-dasharray") or "").split()]
+            style = (0, dashes) if dashes else "-"
+            outline = {**order, "facecolor": "none", "edgecolor": color, "linewidth": 1.5, "linestyle": style}
+            look = outline if "em-line" in classes else filled
             axes.add_patch(PathPatch(_path(node.get("d") or "", right, down), **look))
         elif tag == "text":
-            _write(node, axes, right, down, classes, order)
-
-
-def _dashes(node: ElementTree.Element) -> Any:
-    dashes = [_POINT * float(length) for length in (node.get("stroke-dasharray") or "").split()]
-    return (0, dashes) if dashes else "-"
-
-
-def _write(
-    node: ElementTree.Element, axes: Any, right: float, down: float, classes: list[str], order: dict[str, float]
-) -> None:
-    x, y, size = (float(node.get(name, usual)) for name, usual in (("x", 0.0), ("y", 0.0), ("font-size", 12.0)))
-    family, fits = _font()
-    look: dict[str, Any] = {
-        "ha": {"middle": "center", "end": "right"}.get(node.get("text-anchor", ""), "left"),
-        "color": "white" if "em-on" in classes else MUTED if "em-muted" in classes else INK,
-        "weight": "bold" if {"em-bold", "em-title"} & set(classes) else "normal",
-        "family": [family],
-        "parse_math": False,
-    }
-    axes.text(
-        x + right, y + down, "".join(node.itertext()), va="baseline", fontsize=fits * _POINT * size, **look, **order
-    )
+            family, fits = _font()
+            look: dict[str, Any] = {
+                "ha": {"middle": "center", "end": "right"}.get(node.get("text-anchor", ""), "left"),
+                "va": "baseline",
+                "color": "white" if "em-on" in classes else MUTED if "em-muted" in classes else INK,
+                "weight": "bold" if {"em-bold", "em-title"} & set(classes) else "normal",
+                "family": [family],
+                "fontsize": fits * _POINT * float(node.get("font-size", 12.0)),
+                "parse_math": False,
+            }
+            axes.text(numbers["x"] + right, numbers["y"] + down, "".join(node.itertext()), **look, **order)
 
 
 @functools.cache
@@ -136,32 +123,17 @@ def _font() -> tuple[str, float]:
 
 
 def _path(data: str, right: float, down: float) -> Any:
-    """The path of matplotlib for that of an SVG."""
+    """The path of matplotlib for that of a mark, which has M, L, C, h, v and z alone."""
     from matplotlib.path import Path
 
+    kinds = {"M": Path.MOVETO, "C": Path.CURVE4, "z": Path.CLOSEPOLY}
     points: list[tuple[float, float]] = []
     codes: list[Any] = []
-    x, y = 0.0, 0.0
-    tokens = re.findall(r"[A-Za-z]|-?[\d.]+(?:e-?\d+)?", data)
-    letter, start = "M", 0
-    while start < len(tokens):
-        if tokens[start].isalpha():
-            letter, start = tokens[start], start + 1
-        if letter in "zZ":
-            points.append((x + right, y + down))
-            codes.append(Path.CLOSEPOLY)
-            continue
-        count = _COORDINATES[letter.upper()]
-        numbers, start = [float(token) for token in tokens[start : start + count]], start + count
-        if letter in "Hh":
-            numbers = [numbers[0], y if letter == "H" else 0.0]
-        elif letter in "Vv":
-            numbers = [x if letter == "V" else 0.0, numbers[0]]
-        from_x, from_y = (0.0, 0.0) if letter.isupper() else (x, y)
-        pairs = [(a + from_x, b + from_y) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
-        points += [(a + right, b + down) for a, b in pairs]
-        code = {"M": Path.MOVETO, "C": Path.CURVE4, "Q": Path.CURVE3}.get(letter.upper(), Path.LINETO)
-        codes += [code] * len(pairs)
-        x, y = pairs[-1]
-        letter = {"M": "L", "m": "l"}.get(letter, letter)
+    for letter, words in re.findall(r"([MLChvz])([^MLChvz]*)", data):
+        numbers = [float(word) for word in words.split()]
+        x, y = points[-1] if points else (right, down)
+        pairs = [(a + right, b + down) for a, b in zip(numbers[::2], numbers[1::2], strict=False)]
+        pairs = {"h": [(x + sum(numbers), y)], "v": [(x, y + sum(numbers))], "z": [(x, y)]}.get(letter, pairs)
+        points += pairs
+        codes += [kinds.get(letter, Path.LINETO)] * len(pairs)
     return Path(points, codes)

@@ -1,13 +1,18 @@
 """Answers on a terminal, by rich."""
 
-from rich.console import Group, RenderableType
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markup import escape
+from rich.table import Column
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from energymodel.report.answer import Answer, Sentence, Table
 from energymodel.report.cells import FULL, SHORT, Quantity
-from energymodel.report.number import PRIOR_MARK, interval, layout_of_column, sentence, text
+from energymodel.report.grid import Grid, grid
+from energymodel.report.number import PRIOR_MARK, sentence
 
 _BAR = 20
 
@@ -20,7 +25,7 @@ def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
     parts += [Text(sentence(words)) for words in answer.sentences]
     parts += [Text(f"Warning: {sentence(words)}", style="yellow") for words in answer.warnings]
     for table in tables:
-        parts += ["", _table(table, level), *([Text(table.note, style="dim")] if table.note else [])]
+        parts += ["", _Table(table, level), *([Text(table.note, style="dim")] if table.note else [])]
     notes = [*(answer.notes if full else ()), *_legend(answer, tables, full=full)]
     parts += ["", *(Text(sentence(note), style="dim") for note in notes)] if notes else []
     parts += [""] if answer.also else []
@@ -35,66 +40,67 @@ def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
 
 def _legend(answer: Answer, tables: list[Table], *, full: bool) -> list[Sentence]:
     """What intervals and marks mean, where there are any."""
-    cells = [
-        (table.column_of(index, column), cell)
+    words = [cell for table in tables for line in grid(table, FULL).lines for cell in line]
+    notes = [Sentence(answer.intervals)] if any(cell.ends for cell in words) else []
+    priors = [
+        (column.title, cell.prior)
         for table in tables
-        for index, row in enumerate(table.rows)
+        for row in table.rows
         for column, cell in zip(table.columns, row, strict=True)
+        if isinstance(cell, Quantity) and cell.prior
     ]
-    notes = [Sentence(answer.intervals)] if any(interval(cell, column) for column, cell in cells) else []
-    priors = [(column.title, cell.prior) for column, cell in cells if isinstance(cell, Quantity) and cell.prior]
     if priors:
         notes.append(Sentence(f"{PRIOR_MARK} prior: assumed, not measured{'' if full else '; --full says why'}"))
         notes += [Sentence(f"  {title}: {reason}") for title, reason in dict.fromkeys(priors)] if full else []
     return notes
 
 
-def _table(table: Table, level: int) -> RichTable:
-    rich = RichTable(box=None, title=escape(table.title), title_justify="left", title_style="bold", pad_edge=False)
-    rich.header_style = "dim"
-    indices = [index for index, column in enumerate(table.columns) if column.level <= level]
-    if table.tall:
-        rich.show_header = len(table.rows) > 1
-        rich.add_column("", no_wrap=True)
-        lines = [_line(table, index) for index in range(len(table.rows))]
-        has_ends = [any(interval(cell, column) for column, cell in line) for line in lines]
-        if level < FULL and len(lines) > 2:
-            has_ends[0] = False  # no terminal has so many columns
-        for index, ends in enumerate(has_ends):
-            rich.add_column(escape(table.labels[index]) if table.labels else "", justify="right", no_wrap=True)
+class _Table:
+    """A table on its lines; where it is too wide, a single row gets a line for each number, and others are wrapped."""
+
+    def __init__(self, table: Table, level: int) -> None:
+        self._table, self._level = table, level
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        drawn = self._drawn(grid(self._table, self._level))
+        if sum(map(_narrowest, drawn.columns)) > options.max_width:
+            is_row = len(self._table.rows) == 1
+            drawn = self._drawn(grid(self._table, self._level, tall=is_row), overflow="fold")
+        yield drawn
+
+    def _drawn(self, cells: Grid, **look: Any) -> RichTable:
+        table, look = self._table, look or {"no_wrap": True}
+        rich = RichTable(box=None, title=escape(table.title), title_justify="left", title_style="bold", pad_edge=False)
+        rich.header_style, rich.show_header = "dim", cells.has_heads
+        has_ends = [any(line[index].ends for line in cells.lines) for index in range(len(cells.columns))]
+        if table.tall and self._level < FULL and len(table.rows) > 2:
+            has_ends[1] = False  # no terminal has so many columns
+        for column, ends in zip(cells.columns, has_ends, strict=True):
+            if column.kind == "words" and not table.tall:
+                rich.add_column(escape(column.title), overflow="fold")
+            else:
+                rich.add_column(escape(column.title), justify="left" if column.kind == "words" else "right", **look)
             if ends:
-                rich.add_column("90 %" if table.labels else "", justify="right", style="dim", no_wrap=True)
-        for index in indices:
-            words = []
-            for row, ends in enumerate(has_ends):
-                column, cell = lines[row][index]
-                words += [text(cell, column), *([interval(cell, column)] if ends else [])]
-            if any(words):
-                rich.add_row(*map(escape, (table.columns[index].title, *words)))
+                rich.add_column("90 %" if column.title else "", justify="right", style="dim", **look)
+        bar = next(
+            (index for index, column in enumerate(cells.columns) if column.name and column.name == table.bars), None
+        )
+        if bar is not None:
+            rich.add_column("", no_wrap=True, overflow="crop")
+        for line in cells.lines:
+            words = [
+                word
+                for cell, ends in zip(line, has_ends, strict=True)
+                for word in ((cell.text, cell.ends) if ends else (cell.text,))
+            ]
+            rich.add_row(*map(escape, words), *([] if bar is None else [_bar(line[bar].cell)]))
         return rich
-    rows = [table.rows[index] for index in table.short] if table.short is not None and level < FULL else table.rows
-    cells = {index: [row[index] for row in table.rows] for index in indices}
-    layouts = {index: layout_of_column(cells[index], table.columns[index]) for index in indices}
-    has_ends = {index: any(interval(cell, table.columns[index]) for cell in cells[index]) for index in indices}
-    for index in indices:
-        justify = "left" if table.columns[index].kind == "words" else "right"
-        rich.add_column(escape(table.columns[index].title), justify=justify, no_wrap=justify == "right")
-        if has_ends[index]:
-            rich.add_column("90 %", justify="right", style="dim", no_wrap=True)
-    if table.bars:
-        rich.add_column("", no_wrap=True)
-    rich.show_header = any(table.columns[index].title for index in indices)
-    for row in rows:
-        words = []
-        for index in indices:
-            cell, column, layout = row[index], table.columns[index], layouts[index]
-            words += [text(cell, column, layout), *([interval(cell, column, layout)] if has_ends[index] else [])]
-        rich.add_row(*map(escape, words), *([_bar(row[table.names.index(table.bars)])] if table.bars else []))
-    return rich
 
 
-def _line(table: Table, row: int) -> list[tuple]:
-    return [(table.column_of(row, column), cell) for column, cell in zip(table.columns, table.rows[row], strict=True)]
+def _narrowest(column: Column) -> int:
+    """Characters that a column takes at least, with its padding, if no word of it is broken."""
+    texts = [str(text) for text in (column.header, *column.cells)]
+    return 2 + max(cell_len(part) for text in texts for part in ([text] if column.no_wrap else text.split() or [""]))
 
 
 def _bar(cell: object) -> str:

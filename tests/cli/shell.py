@@ -1,6 +1,8 @@
 """How the tests run commands: in this process, with stdout and stderr apart."""
 
+import csv
 import json
+from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner, Result
@@ -24,6 +26,12 @@ def numbers(tree: dict[str, Any], table: str = "outcome", row: int = 0) -> dict[
     """Numbers of a row of a table of an answer's JSON, by column."""
     cells = tree["tables"][table]["rows"][row]
     return {name: cell["value"] if isinstance(cell, dict) else cell for name, cell in cells.items()}
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file by column."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _refuse(constant: str) -> None:

@@ -1,14 +1,11 @@
 """`calendar`: moving a run into cheap and clean hours, rows and figure, and errors before the work."""
 
-import csv
-import io
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cli.shell import SMALL, numbers, run, run_json
+from cli.shell import SMALL, assert_bad_input, numbers, rows_of, run, run_json
 from energymodel.errors import InputError
 from energymodel.scenarios.grid_hours import region_hours
 from energymodel.scenarios.scenario import load_scenario
@@ -81,8 +78,7 @@ def test_rows_and_figure_are_written(grid, tmp_path):
     rows, drawn = tmp_path / "hours.csv", tmp_path / "hours.svg"
     result = run("calendar", SMALL, "--grid", grid, "--minimize", "carbon", "-o", str(rows), "--plot", str(drawn))
     assert result.exit_code == 0, result.stderr
-    table = list(csv.DictReader(io.StringIO(rows.read_text())))
-    tokens = sum(float(row["token_rate [token/s]"]) for row in table) * 3600
+    tokens = sum(float(row["token_rate [token/s]"]) for row in rows_of(rows)) * 3600
     np.testing.assert_allclose(tokens, 24e9, rtol=1e-6)
     assert drawn.read_text().startswith("<svg")
 
@@ -93,9 +89,8 @@ def test_rented_chips_pay_no_energy(grid):
     calendar = numbers(result, "runs", 1)
     assert calendar["money"] == pytest.approx(2.0 * 8 * calendar["time"] / 3600)
     assert any("rent" in sentence for sentence in result["sentences"])
-    refused = run("calendar", SMALL, "--grid", grid, *rented, "--demand-charge", "15 USD/kW")
-    assert refused.exit_code == 2
-    assert "the rent of the scenario includes energy" in refused.stderr
+    refused = ["calendar", SMALL, "--grid", grid, *rented, "--demand-charge", "15 USD/kW"]
+    assert_bad_input(refused, "the rent of the scenario includes energy")
 
 
 @pytest.mark.parametrize(
@@ -107,9 +102,7 @@ def test_rented_chips_pay_no_energy(grid):
     ],
 )
 def test_bad_input_is_refused(grid, options, message):
-    result = run("calendar", SMALL, "--grid", grid, *options)
-    assert result.exit_code == 2
-    assert message in result.stderr
+    assert_bad_input(["calendar", SMALL, "--grid", grid, *options], message)
 
 
 def test_the_market_alone_needs_no_file():

@@ -8,7 +8,7 @@ import tomllib
 import jax
 import pytest
 
-from cli.shell import numbers, run, run_json
+from cli.shell import assert_bad_input, numbers, run, run_json
 from energymodel.cli import doctor_command
 from energymodel.runtime.cache_folder import clear, contents, default_folder
 from energymodel.scenarios.files import CATEGORIES, names
@@ -108,9 +108,7 @@ def test_a_shared_folder_keeps_what_others_compiled(shared):
 
 
 def test_it_asks_first(ours):
-    result = run("doctor", "--clear-cache")
-    assert result.exit_code == 2
-    assert "there is nobody to ask. Add --yes." in result.stderr
+    assert_bad_input(["doctor", "--clear-cache"], "there is nobody to ask. Add --yes.")
     assert _left(ours) == sorted(FILES)
 
 

@@ -1,18 +1,15 @@
 """`fleet`: groups, a search with whole micro-batches, the power of a site divided, and errors."""
 
-import csv
-
 import numpy as np
 import pytest
 
-from cli.shell import numbers, run, run_json
+from cli.shell import SMALL, numbers, rows_of, run, run_json
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.fleet import load_fleet, optimize_fleet
 from energymodel.search.site import divide_site_power
 from energymodel.system.outputs import output
 
-SMALL = "test-1b-h100"
 SITE = ("fleet", "llama-3.1-405b-h100", "--site")
 OTHERS = "a100-sxm4-80gb 8"
 
@@ -29,9 +26,9 @@ def test_the_command_shows_groups_and_writes_files(tmp_path):
     assert sum(row["token_share"] for row in groups) == pytest.approx(1.0)
     assert alone["row"] == "h100-sxm alone"
     assert fleet["time"] < alone["time"]
-    with open(tmp_path / "f.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [float(row["token_share [1]"]) for row in rows] == [row["token_share"] for row in groups]
+    assert [float(row["token_share [1]"]) for row in rows_of(tmp_path / "f.csv")] == [
+        row["token_share"] for row in groups
+    ]
     assert "<svg" in (tmp_path / "f.svg").read_text()
     again = load_fleet(tree["scenario"])
     np.testing.assert_allclose(float(again.evaluate().job.time), fleet["time"], rtol=1e-12)
@@ -109,8 +106,7 @@ def site(tmp_path_factory):
 
 def test_parts_add_up_to_the_limit_and_rows_are_the_same(site):
     tree, folder = site
-    with open(folder / "s.csv", encoding="utf-8") as file:
-        written = [float(row["throughput [token/s]"]) for row in csv.DictReader(file)]
+    written = [float(row["throughput [token/s]"]) for row in rows_of(folder / "s.csv")]
     rows = tree["tables"]["site_power"]["rows"]
     assert written == [row["throughput"] for row in rows]
     parts = ("compute", "memory", "network", "host", "delivery_loss", "cooling", "other")

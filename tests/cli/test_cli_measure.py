@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.shell import numbers, run, run_json
+from cli.shell import assert_bad_input, numbers, run, run_json
 from readers.test_measured_log import STEP, write_run
 
 PIECES = ("--model", "test-1b", "--accelerator", "h100-sxm", "--chips", "4", "--tokens", "50 G")
@@ -37,6 +37,4 @@ def test_measure_prints_json(tmp_path):
 )
 def test_what_cannot_be_is_refused(tmp_path, words, message):
     log, _ = write_run(tmp_path)
-    result = run(*(str(log) if word == "LOG" else word for word in words))
-    assert result.exit_code == 2
-    assert message in result.stderr
+    assert_bad_input([str(log) if word == "LOG" else word for word in words], message)

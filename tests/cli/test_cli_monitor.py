@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cli.shell import run
+from cli.shell import assert_bad_input, run
 from energymodel.readers.lines import LONGEST
 from monitor.recorded_run import STEPS, changed, expected, readings_until, steps_until, write_log, write_meter
 from report.page.read_page import assert_sound
@@ -99,9 +99,7 @@ def test_what_cannot_be_is_refused(tmp_path, files, words, message):
     empty = tmp_path / "empty.log"
     empty.write_text("")
     named = {"LOG": files[0], "METER": files[1], "EMPTY": str(empty)}
-    result = run("monitor", *PLAN, *(named.get(word, word) for word in words))
-    assert result.exit_code == 2, result.stdout
-    assert message in result.stderr
+    assert_bad_input(["monitor", *PLAN, *(named.get(word, word) for word in words)], message)
 
 
 def test_a_line_without_end_is_no_danger(tmp_path):

@@ -1,11 +1,10 @@
 """`predict` reads public tables as they are, says what it assumes, and lists all that it cannot read."""
 
-import csv
 from pathlib import Path
 
 import pytest
 
-from cli.shell import assert_bad_input, numbers, run, run_json
+from cli.shell import assert_bad_input, numbers, rows_of, run, run_json
 from report.page.read_page import assert_sound
 
 DATA = Path(__file__).parents[2] / "experiments" / "data"
@@ -43,11 +42,10 @@ def test_the_layout_of_a_public_table_changes_the_prediction(tmp_path):
 def test_public_tables_are_read_as_they_are(table, tmp_path):
     output = tmp_path / "out.csv"
     tree = run_json("predict", str(DATA / f"{table}.csv"), "--column", "recomputation=full", "-o", str(output))
-    before_rows = list(csv.DictReader((DATA / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
+    before_rows = rows_of(DATA / f"{table}.csv")
     assert len(tree["tables"]["steps"]["rows"]) == len(before_rows)
     assert numbers(tree, "errors")["rows"] == len(before_rows)
-    after_rows = list(csv.DictReader(output.read_text(encoding="utf-8").splitlines()))
-    for before, after in zip(before_rows, after_rows, strict=True):
+    for before, after in zip(before_rows, rows_of(output), strict=True):
         assert {name: after[name] for name in before} == before
         assert float(after["predicted_step_time_s"]) > 0.0
 

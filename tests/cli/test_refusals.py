@@ -126,6 +126,7 @@ REFUSED = [
     (("presets", "show", "models/h100-sxm"), '"h100-sxm" among models'),
     (("replan", SMALL, "--so-far", "x.toml", "--rest", "rest.json"), "Choose one of .toml"),
     (("scenario", "--model", "test-1b", *PIECES[2:], "--vocabulary", "9"), "belongs to a --training file"),
+    (("sensitivity", SMALL, "--of", "enrgy"), 'Did you mean "energy"'),
     (("sensitivity", SMALL, "--minimize", "money"), "--minimize is about the optimum: add --optimum"),
     (("sensitivity", SMALL, "--limit", "time=2 days"), "add --optimum"),
     (("sensitivity", SMALL, "--optimum", "--of", "energy"), "leave out --optimum"),

@@ -34,7 +34,7 @@ def search(monkeypatch):
         asked["question"] = scenario.optimize
         return asked.get("answer", optimum())
 
-    monkeypatch.setattr("energymodel.search.optimize.optimize", answer)
+    monkeypatch.setattr("energymodel.optimize", answer)
     return asked
 
 
@@ -122,7 +122,7 @@ def test_interruption_is_one_line(monkeypatch):
     def interrupted(scenario, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("energymodel.search.optimize.optimize", interrupted)
+    monkeypatch.setattr("energymodel.optimize", interrupted)
     result = run("optimize", SMALL)
     assert result.exit_code == 130
     assert result.stderr.strip().splitlines()[-1] == "energymodel: interrupted."
@@ -194,7 +194,7 @@ def fronts(monkeypatch, front):
         asked.append((scenario.name, minimize, points, dict(scenario.optimize.limits), scenario.optimize.fix))
         return front
 
-    monkeypatch.setattr("energymodel.search.pareto.pareto", answer)
+    monkeypatch.setattr("energymodel.pareto", answer)
     return asked
 
 

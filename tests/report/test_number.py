@@ -53,6 +53,7 @@ def test_a_number_and_its_interval():
         ("amount", "1", 16384.0, (None, None), "16,384", ""),
         ("amount", "1", 1.36919, (None, None), "1.369", ""),
         ("amount", "token/J", 0.1157405, (None, None), "0.1157 token/J", ""),
+        ("amount", "1/s", 12.0, (None, None), "12 per s", ""),
         ("amount", "nat/token", float("nan"), (None, None), "nan", ""),
         ("change", "1", -0.0687, (-0.11, -0.03), "-7 %", "-11 to -3"),
         ("change", "1", 0.612, (0.31, 0.91), "+60 %", "30 to 90"),

@@ -15,8 +15,8 @@ import energymodel
 from energymodel.explorer import fragments
 from energymodel.explorer.answer import READ
 from energymodel.report import data, drawing, number
-from energymodel.report.answer import Answer, Table
-from energymodel.report.cells import DATA, FULL, PAGE, Quantity
+from energymodel.report.answer import Answer, Sentence, Table
+from energymodel.report.cells import DATA, FULL, PAGE, Column, Quantity
 from energymodel.report.page import page_html
 from report.page.read_page import assert_sound
 from report.stored_answers import BUILDERS, answer, on_terminal
@@ -117,7 +117,7 @@ def test_charts_have_the_words_of_their_table(surface):
             for label, column, cell in table.series(name):
                 names = {label, *(named.name for named in table.columns if table.tall and named.title == label)}
                 drawn = (not chart.only or names & set(chart.only)) and (
-                    number.is_known(cell) or chart.kind != "intervals"
+                    number.known_ends(cell) or chart.kind != "intervals"
                 )
                 assert not drawn or number.text(cell, column) in svg, (chart.table, label)
 
@@ -137,6 +137,19 @@ def test_files_alone_hold_what_is_no_table_for_people(surface):
 def test_a_command_to_copy_is_on_one_line(surface):
     lines = on_terminal(surface, 60).splitlines()
     assert all(any(line.endswith(command) for line in lines) for _, command in surface.also)
+
+
+def test_a_narrow_terminal_loses_no_word(surface):
+    assert "\N{HORIZONTAL ELLIPSIS}" not in on_terminal(surface, 60)
+
+
+def test_a_single_row_that_is_too_wide_has_a_line_for_each_number():
+    columns = [Column(name, unit="W") for name in ("power of a chip", "power of a node", "power of the site")]
+    best = Table("best", "Best point", columns, [[700.0, 10.2e3, 25e6]])
+    surface = Answer("sweep", "Test", Sentence("done"), [], [best])
+    assert on_terminal(surface, 60).splitlines()[-1].split() == ["700", "W", "10.2", "kW", "25", "MW"]
+    lines = [line.split() for line in on_terminal(surface, 40).splitlines()]
+    assert ["power", "of", "a", "node", "10.2", "kW"] in lines
 
 
 def test_the_explorer_shows_what_evaluate_prints():

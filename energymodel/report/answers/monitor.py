@@ -12,7 +12,7 @@ from energymodel.report.answers.run_tables import OWN, Run, outcome_table, parts
 from energymodel.report.answers.scenario import whole_run_table
 from energymodel.report.cells import CHANGE, DATA, FULL, PAGE, Column, number, words
 from energymodel.report.fields import total
-from energymodel.report.number import is_known, sentence
+from energymodel.report.number import known_ends, sentence
 from energymodel.search.replan import Replan
 from energymodel.sweeps.first_order import SavingAtRisk
 
@@ -62,7 +62,7 @@ def monitor_answer(
         end = whole_run_table(status.forecast.used, status.forecast.totals, planned)
         tables.append(end)
         names = ("energy", *(name for name in end.names if name != "energy"))
-        charts += [intervals_chart(end, names, "at the end")] if any(map(is_known, end.rows[1])) else []
+        charts += [intervals_chart(end, names, "at the end")] if any(map(known_ends, end.rows[1])) else []
     if findings:
         tables.append(Table("findings", "What is wrong", [words("kind"), words("message")], findings, level=PAGE))
     losses = loss_table(status)

@@ -10,6 +10,8 @@ from energymodel.report.charts.svg import SMALL, line, text
 from energymodel.report.charts.words import shortened, text_width, widest
 from energymodel.report.number import Scale, scale_of
 
+SHARE = Column("", "", kind="share")
+"""A column of shares without a name."""
 BELOW = 36.0
 """Height of the numbers and the name of an axis below a chart [px]."""
 _STEPS = (1.0, 2.0, 5.0, 10.0)
@@ -59,19 +61,19 @@ class Axis(NamedTuple):
 
     def across(self, top: float, bottom: float) -> list[str]:
         """Grid, numbers side by side and name of a horizontal axis that lies at `bottom`."""
-        end, count = self.end, max(2, int((self.end - self.start) / 60.0))
+        count = max(2, int((self.end - self.start) / 60.0))
         pixels, words = self.ticks(count)
         while count > 1 and any(b - a < widest(words, SMALL) + _APART for a, b in itertools.pairwise(pixels)):
             count -= 1
             pixels, words = self.ticks(count)
-        marks = []
+        marks, farthest = [], self.end + 0.5 * _APART
         for x, word in zip(pixels, words, strict=True):
             half = 0.5 * text_width(word, SMALL)
-            middle = min(max(x, half), end + 0.5 * _APART - half) if x + half > end + 0.5 * _APART else max(x, half)
+            middle = max(x, half) if x + half <= farthest else min(max(x, half), farthest - half)
             marks.append(line(x, top, x, bottom, "em-rule"))
-            marks.append(text(word, middle, bottom + 14.0, size=SMALL, anchor="middle", class_="em-muted"))
-        name = shortened(self.name, end, SMALL)
-        return [*marks, text(name, max(end, text_width(name, SMALL)), bottom + 30.0, size=SMALL, anchor="end")]
+            marks.append(text(word, middle, bottom + 14.0, anchor="middle", class_="em-muted"))
+        name = shortened(self.name, self.end, SMALL)
+        return [*marks, text(name, max(self.end, text_width(name, SMALL)), bottom + 30.0, anchor="end")]
 
 
 class Plane(NamedTuple):
@@ -90,10 +92,10 @@ def plane(x: Axis, y: Axis, width: float, height: float, right: float = 10.0) ->
     levels, words = y.ticks(max(2, int(height / _ROW)))
     left, end = widest(words, SMALL) + 8.0, width - right
     x = x._replace(start=left, end=end)
-    marks = [text(shortened(y.name, width, SMALL), 0.0, 10.0, size=SMALL)]
+    marks = [text(shortened(y.name, width, SMALL), 0.0, 10.0)]
     for level, word in zip(levels, words, strict=True):
         marks.append(line(left, level, end, level, "em-rule"))
-        marks.append(text(word, left - 6.0, level + 0.35 * SMALL, size=SMALL, anchor="end", class_="em-muted"))
+        marks.append(text(word, left - 6.0, level + 0.35 * SMALL, anchor="end", class_="em-muted"))
     marks += [*x.across(top, bottom), line(left, bottom, end, bottom, "em-axis")]
     return Plane(x, y, marks, bottom + BELOW + 2.0)
 
@@ -119,10 +121,10 @@ def ticks(low: float, high: float, count: int, *, log: bool = False) -> list[flo
     """Round numbers between two ends, about `count` of them."""
     if log and high > 0.0 and math.log10(high / low) >= _DECADES:
         count, first, last = max(count, 2), math.floor(math.log10(low)), math.ceil(math.log10(high))
-        parts: Sequence[float] = (1.0, 2.0, 5.0) if 3 * (last - first) <= count + 2 else (1.0,)
+        parts = (1.0, 2.0, 5.0) if 3 * (last - first) <= count + 2 else (1.0,)
         every = max(1, math.ceil((last - first) / count))
-        round_ones = [part * 10.0**power for power in range(first, last + 1, every) for part in parts]
-        return [value for value in round_ones if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+        numbers = [part * 10.0**power for power in range(first, last + 1, every) for part in parts]
+        return [value for value in numbers if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
     rough = (high - low) / max(count, 1)
     if not (rough > 0.0 and math.isfinite(rough)):
         return [low]
@@ -133,13 +135,12 @@ def ticks(low: float, high: float, count: int, *, log: bool = False) -> list[flo
 
 def tick_texts(values: Sequence[float]) -> list[str]:
     """Numbers of an axis with the decimals that keep them apart; powers of ten where plain digits would be long."""
-    largest = max((abs(value) for value in values), default=0.0)
-    smallest = min((abs(value) for value in values if value), default=1.0)
-    if largest >= 1e6 or smallest < 1e-4:
+    sizes = [abs(value) for value in values if value] or [1.0]
+    if max(sizes) >= 1e6 or min(sizes) < 1e-4:
         return [_power(value) for value in values]
     gaps = [abs(after - before) for before, after in itertools.pairwise(values)]
-    step = min(gaps, default=abs(largest) or 1.0) or 1.0
-    if largest / smallest >= 20.0 and len(values) > 1 and max(gaps) > 1.5 * step:
+    step = min(gaps, default=max(sizes)) or 1.0
+    if max(sizes) / min(sizes) >= 20.0 and len(values) > 1 and max(gaps) > 1.5 * step:
         # a logarithmic axis: each number has its own decimals
         return [f"{value:,.0f}" if abs(value) >= 1.0 else f"{value:g}" for value in values]
     decimals = max(0, math.ceil(-math.log10(step) - 1e-9))

@@ -7,10 +7,9 @@ from typing import NamedTuple
 from energymodel.report.answer import Answer, Chart
 from energymodel.report.cells import Cell, Column, Quantity
 from energymodel.report.charts.axes import Axis, Plane, bounds, plane
-from energymodel.report.charts.figure import Entry, Figure
-from energymodel.report.charts.svg import SMALL, Hatches, dash, element, hue, line, number, point, text
+from energymodel.report.charts.svg import SMALL, Entry, Figure, Hatches, dash, hue, line, path, point, text
 from energymodel.report.charts.words import Area, Labels, shortened, text_width
-from energymodel.report.number import is_known, layout_of_column
+from energymodel.report.number import known_ends, layout_of_column
 from energymodel.report.number import text as read
 
 _TALL, _SHARE = 300.0, 0.75  # height of a plane, and at most this share of its width
@@ -45,18 +44,16 @@ def points(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figu
     """
     del hatches
     table = answer.table(chart.table)
-    x = table.column(chart.x)[0]
-    columns = [table.column(name)[0] for name in chart.y]
+    x, y = (table.column(name)[0] for name in (chart.x, chart.y[0]))
     series = _series(answer, chart)
     drawn = [at for group in series for at in group.points]
     heights = [end for at in drawn for end in (at.y, at.low, at.high) if end is not None]
     across = _axis(chart, x, x.title, [at.x for at in drawn], "x")
-    up = _axis(chart, columns[0], chart.axis or columns[0].title, heights, "y")
+    up = _axis(chart, y, chart.axis or y.title, heights, "y")
     area = plane(across, up, width, min(_TALL, _SHARE * width))
     labels = Labels(Area(area.x.start, area.y.end - 2.0, area.x.end + 8.0, area.y.start))
     marks = [*area.marks, *(_level(chart.limit, area, labels) if chart.limit else [])]
-    for index, group in enumerate(series):
-        marks += _joined(group, index, area)
+    marks += [mark for index, group in enumerate(series) for mark in _joined(group, index, area)]
     for index, group in enumerate(series):
         for at in group.points:
             left, top = area.x(at.x), area.y(at.y)
@@ -65,9 +62,9 @@ def points(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figu
                 labels.block(Area(left - 4.0, top - 4.0, left + 4.0, top + 4.0))
     for at in drawn:
         if at.label:
-            labels.put(at.label, area.x(at.x), area.y(at.y), size=SMALL)
+            labels.put(at.label, area.x(at.x), area.y(at.y))
     kinds = ["line" if group.is_joined else "points" for group in series]
-    entries = [Entry(group.name, index, kind) for index, (group, kind) in enumerate(zip(series, kinds, strict=True))]
+    entries = [Entry(group.name, index, kinds[index]) for index, group in enumerate(series)]
     return Figure(area.height, [*marks, *labels.marks], entries if len(series) > 1 else [])
 
 
@@ -95,8 +92,8 @@ def _series(answer: Answer, chart: Chart) -> list[_Series]:
             if math.isfinite(left.value) and math.isfinite(height.value):
                 words = [f"{title} {cells[index]}".strip() for title, cells in texts if cells[index]]
                 words = words if hover else [f"{of}: {texts[0][1][index]}, {words[1]}"]
-                ends = (height.low, height.high) if is_known(height) and y.digits != "rows" else (None, None)
-                at = _Point(left.value, height.value, "\n".join(words), str(labels[index] or ""), *ends)
+                ends = known_ends(height) if y.digits != "rows" else None
+                at = _Point(left.value, height.value, "\n".join(words), str(labels[index] or ""), *(ends or ()))
                 groups.setdefault(str(of), []).append(at)
     series = []
     for name, members in groups.items():
@@ -116,10 +113,6 @@ def _in_column(column: Column, cells: Sequence[Cell]) -> tuple[str, list[str]]:
     return column.title, [read(cell, column, layout) for cell in cells]
 
 
-def _path(pixels: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in pixels)
-
-
 def _joined(series: _Series, index: int, area: Plane) -> list[str]:
     """The line of a series with the band of its intervals, or the intervals of single points."""
     bounded = [
@@ -130,10 +123,10 @@ def _joined(series: _Series, index: int, area: Plane) -> list[str]:
     marks = [line(x, low, x, high, "em-whisker") for x, low, high in bounded if series.is_marked]
     if len(bounded) > 1 and not series.is_marked:
         band = [*((x, low) for x, low, _ in bounded), *((x, high) for x, _, high in reversed(bounded))]
-        marks.append(element("path", d=f"{_path(band)}z", class_=f"em-tint {hue(index)}"))
+        marks.append(path(band, f"em-tint {hue(index)}", closed=True))
     if series.is_joined and len(series.points) > 1:
-        path = _path([(area.x(at.x), area.y(at.y)) for at in series.points])
-        marks.append(element("path", d=path, class_=f"em-line {hue(index)}", stroke_dasharray=dash(index)))
+        pixels = [(area.x(at.x), area.y(at.y)) for at in series.points]
+        marks.append(path(pixels, f"em-line {hue(index)}", dashes=dash(index)))
     return marks
 
 
@@ -146,10 +139,8 @@ def _level(level: tuple[float, str] | tuple[float, str, str], area: Plane, label
         y = area.y(level[0])
         base = y - 4.0 if y - top > 16.0 else y + 12.0
         labels.block(Area(right - wide - 4.0, base - 11.0, right, base + 3.0))
-        label = text(words, right, base, size=SMALL, anchor="end", class_="em-halo")
-        return [line(left, y, right, y, "em-limit"), label]
+        return [line(left, y, right, y, "em-limit"), text(words, right, base, anchor="end", class_="em-halo")]
     x = area.x(level[0])
     beside = x + 4.0 if x + wide + 6.0 < right else x - wide - 4.0
     labels.block(Area(beside, top, beside + wide, top + 14.0))
-    label = text(words, max(beside, 0.0), top + 10.0, size=SMALL, class_="em-halo")
-    return [line(x, top, x, bottom, "em-limit"), label]
+    return [line(x, top, x, bottom, "em-limit"), text(words, max(beside, 0.0), top + 10.0, class_="em-halo")]

@@ -5,17 +5,16 @@ from typing import NamedTuple
 
 from energymodel.report.answer import Answer, Chart
 from energymodel.report.cells import Column, Quantity
-from energymodel.report.charts.axes import BELOW, Axis
+from energymodel.report.charts.axes import BELOW, SHARE, Axis
 from energymodel.report.charts.bars import words_of
-from energymodel.report.charts.figure import Entry, Figure
-from energymodel.report.charts.svg import SMALL, Hatches, element, hue, number, rectangle, text
+from energymodel.report.charts.svg import SMALL, Entry, Figure, Hatches, element, hue, number, rectangle, text
 from energymodel.report.charts.words import widest
 from energymodel.report.number import text as read
 
 _HIGHEST, _LOWEST, _TALLEST = 22.0, 7.0, 420.0
 _BETWEEN = 0.6  # gap after a box that is wide enough for one [px]
 _FINEST = 0.6  # boxes of one kind that are closer than this [px] become one
-_SHARE = Column("", "", kind="share")
+_TOP = 2.0
 
 
 class _Box(NamedTuple):
@@ -45,26 +44,26 @@ def timeline(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Fi
     end = chart.limit[0] if chart.limit else max((box.end for box in boxes), default=1.0)
     ranks = max((box.rank for box in boxes), default=-1) + 1
     row = min(_HIGHEST, max(_LOWEST, _TALLEST / max(ranks, 1)))
-    left, top = widest([f"{ranks}", title], SMALL) + 8.0, 2.0
+    left = widest([f"{ranks}", title], SMALL) + 8.0
     axis = Axis("time", Column("", "", "s"), 0.0, end, start=left, end=width - 14.0)
-    tall, wide = ranks * row, axis.end - left
-    marks = [rectangle(left, top + rank * row, wide, row - 1.0, "em-back") for rank in range(ranks)]
+    wide, bottom = axis.end - left, _TOP + ranks * row + 3.0
+    marks = axis.across(_TOP, bottom)
+    marks += [rectangle(left, _TOP + rank * row, wide, row - 1.0, "em-back") for rank in range(ranks)]
     for rank in range(0, ranks, 1 if row >= 13.0 else -(-13 // int(row))):
-        base = top + (rank + 0.5) * row + 4.0
-        marks.append(text(f"{rank}", left - 6.0, base, size=SMALL, anchor="end", class_="em-muted"))
+        base = _TOP + (rank + 0.5) * row + 4.0
+        marks.append(text(f"{rank}", left - 6.0, base, anchor="end", class_="em-muted"))
     for index, kind in enumerate(kinds):
-        path = "".join(_path(_merged(boxes, kind, axis), axis, top, row))
-        marks.append(element("path", d=path, class_=f"em-box {hue(index)}"))
+        outlines = (_outline(box, axis, row) for box in _merged(boxes, kind, axis))
+        marks.append(element("path", d="".join(outlines), class_=f"em-box {hue(index)}"))
     for rank in range(ranks):
         spent = dict.fromkeys((box.kind for box in boxes if box.rank == rank), 0.0)
         for box in boxes:
             if box.rank == rank:
                 spent[box.kind] += (box.end - box.start) / box.lanes / end
         spent["waiting"] = 1.0 - sum(spent.values())
-        hover = ", ".join(f"{kind} {read(Quantity(share), _SHARE)}" for kind, share in spent.items())
-        marks.append(rectangle(left, top + rank * row, wide, row, "em-hit", f"{title} {rank}: {hover}"))
-    bottom = top + tall + 3.0
-    marks = [*axis.across(top, bottom), *marks, text(title, 0.0, bottom + 30.0, size=SMALL)]
+        hover = ", ".join(f"{kind} {read(Quantity(share), SHARE)}" for kind, share in spent.items())
+        marks.append(rectangle(left, _TOP + rank * row, wide, row, "em-hit", f"{title} {rank}: {hover}"))
+    marks.append(text(title, 0.0, bottom + 30.0))
     return Figure(bottom + BELOW, marks, [Entry(kind, index) for index, kind in enumerate(kinds)])
 
 
@@ -84,10 +83,9 @@ def _merged(boxes: Iterable[_Box], kind: str, axis: Axis) -> Iterable[_Box]:
     yield from last.values()
 
 
-def _path(boxes: Iterable[_Box], axis: Axis, top: float, row: float) -> Iterable[str]:
-    for box in boxes:
-        height = (row - 1.0) / box.lanes
-        left, width = axis(box.start), max(axis(box.end) - axis(box.start), 0.3)
-        width -= _BETWEEN if width > 4.0 * _BETWEEN else 0.0
-        y = top + box.rank * row + box.lane * height
-        yield f"M{number(left)} {number(y)}h{number(width)}v{number(height)}h{number(-width)}z"
+def _outline(box: _Box, axis: Axis, row: float) -> str:
+    height, left = (row - 1.0) / box.lanes, axis(box.start)
+    width = max(axis(box.end) - left, 0.3)
+    width -= _BETWEEN if width > 4.0 * _BETWEEN else 0.0
+    y = _TOP + box.rank * row + box.lane * height
+    return f"M{number(left)} {number(y)}h{number(width)}v{number(height)}h{number(-width)}z"

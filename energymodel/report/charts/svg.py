@@ -1,7 +1,8 @@
 """Marks of SVG: elements with escaped text, lines, boxes, points, and the colors and hatches of series."""
 
 import html
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 HIDDEN = "\N{REPLACEMENT CHARACTER}"
 """Stands for characters that do not print: controls, and marks that reverse the direction of text."""
@@ -9,11 +10,27 @@ SIZE, SMALL = 12.0, 11.0
 """Size of text in a chart, and of the numbers at an axis [px]."""
 HUES = 5
 _DASHES = (None, "7 3", "2 3", "9 3 2 3", "12 4")
-_CORNERS = {
-    1: [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
-    2: [(0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)],
-    3: [(0.0, -1.2), (1.1, 0.9), (-1.1, 0.9)],
-}
+_CORNERS = (
+    [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+    [(0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)],
+    [(0.0, -1.2), (1.1, 0.9), (-1.1, 0.9)],
+)
+
+
+class Entry(NamedTuple):
+    """A series in the legend: its words, its color, and whether it is an area, a line or points."""
+
+    words: str
+    color: int
+    kind: str = "area"
+
+
+class Figure(NamedTuple):
+    """Height and marks of what stands below the legend, and the series of the legend."""
+
+    height: float
+    marks: list[str]
+    entries: Sequence[Entry] = ()
 
 
 def escape(text: str) -> str:
@@ -39,11 +56,9 @@ def element(name: str, *children: str, **attributes: Any) -> str:
     return f"<{name}{pairs}>{''.join(children)}</{name}>"
 
 
-def text(content: str, x: float, y: float, *, size: float = SIZE, anchor: str = "start", class_: str = "") -> str:
-    """A line of text; `y` is its baseline."""
-    side = None if anchor == "start" else anchor
-    position = {"x": float(x), "y": float(y), "font_size": float(size), "text_anchor": side}
-    return element("text", escape(content), **position, class_=class_ or None)
+def text(content: str, x: float, y: float, *, size: float = SMALL, anchor: str | None = None, class_: str = "") -> str:
+    """A line of text; `y` is its baseline, `anchor` "middle" or "end" where it does not start at `x`."""
+    return element("text", escape(content), x=x, y=y, font_size=size, text_anchor=anchor, class_=class_ or None)
 
 
 def note(content: str) -> str:
@@ -55,14 +70,18 @@ def rectangle(
     x: float, y: float, width: float, height: float, class_: str, hover: str = "", fill: str | None = None
 ) -> str:
     """A filled box."""
-    box = {"x": float(x), "y": float(y), "width": float(max(width, 0.0)), "height": float(height)}
-    return element("rect", note(hover), **box, class_=class_, fill=fill)
+    return element("rect", note(hover), x=x, y=y, width=max(width, 0.0), height=height, class_=class_, fill=fill)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str, dashes: str | None = None) -> str:
     """A straight line."""
-    ends = {"x1": float(x1), "y1": float(y1), "x2": float(x2), "y2": float(y2)}
-    return element("line", **ends, class_=class_, stroke_dasharray=dashes)
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_, stroke_dasharray=dashes)
+
+
+def path(pixels: Sequence[tuple[float, float]], class_: str, *, closed: bool = False, dashes: str | None = None) -> str:
+    """Straight lines from point to point."""
+    data = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in pixels) + ("z" if closed else "")
+    return element("path", d=data, class_=class_, stroke_dasharray=dashes)
 
 
 def point(x: float, y: float, index: int, hover: str = "", size: float = 4.5) -> str:
@@ -70,7 +89,7 @@ def point(x: float, y: float, index: int, hover: str = "", size: float = 4.5) ->
     class_ = f"em-point {hue(index)}"
     if index % 4 == 0:
         return element("circle", note(hover), cx=x, cy=y, r=size, class_=class_)
-    corners = [f"{number(x + size * across)},{number(y + size * down)}" for across, down in _CORNERS[index % 4]]
+    corners = (f"{number(x + size * right)},{number(y + size * down)}" for right, down in _CORNERS[index % 4 - 1])
     return element("polygon", note(hover), points=" ".join(corners), class_=class_)
 
 
@@ -105,10 +124,10 @@ class Hatches:
 
     def definitions(self) -> str:
         """The hatches that were used."""
+        look = {"width": 5, "height": 5, "patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
         patterns = []
         for index in sorted(self._needed):
             back = element("rect", width=5, height=5, class_=f"em-tint {hue(index)}")
             stripe = element("rect", width=2, height=5, class_=f"em-area {hue(index)}")
-            look = {"width": 5, "height": 5, "patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
             patterns.append(element("pattern", back, stripe, id=f"{self._prefix}-{index}", **look))
         return element("defs", *patterns) if patterns else ""

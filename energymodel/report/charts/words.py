@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from energymodel.report.charts.svg import SIZE, text
+from energymodel.report.charts.svg import SIZE, SMALL, text
 
 _MARGIN = 1.06  # fonts that stand in for Helvetica are up to 6 % wider: DejaVu Sans Condensed
 # Advance widths of Helvetica in thousandths of its size, from its font metrics; characters of a width together.
@@ -26,8 +26,7 @@ _WIDTHS = {
 }
 _WIDTH_OF = {letter: width for width, letters in _WIDTHS.items() for letter in letters}
 _OTHERS = 640  # letters with accents and what else is about as wide as a capital
-_WIDE = 1000  # Chinese, Japanese and Korean characters are square
-_FIRST_WIDE = "\u2e80"
+_WIDE, _FIRST_WIDE = 1000, "\u2e80"  # Chinese, Japanese and Korean characters are square
 _BOLD = 1.07
 _ELLIPSIS = "…"
 _GAP = 2.0
@@ -97,16 +96,16 @@ class Labels:
         """Keep an area free of labels."""
         self._taken.append(area)
 
-    def put(self, words: str, x: float, y: float, *, away: float = 6.0, size: float = SIZE) -> None:
+    def put(self, words: str, x: float, y: float, *, away: float = 6.0) -> None:
         """Write words beside a point: right of it, left, above or below, wherever they are free."""
-        width = text_width(words, size)
+        width = text_width(words, SMALL)
         right, left, middle = x + away, x - away - width, x - 0.5 * width
-        level, above, below = y - 0.5 * size, y - away - size, y + away
+        level, above, below = y - 0.5 * SMALL, y - away - SMALL, y + away
         corners = [(right, level), (left, level), (middle, above), (middle, below)]
         corners += [(side, top) for top in (above, below) for side in (right, left)]
         for side, top in corners:
-            area = Area(side - _GAP, top - _GAP, side + width + _GAP, top + size + _GAP)
+            area = Area(side - _GAP, top - _GAP, side + width + _GAP, top + SMALL + _GAP)
             if self._within.holds(area) and not any(area.meets(other) for other in self._taken):
                 self._taken.append(area)
-                self.marks.append(text(words, side, top + 0.82 * size, size=size, class_="em-halo"))
+                self.marks.append(text(words, side, top + 0.82 * SMALL, class_="em-halo"))
                 return

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from energymodel.report.charts.figure import chart_css
+from energymodel.report.drawing import chart_css
 
 # Severity 1.0 of [Machado, Oliveira & Fernandes 2009, tables of the supplement].
 VISION = {
