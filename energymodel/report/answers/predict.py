@@ -234,13 +234,14 @@ def error_sentences(prediction: StepPredictions) -> list[Sentence]:
 
 def steps_chart(prediction: StepPredictions, steps: Table) -> Chart:
     """Predicted against measured step times, beside the line where both are equal; else those of the fastest rows."""
-    y, look = ["step_time"], {"hover": ["line", "step_time", "measured", "error"], "log": ["measured", "step_time"]}
+    y = ["step_time"]
     if errors := prediction.errors().get("step_time"):
         mean = {"mean": number(errors["mean_percent"] / 100.0, kind="share")}
         title = Sentence("Predicted step times are {mean} from measured ones in the mean", mean)
         subtitle = f"{errors['rows']:,} measured rows, with 90 % intervals where they are known"
-        look |= {"axis": "predicted step time", "diagonal": "equal"}
-        return Chart("plane", title, "steps", "measured", y, subtitle, **look)
+        look: dict[str, Any] = {"log": ["measured", "step_time"], "axis": "predicted step time", "diagonal": "equal"}
+        hover = ["line", "step_time", "measured", "error"]
+        return Chart("plane", title, "steps", "measured", y, subtitle, hover=hover, **look)
     order = sorted(steps.series("step_time"), key=lambda row: row[2].value)[:BARS]
     title = Sentence("The fastest layout takes {time} for a step", {"time": order[0][1:]})
     subtitle, lines = f"Step times of the {len(order)} fastest rows", [label for label, *_ in order]
