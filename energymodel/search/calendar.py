@@ -244,18 +244,17 @@ class HourlyProblem(NamedTuple):
         scores = self.costs * (1.0 + TIE * np.linspace(0.0, 1.0, len(self.month)))[:, None]
         best, prices = None, TOKEN_PRICES * usual
         for _ in range(1 + ZOOMS):
-            tried, nearest = None, (0, fastest)
+            trials = []
             for index, price in enumerate(prices):
                 net = scores - price * self.tokens
                 for cap in caps:
                     run = self._best_start(np.argmin(net[:, : cap + 1], axis=1), starts, horizon)
-                    if run is not None and (tried is None or run.value < tried.value):
-                        tried, nearest = run, (index, int(cap))
-            best = _cheapest((best, tried))
-            if best is None:
-                return None
-            index, cap = nearest
-            caps, starts = caps if tried is None else [cap], np.array([best.start])
+                    trials += [(run, index, cap)] if run is not None else []
+            if not trials:
+                return best
+            run, index, cap = min(trials, key=lambda trial: trial[0].value)
+            best = run if best is None or run.value < best.value else best
+            caps, starts = [cap], np.array([best.start])
             prices = np.geomspace(prices[max(index - 1, 0)], prices[min(index + 1, len(prices) - 1)], ZOOM)
         return best
 
