@@ -74,7 +74,11 @@ class LoggedRun:
         A gap between two steps belongs to what the log says between them, or to "waiting".
         """
         segments: list[Segment] = []
-        ends, durations = self.columns["time"], self.columns["step_time"] * _steps_of(self.columns["step"])
+        rise = np.diff(self.columns["step"], prepend=np.nan)
+        usual = max(np.median(rise[1:]), 1.0) if len(rise) > 1 else 1.0
+        # Steps that a line stands for: the difference to the line before; the usual one where that jumps.
+        steps = np.where((rise > 0) & (rise <= usual), rise, usual)
+        ends, durations = self.columns["time"], self.columns["step_time"] * steps
         # Stamps of whole seconds may be one second apart from the steps.
         stamps = ends[np.isfinite(ends)]
         rough = WHOLE_SECOND if np.all(stamps == np.floor(stamps)) else 0.0
@@ -136,13 +140,6 @@ def logged_run(records: Iterable[LoggedStep | LogEvent], name: str = "log") -> L
     differences[~(differences > 0.0)] = np.nan
     columns["step_time"] = np.where(np.isfinite(logged) & (logged > 0.0), logged, differences)
     return LoggedRun(columns, _phases(step, columns["step_time"], before, restarted), tuple(events))
-
-
-def _steps_of(step: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Optimizer steps that each line stands for: the difference to the line before; the usual one where that jumps."""
-    difference = np.diff(step, prepend=np.nan)
-    usual = max(np.median(difference[1:]), 1.0) if len(step) > 1 else 1.0
-    return np.where((difference > 0) & (difference <= usual), difference, usual)
 
 
 def _phases(

@@ -53,7 +53,7 @@ class Pieces:
 
     def of(self, chosen: np.ndarray) -> "Pieces":
         """Some of the pieces."""
-        return Pieces(*(part[chosen] for part in (self.start, self.stop, self.first, self.last, self.gap)))
+        return Pieces(*(part[chosen] for part in vars(self).values()))
 
     def integral(self, start: float, stop: float) -> tuple[float, float]:
         """Energy between two times [J], and for how long pieces cover them [s]."""
@@ -91,7 +91,8 @@ class Metered:
     def __init__(self, readings: Sequence[PowerReading]) -> None:
         self.device = readings[0].device if readings else ""
         self.readings = readings
-        self.sampled, self._sampled_every = _sampled(readings)
+        time, power, linked, gap, self._sampled_every = _columns(readings, "power")
+        self.sampled = Pieces(time[:-1], time[1:], power[:-1], power[1:], gap).of(linked)
         with np.errstate(over="ignore"):  # what is damaged may be 1e300
             self.counter = _counted(readings)
 
@@ -155,12 +156,6 @@ def _columns(
     steps = np.diff(time)
     usual = float(np.median(steps[steps > 0])) if np.any(steps > 0) else 0.0
     return time, value, (steps > 0) & (np.diff(begun) == 0), (steps > max(GAP_SECONDS, GAP_INTERVALS * usual)), usual
-
-
-def _sampled(readings: Sequence[PowerReading]) -> tuple[Pieces, float]:
-    """Power between the samples, and the usual time between them [s]."""
-    time, power, linked, gap, usual = _columns(readings, "power")
-    return Pieces(time[:-1], time[1:], power[:-1], power[1:], gap).of(linked), usual
 
 
 def _counted(readings: Sequence[PowerReading]) -> Pieces:

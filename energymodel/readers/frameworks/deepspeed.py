@@ -6,6 +6,7 @@ from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.readers.training.interpreter import Hook, Prepared
+from energymodel.readers.training.keys import at
 
 BARE = re.compile(r"\"([\w.]+)\"\s*:\s*([A-Z][A-Z0-9_]{2,})\s*[,}\n]")
 BATCHES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -62,10 +63,7 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
 
 
 def _is_automatic(table: Mapping[str, Any], path: str) -> bool:
-    value: Any = table
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return isinstance(value, str) and value.strip().lower() == "auto"
+    return str(at(table, path)).strip().lower() == "auto"
 
 
 HOOK = Hook(prepare)

@@ -7,7 +7,7 @@ from typing import Any
 from energymodel.readers.expressions import data_file, work_out
 from energymodel.readers.training.config import Shape
 from energymodel.readers.training.interpreter import Hook, Prepared
-from energymodel.readers.training.keys import Keys
+from energymodel.readers.training.keys import Keys, at
 
 PRESET_LINE = re.compile(r"preset for (\d{1,6}) ?x? ?([A-Za-z]{0,3}\d{1,4}[A-Za-z]{0,2})? ?GPUs", re.IGNORECASE)
 VARIANT = re.compile(r"_(flex|varlen|sdpa)(_attn)?$")
@@ -38,7 +38,7 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     """The table, and what its header, its converters and the layers that are saved with it say."""
     match = PRESET_LINE.search(str(table.pop("#", "")))
     section = "model_spec" if table.get("model_spec") is not None else "model"
-    keys, saved = Keys(table, where), _at(table, f"{section}.model")
+    keys, saved = Keys(table, where), at(table, f"{section}.model")
     shape = flavor_shape(keys.word(f"{section}.name") or "llama3", keys.word(f"{section}.flavor") or "debugmodel") or {}
     layers = saved_shape(saved)  # unless the layers that are saved with the run say another
     if layers and any(layers[word] != shape.get(word) for word in ("layers", "hidden", "vocabulary")):
@@ -57,7 +57,7 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
 
 def _converters(table: dict[str, Any], where: str) -> tuple[str | None, str | None]:
     """Recipe of fp8, and adapters, that the model is converted to."""
-    model, items = table.get("model"), _at(table, "model_converters.converters")
+    model, items = table.get("model"), at(table, "model_converters.converters")
     names = Keys(model, where, "model.").words("converters") if isinstance(model, Mapping) else ()
     recipe, adapters = None, None
     for item in items if isinstance(items, list) else []:
@@ -73,7 +73,7 @@ def _converters(table: dict[str, Any], where: str) -> tuple[str | None, str | No
         return None, adapters
     # `[float8]` in v0.1, `[quantize.linear.float8]` in v0.2
     path = "quantize.linear.float8" if table.get("float8") is None else "float8"
-    return recipe or str(_at(table, f"{path}.recipe_name") or "tensorwise")[:40], adapters
+    return recipe or str(at(table, f"{path}.recipe_name") or "tensorwise")[:40], adapters
 
 
 def saved_shape(model: Any) -> Shape:
@@ -83,11 +83,11 @@ def saved_shape(model: Any) -> Shape:
     understood = {part: f"{rules['understood'][part]} {rules['understood']['harmless']}" for part in PARTS}
     for layer in layers:
         for part, names in understood.items():
-            keys = ((_at(layer, part) if part else layer) or {}).items()
+            keys = ((at(layer, part) if part else layer) or {}).items()
             if any(value is not None and key not in names.split() for key, value in keys):
                 return {}
     try:
-        heads = [_words(layer, "latent" if _at(layer, "attention.kv_lora_rank") else "grouped") for layer in layers]
+        heads = [_words(layer, "latent" if at(layer, "attention.kv_lora_rank") else "grouped") for layer in layers]
         blocks = [_words(layer, "mixture" if layer.get("moe") is not None else "dense") for layer in layers]
         mixed, dense = ([block for block in blocks if ("experts" in block) is holds] for holds in (True, False))
         if not layers or any(item != group[0] for group in (heads, mixed, dense) for item in group):
@@ -114,21 +114,15 @@ def _layers(model: Any) -> list[Mapping[str, Any]]:
 def _words(layer: Mapping[str, Any], section: str) -> Shape:
     """The words of a part of a layer, by the expressions of its section."""
     words: dict[str, Any] = {
-        "get": lambda path: _at(layer, path),
+        "get": lambda path: at(layer, path),
         "len": len,
-        "count": lambda *paths: _count(next((value for path in paths if (value := _at(layer, path))), None)),
-        "has_bias": lambda path: float(any(item.get("bias") for item in _linears(dict(_at(layer, path))))),
+        "count": lambda *paths: _count(next((value for path in paths if (value := at(layer, path))), None)),
+        "has_bias": lambda path: float(any(item.get("bias") for item in _linears(dict(at(layer, path))))),
         **{function.__name__: function for function in (int, float, bool)},
     }
     rules = data_file(__file__, "_torchtitan_layers.toml")[section]
     work_out(rules, words)
     return {word: words[word] for word in rules}
-
-
-def _at(value: Any, path: str) -> Any:
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def _linears(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:

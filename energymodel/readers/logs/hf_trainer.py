@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from energymodel.errors import InputError
 from energymodel.readers.lines import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.line_kinds import NUMBER, figure, made, number, plain, whole
+from energymodel.readers.logs.line_kinds import NUMBER, figure, made, number, plain
 from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of
+from energymodel.units import whole_number
 
 LARGEST = 2**28  # characters of a trainer_state.json, which is read at once
 PRINTED = re.compile(
@@ -127,7 +128,7 @@ class _Bars:
     def _drawn(self, text: str) -> None:
         """Take the bars of a text."""
         for match in _BAR.finditer(text):
-            step, total = whole(match[1]), whole(match[2])
+            step, total = whole_number(match[1]), whole_number(match[2])
             if step is None or not total:
                 continue
             clock = 0.0

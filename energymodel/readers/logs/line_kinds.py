@@ -23,6 +23,7 @@ from typing import Any
 from energymodel.readers.expressions import data_file
 from energymodel.readers.lines import stamp
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
+from energymodel.units import whole_number
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 NUMBER = (
@@ -32,7 +33,6 @@ NUMBER = (
 _NUMBER = re.compile(rf"\s*({NUMBER})", re.IGNORECASE)
 _HUMAN = re.compile(rf"({NUMBER})\s*([KMBGTPE]?)(?![A-Za-z])", re.IGNORECASE)
 SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-MOST_DIGITS = 15  # digits of a step number; longer ones are damaged
 SAME = 0.04  # how far a batch in tokens may be from rate times time, each of three digits
 ROUNDED = 1e5  # samples from which on a bar may round their number
 POSITIVE = frozenset(
@@ -61,12 +61,6 @@ def human(text: str) -> float:
 def figure(value: object) -> float:
     """The number that a value of JSON is; NaN for everything else."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else NOT_SAID
-
-
-def whole(text: str) -> int | None:
-    """A count of at most `MOST_DIGITS` digits, with or without thousands separators."""
-    digits = text.replace(",", "").strip()
-    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
 
 def made(step: int | None, time: float, fields: Mapping[str, float]) -> LoggedStep | None:
@@ -152,7 +146,7 @@ class _Run:
         start = 0
         for match, end in zip(matches, [*(match.start() for match in matches[1:]), len(line)], strict=True):
             time = stamp(line[start : match.start()]) if self.kind.is_dated else NOT_SAID
-            step, start = whole(match["step"]), match.end()
+            step, start = whole_number(match["step"]), match.end()
             yield from self.told(step)
             values = self.kind.fields_in(line[start:end])
             if match.groupdict().get("evaluation"):
@@ -199,8 +193,9 @@ class _Run:
         for kind, pattern in self.kind.events.items():
             if match := pattern.search(line):
                 parts = match.groupdict("")
-                step, duration, value = whole(parts.get("step", "")), parts.get("duration", ""), parts.get("value", "")
-                yield from self.event(kind, line, match.start(), step, number(duration), number(value))
+                duration, value = (number(parts.get(name, "")) for name in ("duration", "value"))
+                step = whole_number(parts.get("step", ""))
+                yield from self.event(kind, line, match.start(), step, duration, value)
                 return
 
     def event(

@@ -18,7 +18,8 @@ from energymodel.errors import InputError
 from energymodel.readers.expressions import data_file
 from energymodel.readers.lines import Lines, cells, time_of
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.line_kinds import made, number, whole
+from energymodel.readers.logs.line_kinds import made, number
+from energymodel.units import whole_number
 
 EVALUATION = "evaluation"  # the loss of an evaluation, in place of a field
 TOTAL_RATE = "total_token_rate"  # tokens per second of the whole run, in place of a field
@@ -75,7 +76,7 @@ def wandb_steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | L
     joined: LoggedStep | None = None
     for line in source:
         row = cells(line)
-        step = whole(_FRACTION.sub("", row[step_column])) if len(row) == len(header) else None
+        step = whole_number(_FRACTION.sub("", row[step_column])) if len(row) == len(header) else None
         values = {
             field: number(row[at]) * scale for at, (field, scale) in fields.items() if step is not None and row[at]
         }
@@ -147,7 +148,7 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[float, int, float]]:
     """Time [s since 1970], step and value of each row; damaged rows are left out."""
     for line in lines:
         row = cells(line)
-        step = whole(row[1].removesuffix(".0")) if len(row) == 3 else None
+        step = whole_number(row[1].removesuffix(".0")) if len(row) == 3 else None
         if step is not None and row[2]:
             time = number(row[0])
             yield (time if math.isfinite(time) else NOT_SAID), step, number(row[2])

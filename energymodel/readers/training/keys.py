@@ -175,6 +175,13 @@ def table_of(value: Any, where: str, name: str, needed: str = "a table of keys")
     return value
 
 
+def at(value: Any, path: str) -> Any:
+    """The value at a dotted path of tables; None where there is none."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
 def shorten(text: str) -> str:
     """A text of bounded length."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
