@@ -309,7 +309,7 @@ class FleetFormulation(Formulation):
     step, of which the last has no name, as that of the micro-batches has none elsewhere.
     """
 
-    def values(self, point: Array, layout: ParallelLayout, criteria: Criteria, run: Any) -> Values:
+    def values(self, point: Array | np.ndarray, layout: ParallelLayout, criteria: Criteria, run: Any) -> Values:
         """Objective and rows of the groups at a point, in the layout that they have."""
         groups: tuple[Group, ...] = run.groups
         plans, work = _plans_at(point, groups)
