@@ -17,6 +17,8 @@ from energymodel.units import parse_quantity, whole_number
 
 MOST_VALUES = 10**8
 """Values of an axis, which are held in memory: 800 MB."""
+Range = tuple[float, float]
+"""Lowest and highest value."""
 EXAMPLE = 'Write for example "8..64 Mi token log 20", "0.5:1:11" or "1, 2, 4".'
 SCALES = ("linear", "log")
 _USUAL_COUNT = "20"
@@ -118,20 +120,14 @@ class Axis:
         return cls(name, stacked, "1", tuple(choices))
 
 
-def _count(name: str, count: Any) -> int:
-    number = count if isinstance(count, int) else whole_number(str(count))
-    if number is None:
-        raise InputError(f'axis {name}: "{count}" is not a number of values. {EXAMPLE}')
-    if not 1 <= number <= MOST_VALUES:
-        raise InputError(f"axis {name}: {count} values. Give 1 to {MOST_VALUES:,}.")
-    return number
+def _count(name: str, count: int) -> int:
+    if not isinstance(count, int) or not 1 <= count <= MOST_VALUES:
+        raise InputError(f"axis {name}: {count} values. Give a whole number of 1 to {MOST_VALUES:,}.")
+    return count
 
 
 def check_axes(axes: Sequence[Axis]) -> None:
-    """There are axes, and every axis has its own name.
-
-    **Raises:** `InputError`.
-    """
+    """There are axes, and every axis has its own name."""
     names = [axis.name for axis in axes]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -150,6 +146,25 @@ def cast(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(convert, tree)
 
 
+def parse_axis(name: str, text: Any, unit: str = "1", *, allow_negative: bool = False) -> Axis:
+    """An axis from text: `LOW..HIGH UNIT [linear|log] COUNT`, `LOW:HIGH:COUNT[:log]`, or values with commas.
+
+    The low end may leave its unit to the high end, listed values to the last one. Numbers and arrays are taken in SI.
+    """
+    if isinstance(text, Axis):
+        return dataclasses.replace(text, name=name)
+    if not isinstance(text, str):
+        try:
+            return Axis.of(name, np.ravel(np.asarray(text, np.float64)), unit)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"axis {name}: {text!r} are not numbers in {unit}. {EXAMPLE}") from None
+    if ".." in text or ":" in text:
+        return _parse_range(name, text.strip(), unit).axis(allow_negative)
+    if _OTHER_SIGN.search(text):
+        raise InputError(f'axis {name}: "{text.strip()}" has no ".." between the ends of its range. {EXAMPLE}')
+    return Axis.of(name, _quantities(name, text.split(","), unit, allow_negative), unit)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Range:
     """A range as it is written: the sign between its ends, the ends, the word of its scale, the number of values."""
@@ -159,8 +174,8 @@ class _Range:
     sign: str
     low: str
     high: str
-    scale: str = ""
-    count: str = ""
+    scale: str
+    count: str
 
     def wrong(self, what: str, **parts: str) -> InputError:
         """An error that says what is wrong, and shows the range, some of its parts replaced, in the right form."""
@@ -176,94 +191,66 @@ class _Range:
             form = " ".join(filter(None, (f"{right.low}..{high}", scale, count)))
         return InputError(f'axis {self.name}: {what} Write for example "{form}".')
 
-
-def parse_axis(name: str, text: Any, unit: str = "1", *, allow_negative: bool = False) -> Axis:
-    """An axis from text: `LOW..HIGH UNIT [linear|log] COUNT`, `LOW:HIGH:COUNT[:log]`, or values with commas.
-
-    The low end may leave its unit to the high end, listed values to the last one. Numbers and arrays are taken in SI.
-
-    **Raises:** `InputError`.
-    """
-    if isinstance(text, Axis):
-        return dataclasses.replace(text, name=name)
-    if not isinstance(text, str):
-        try:
-            return Axis.of(name, np.ravel(np.asarray(text, np.float64)), unit)
-        except (TypeError, ValueError, OverflowError):
-            raise InputError(f"axis {name}: {text!r} are not numbers in {unit}. {EXAMPLE}") from None
-    if ".." in text or ":" in text:
-        read = _with_dots if ".." in text else _with_colons
-        return _stepped(read(name, text.strip(), unit), allow_negative)
-    if _OTHER_SIGN.search(text):
-        raise InputError(f'axis {name}: "{text.strip()}" has no ".." between the ends of its range. {EXAMPLE}')
-    return Axis.of(name, _quantities(name, text.split(","), unit, allow_negative), unit)
+    def axis(self, allow_negative: bool) -> Axis:
+        """The axis that it describes."""
+        count = whole_number(self.count)
+        if count is None:
+            raise self.wrong(f'"{self.count}" is not a number of values.')
+        if not 1 <= count <= MOST_VALUES:
+            raise self.wrong(f"{self.count} values: give 1 to {MOST_VALUES:,}.", count="")
+        unit = _unit_of(self.high)
+        if self.unit != "1" and _LEADING.fullmatch(self.high) and not unit:
+            raise self.wrong(f'"{self.high}" has no unit.')
+        low, high = _quantities(self.name, [self.low, self.high], self.unit, allow_negative)
+        if low > high:  # the low end may have its unit from the other
+            end = self.low if _unit_of(self.low) or not unit else f"{self.low} {unit}"
+            raise self.wrong(f"{self.low} is above {self.high}. Give the low end first.", low=self.high, high=end)
+        return (Axis.log if self.scale == "log" else Axis.linear)(self.name, low, high, count, self.unit)
 
 
-def _with_dots(name: str, text: str, unit: str) -> _Range:
-    """The parts of `LOW..HIGH UNIT [linear|log] COUNT`."""
-    low, _, rest = text.partition("..")
-    low, rest = low.strip(), rest.strip(".").strip()
-    apart = " ".join(_JOINED.sub(" ", rest).split())
-    if apart != " ".join(rest.split()):
-        raise InputError(f'axis {name}: spaces separate the parts of "{text}". Write for example "{low}..{apart}".')
-    words = apart.split()
-    if not low or not words:
-        raise InputError(f'axis {name}: "{text}" has no {"high" if low else "low"} end. {EXAMPLE}')
-    parts = _Range(name, unit, "..", low, " ".join(words))
-    last = words[-1]
-    if last.lower() in SCALES:
-        scale = last.lower()
-        if len(words) > 2 and _is_count(words[-2]):
-            what = f'the number of values, {words[-2]}, comes last, after "{scale}".'
-            raise parts.wrong(what, high=" ".join(words[:-2]), scale=scale, count=words[-2])
-        raise parts.wrong("the number of values is missing.", high=" ".join(words[:-1]), scale=scale)
-    if len(words) == 1 or (not _is_count(last) and _is_quantity(parts.high, unit)):
-        raise parts.wrong("the number of values is missing.")
-    parts = dataclasses.replace(parts, high=" ".join(words[:-1]), count=last)
-    *shorter, last = words[:-1]
-    if not shorter:
-        return parts
-    if last in SCALES:
-        return dataclasses.replace(parts, high=" ".join(shorter), scale=last)
-    near = suggest(last.lower(), SCALES)
-    if not _is_quantity(parts.high, unit) and (near.startswith("Did") or _is_quantity(" ".join(shorter), unit)):
-        raise parts.wrong(f'unknown scale "{last}". {near}', high=" ".join(shorter), scale=_named(near))
-    return parts
-
-
-def _with_colons(name: str, text: str, unit: str) -> _Range:
-    """The parts of `LOW:HIGH:COUNT[:log]`."""
-    low, *rest = (part.strip() for part in text.split(":"))
-    high, count, scale, *more = (*rest, "", "", "")[: max(3, len(rest))]
-    if not low or not high or more:
-        raise InputError(f'axis {name}: "{text}" is not LOW:HIGH:COUNT or LOW:HIGH:COUNT:log. {EXAMPLE}')
-    parts = _Range(name, unit, ":", low, high, scale, count)
+def _parse_range(name: str, text: str, unit: str) -> _Range:
+    """The parts of a range, the number of values and the scale in their places."""
+    sign = ".." if ".." in text else ":"
+    low, _, rest = (part.strip() for part in text.partition(sign))
+    if sign == ":":
+        high, count, scale, *more = [*(part.strip() for part in rest.split(":")), "", ""]
+        if not low or not high or any(more):
+            raise InputError(f'axis {name}: "{text}" is not LOW:HIGH:COUNT or LOW:HIGH:COUNT:log. {EXAMPLE}')
+    else:
+        rest = rest.strip(".").strip()
+        words = _JOINED.sub(" ", rest).split()
+        if words != rest.split():
+            form = f"{low}..{' '.join(words)}"
+            raise InputError(f'axis {name}: spaces separate the parts of "{text}". Write for example "{form}".')
+        if not low or not words or words[0] in SCALES:
+            raise InputError(f'axis {name}: "{text}" has no {"high" if low else "low"} end. {EXAMPLE}')
+        high, scale, count = _parse_words(words, unit)
+    count = count.lower() if count.lower() in SCALES else count
+    parts = _Range(name, unit, sign, low, high, scale, count)
     if count in SCALES and _is_count(scale):
-        what = f'the number of values, {scale}, comes before "{count}".'
-        raise parts.wrong(what, count=scale, scale=count)
+        place = f'before "{count}"' if sign == ":" else f'last, after "{count}"'
+        raise parts.wrong(f"the number of values, {scale}, comes {place}.", count=scale, scale=count)
     if not count or count in SCALES:
         raise parts.wrong("the number of values is missing.", scale=count or scale)
     if scale and scale not in SCALES:
         near = suggest(scale.lower(), SCALES)
-        raise parts.wrong(f'unknown scale "{scale}". {near}', scale=_named(near))
+        named = [scale for scale in SCALES if scale in near]  # both where nothing is near
+        raise parts.wrong(f'unknown scale "{scale}". {near}', scale=named[0] if len(named) == 1 else "")
     return parts
 
 
-def _stepped(parts: _Range, allow_negative: bool) -> Axis:
-    """The axis of a range whose parts are known."""
-    count = whole_number(parts.count)
-    if count is None:
-        raise parts.wrong(f'"{parts.count}" is not a number of values.')
-    if not 1 <= count <= MOST_VALUES:
-        raise parts.wrong(f"{parts.count} values: give 1 to {MOST_VALUES:,}.", count="")
-    unit = _unit_of(parts.high)
-    if parts.unit != "1" and _LEADING.fullmatch(parts.high) and not unit:
-        raise parts.wrong(f'"{parts.high}" has no unit.')
-    low, high = _quantities(parts.name, [parts.low, parts.high], parts.unit, allow_negative)
-    if low > high:  # the low end may have its unit from the other
-        end = parts.low if _unit_of(parts.low) or not unit else f"{parts.low} {unit}"
-        raise parts.wrong(f"{parts.low} is above {parts.high}. Give the low end first.", low=parts.high, high=end)
-    return (Axis.log if parts.scale == "log" else Axis.linear)(parts.name, low, high, count, parts.unit)
+def _parse_words(words: Sequence[str], unit: str) -> tuple[str, str, str]:
+    """High end, scale and number of values of `HIGH UNIT [linear|log] COUNT`; empty where a part is missing."""
+    if len(words) == 1 or (not _is_count(words[-1]) and _is_quantity(" ".join(words), unit)):
+        return " ".join(words), "", ""
+    *words, count = words
+    *shorter, last = words
+    if count.lower() in SCALES:
+        is_scale = _is_count(last)  # they change places
+    else:
+        near = last in SCALES or suggest(last.lower(), SCALES).startswith("Did")
+        is_scale = not _is_quantity(" ".join(words), unit) and (near or _is_quantity(" ".join(shorter), unit))
+    return (" ".join(shorter), last, count) if shorter and is_scale else (" ".join(words), "", count)
 
 
 def _quantities(name: str, parts: Sequence[str], unit: str, allow_negative: bool) -> list[float]:
@@ -278,12 +265,6 @@ def _quantities(name: str, parts: Sequence[str], unit: str, allow_negative: bool
 def _unit_of(text: str) -> str:
     match = _LEADING.match(text)
     return match["rest"].strip() if match else ""
-
-
-def _named(suggestion: str) -> str:
-    """The scale that a suggestion names; none where it lists them."""
-    scales = [scale for scale in SCALES if scale in suggestion]
-    return scales[0] if len(scales) == 1 else ""
 
 
 def _is_count(text: str) -> bool:

@@ -83,10 +83,11 @@ def batch_curve(scenario: Scenario, points: int = USUAL_POINTS) -> BatchCurve:
         run = in_float64(TrainingRun(scenario.system, scenario.plan))
         batches = _whole_batches(scenario, points)
         fine = np.geomspace(batches[0], batches[-1], FINE)
-        directions = directions_of(scenario, run)
-        vectors = np.concatenate([run.vector[None], run.vector + directions.steps, run.vector - directions.steps])
-        logs = np.log(np.asarray(_objectives(vectors, fine, run)))
-        own, outcome = jax.tree.map(np.asarray, _outcomes(batches, run))
+        steps = directions_of(scenario, run).steps
+        vectors = np.concatenate([run.vector[None], run.vector + steps, run.vector - steps])
+        owns, outcomes = jax.tree.map(np.asarray, _outcomes(vectors, np.concatenate([fine, batches]), run))
+    own, outcome = jax.tree.map(lambda leaf: leaf[0], owns), jax.tree.map(lambda leaf: leaf[0, FINE:], outcomes)
+    logs = {name: np.log(_value(outcomes, name)[:, :FINE]) for name in OBJECTIVES}
     ratio = outcome.tokens / own.tokens
     return BatchCurve(
         own=own,
@@ -96,7 +97,7 @@ def batch_curve(scenario: Scenario, points: int = USUAL_POINTS) -> BatchCurve:
         break_even_power=np.asarray(
             break_even_power(own.power_average, own.tokens / own.time, outcome.tokens / outcome.time, ratio)
         ),
-        best={name: _best(fine, logs[:, row], float(np.log(_value(own, name)))) for row, name in enumerate(OBJECTIVES)},
+        best={name: _best(fine, logs[name], float(np.log(_value(own, name)))) for name in OBJECTIVES},
     )
 
 
@@ -117,31 +118,26 @@ def _value(outcome: TrainingOutcome, name: str) -> Float[np.ndarray, "..."]:
     return np.asarray(outcome.energy.total if name == "energy" else getattr(outcome, name))
 
 
-def _at(run: TrainingRun, batch: Array, loss: Array) -> TrainingOutcome:
-    plan = eqx.tree_at(lambda plan: (plan.batch, plan.goal), run.plan, (jnp.reshape(batch, (1,)), TargetLoss(loss)))
-    return evaluate(run.system, plan)
-
-
-def _all_outcomes(batches: Float[Array, " batches"], run: TrainingRun) -> tuple[TrainingOutcome, TrainingOutcome]:
-    """Outcome of the own plan, and those at the batches to the same loss."""
-    own = evaluate(run.system, run.plan)
-    return own, jax.vmap(lambda batch: _at(run, batch, own.loss))(batches)
-
-
-def _all_objectives(
+def _all_outcomes(
     vectors: Float[Array, "runs n"], batches: Float[Array, " batches"], run: TrainingRun
-) -> Float[Array, "runs objectives batches"]:
-    """Each objective of each run at all batches, to the loss that the own plan of that run reaches."""
+) -> tuple[TrainingOutcome, TrainingOutcome]:
+    """Outcome of each run's own plan, and those at all batches to the loss that its own plan reaches."""
     unravel = ravel_pytree(run)[1]
 
-    def objectives(vector: Array) -> Array:
-        _, outcome = _all_outcomes(batches, unravel(vector))
-        return jnp.stack([outcome.time, outcome.energy.total, outcome.money, outcome.carbon])
+    def outcomes(vector: Array) -> tuple[TrainingOutcome, TrainingOutcome]:
+        moved = unravel(vector)
+        own = evaluate(moved.system, moved.plan)
 
-    return jax.lax.map(objectives, vectors)
+        def at(batch: Array) -> TrainingOutcome:
+            changed = (jnp.reshape(batch, (1,)), TargetLoss(own.loss))
+            return evaluate(moved.system, eqx.tree_at(lambda plan: (plan.batch, plan.goal), moved.plan, changed))
+
+        return own, jax.vmap(at)(batches)
+
+    return jax.lax.map(outcomes, vectors)
 
 
-_outcomes, _objectives = Compiled(_all_outcomes), Compiled(_all_objectives)
+_outcomes = Compiled(_all_outcomes)
 
 
 def _best(batches: Float[np.ndarray, " batches"], logs: Float[np.ndarray, "runs batches"], own: float) -> BestBatch:

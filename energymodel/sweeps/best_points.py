@@ -1,18 +1,20 @@
 """The points of lowest value of a grid: of all points, or along some axes for each value of the others."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import register_dataclass
 
 from energymodel.errors import InputError
-from energymodel.sweeps.feasibility import Output, Range, feasible_values
+from energymodel.sweeps.axes import Range
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.reductions import AbstractPointReduction, Chunk, PointIndices, float_dtype
+from energymodel.sweeps.points import Output, feasible_values
+from energymodel.sweeps.reductions import AbstractPointReduction, Chunk, float_dtype
 
 MAX_KEPT = 10**7
 """Most points that `BestAlong` may keep: the state of every tile holds them."""
@@ -33,10 +35,15 @@ class Points(NamedTuple):
         return cls(jnp.full(shape, jnp.inf, float_dtype()), none, none)
 
     def indices(self, grid: Grid) -> list[tuple[int, ...]]:
-        """Indices along the axes of the points that were found."""
+        """Indices along the axes of the points that are not empty."""
         filled = np.isfinite(self.value)
-        chunks, positions = np.asarray(self.chunk)[filled], np.asarray(self.position)[filled]
-        return [grid.index(int(chunk), int(position)) for chunk, position in zip(chunks, positions, strict=True)]
+        points = zip(np.asarray(self.chunk)[filled], np.asarray(self.position)[filled], strict=True)
+        return [grid.index(int(chunk), int(position)) for chunk, position in points]
+
+    def improved(self, others: "Points", xp: Any) -> "Points":
+        """The lower of each pair; of equal ones the own."""
+        wins = others.value < self.value
+        return Points(*(xp.where(wins, other, own) for own, other in zip(self, others, strict=True)))
 
 
 def lowest(first: Points, second: Points, count: int, xp: Any) -> Points:
@@ -57,7 +64,8 @@ def lowest_of(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     return -negative, (chosen[order // ROW] * ROW + order % ROW).astype(jnp.int32)
 
 
-@dataclasses.dataclass(frozen=True)
+@register_dataclass
+@dataclass(frozen=True)
 class Top(AbstractPointReduction):
     """The `count` points of lowest `value` within `limits`, ties in the order of the grid.
 
@@ -66,10 +74,8 @@ class Top(AbstractPointReduction):
 
     value: Output
     count: int = 1
-    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    limits: Mapping[str, Range] = field(default_factory=dict)
     spare: int = 31
-    takes_padding: ClassVar[bool] = True
-    has_numbers: ClassVar[bool] = True
 
     def pick(self, outputs: Any) -> jax.Array:
         """The value, infinite where a limit is broken."""
@@ -86,12 +92,11 @@ class Top(AbstractPointReduction):
         def better(picked: Any) -> Points:
             flat = chunk.masked(picked, jnp.inf).reshape(-1)
             if count == 1:
-                position = jnp.argmin(flat).astype(jnp.int32)
-                number = jnp.asarray(chunk.number, jnp.int32)
-                return Points(flat[position][None], number[None], chunk.positions(position)[None])
+                position = jnp.argmin(flat).astype(jnp.int32)[None]
+                return Points(flat[position], jnp.asarray(chunk.number, jnp.int32)[None], position)
             values, positions = lowest_of(flat, min(count, flat.size))
             numbers = jnp.full(positions.shape, chunk.number, jnp.int32)
-            return lowest(state, Points(values, numbers, chunk.positions(positions)), count, jnp)
+            return lowest(state, Points(values, numbers, positions), count, jnp)
 
         # Padding repeats points, so it has no lower value.
         return jax.lax.cond(jnp.min(picked) < state.value[-1], better, lambda _: state, picked)
@@ -100,16 +105,17 @@ class Top(AbstractPointReduction):
         """The lowest of both."""
         return lowest(first, second, self.count + self.spare, np)
 
-    def kept_points(self, state: Points, grid: Grid) -> PointIndices:
-        """The points found, the spare ones included."""
-        return PointIndices(state.indices(grid))
+    def kept_points(self, state: Points, grid: Grid) -> list[tuple[int, ...]]:
+        """All of them, the spare ones included."""
+        return state.indices(grid)
 
     def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
         """The best by value, ties in the order of the grid."""
         return np.argsort(values, stable=True)[: self.count].tolist()
 
 
-@dataclasses.dataclass(frozen=True)
+@register_dataclass
+@dataclass(frozen=True)
 class BestAlong(AbstractPointReduction):
     """The point of lowest `value` along `axes`, for each combination of the other axes.
 
@@ -118,8 +124,7 @@ class BestAlong(AbstractPointReduction):
 
     value: Output
     axes: Sequence[str]
-    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
-    has_numbers: ClassVar[bool] = True
+    limits: Mapping[str, Range] = field(default_factory=dict)
 
     def other_axes(self, grid: Grid) -> list[int]:
         """Numbers of the axes that stay.
@@ -143,10 +148,8 @@ class BestAlong(AbstractPointReduction):
         return feasible_values(outputs, (self.value,), self.limits)[0]
 
     def init(self, grid: Grid) -> Points:
-        """No points; the axis that is cut is filled up to whole blocks."""
-        lengths = list(grid.sizes)
-        lengths[grid.cut] = grid.blocks * grid.block
-        return Points.empty(*(lengths[number] for number in self.other_axes(grid)))
+        """No points, padding included."""
+        return Points.empty(*(grid.lengths[number] for number in self.other_axes(grid)))
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
         """Compare the best of the chunk with the points so far; find their positions only if one is better."""
@@ -166,31 +169,24 @@ class BestAlong(AbstractPointReduction):
         def better(_: None) -> Points:
             best = jnp.argmin(values, axis=-1)
             positions = jnp.take_along_axis(numbers, best[..., None], axis=-1).reshape(sizes)
-            wins = minimum < old.value
-            new = (minimum, jnp.asarray(chunk.number, jnp.int32), positions)
-            improved = [jnp.where(wins, better, worse) for better, worse in zip(new, old, strict=True)]
-            return Points(
-                *(
-                    jax.lax.dynamic_update_slice(part, block, starts)
-                    for part, block in zip(state, improved, strict=True)
-                )
-            )
+            blocks = old.improved(Points(minimum, jnp.asarray(chunk.number, jnp.int32), positions), jnp)
+            parts = zip(state, blocks, strict=True)
+            return Points(*(jax.lax.dynamic_update_slice(part, block, starts) for part, block in parts))
 
         return jax.lax.cond(jnp.any(minimum < old.value), better, lambda _: state, None)
 
     def merge(self, first: Points, second: Points) -> Points:
-        """The lower of each pair, the first where they are equal."""
-        wins = second.value < first.value
-        return Points(*(np.where(wins, later, sooner) for sooner, later in zip(first, second, strict=True)))
+        """The lower of each pair."""
+        return first.improved(second, np)
 
     def result(self, state: Points, grid: Grid) -> np.ndarray:
         """Lowest values over the other axes."""
         inside = tuple(slice(grid.sizes[number]) for number in self.other_axes(grid))
         return np.asarray(np.asarray(state.value)[inside])
 
-    def kept_points(self, state: Points, grid: Grid) -> PointIndices:
-        """The points found."""
-        return PointIndices(state.indices(grid))
+    def kept_points(self, state: Points, grid: Grid) -> list[tuple[int, ...]]:
+        """One for each combination that has any."""
+        return state.indices(grid)
 
     def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
         """All of them, in the order of the grid."""

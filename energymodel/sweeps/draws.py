@@ -7,7 +7,7 @@ uniform, so that estimates have no bias, and the spread between replicates gives
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -55,12 +55,16 @@ class JointDraws(eqx.Module):
     values: Float[Array | np.ndarray, " numbers"]
     logarithmic: tuple[bool, ...] = eqx.field(static=True)
 
-    def __call__(self, uniform: Float[Array, ""]) -> list[Any]:
+    def __call__(self, uniform: Float[Array, ""]) -> Float[Array, " numbers"]:
         """The numbers of one draw, chosen by a uniform number."""
-        count = self.deviations.shape[0]
-        draw = jnp.asarray(self.deviations)[jnp.minimum((uniform * count).astype(jnp.int32), count - 1)]
-        numbers = zip(jnp.asarray(self.values), draw, self.logarithmic, strict=True)
-        return [value * jnp.exp(change) if logarithmic else value + change for value, change, logarithmic in numbers]
+        count, log = self.deviations.shape[0], np.array(self.logarithmic)
+        change = jnp.asarray(self.deviations)[jnp.minimum((uniform * count).astype(jnp.int32), count - 1)]
+        return jnp.where(log, self.values * jnp.exp(jnp.where(log, change, 0.0)), self.values + change)
+
+    def covariance(self) -> Float[np.ndarray, "numbers numbers"]:
+        """Covariance of the numbers, to first order where the draws are logarithms."""
+        scale = np.where(self.logarithmic, self.values, 1.0)
+        return np.atleast_2d(np.cov(np.asarray(self.deviations) * scale, rowvar=False))
 
 
 class NumberSampler(eqx.Module):
@@ -95,10 +99,7 @@ class NumberSampler(eqx.Module):
         number = jnp.where(kinds == BETWEEN, value + scale * share, number)
         for row, column in enumerate(np.flatnonzero(kinds == TABLE)):
             number = number.at[column].set(_interpolated(jnp.asarray(self.tables)[row], deviation[column]))
-        together = [
-            drawn for joint, share in zip(self.joints, uniform[independent:], strict=True) for drawn in joint(share)
-        ]
-        return jnp.concatenate([number, jnp.stack(together)]) if together else number
+        return jnp.concatenate([number, *map(JointDraws.__call__, self.joints, uniform[independent:])])
 
     def named(self, numbers: Float[Array, " numbers"]) -> dict[str, Float[Array, ""]]:
         """Numbers by path."""
@@ -112,16 +113,19 @@ def _interpolated(table: Array, deviation: Array) -> Array:
     return table[index] * (1.0 - weight) + table[index + 1] * weight
 
 
-def number_sampler(numbers: Sequence[UncertainNumber]) -> NumberSampler:
-    """A sampler of numbers by their distributions.
-
-    **Raises:** `InputError` for an unknown joint distribution, or a number that it does not hold.
-    """
-    alone = [number for number in numbers if not number.distribution.is_joint]
+def in_groups(numbers: Iterable[UncertainNumber]) -> tuple[list[UncertainNumber], dict[str, list[UncertainNumber]]]:
+    """Independent numbers, and those of each joint distribution by its name."""
+    alone: list[UncertainNumber] = []
     groups: dict[str, list[UncertainNumber]] = {}
     for number in numbers:
-        if number.distribution.is_joint:
-            groups.setdefault(number.distribution.name, []).append(number)
+        joint = number.distribution.is_joint
+        (groups.setdefault(number.distribution.name, []) if joint else alone).append(number)
+    return alone, groups
+
+
+def number_sampler(numbers: Sequence[UncertainNumber]) -> NumberSampler:
+    """A sampler of numbers by their distributions."""
+    alone, groups = in_groups(numbers)
     kinds, rows, tables = [], [], []
     for number in alone:
         family, parameters = number.distribution.family, number.distribution.numbers
@@ -151,10 +155,7 @@ def number_sampler(numbers: Sequence[UncertainNumber]) -> NumberSampler:
 
 
 def joint_draws(name: str, members: Sequence[UncertainNumber]) -> JointDraws:
-    """Draws of a joint distribution for some numbers, by the last part of their paths.
-
-    **Raises:** `InputError` for an unknown distribution, or a number that it does not hold.
-    """
+    """Draws of a joint distribution for some numbers, by the last part of their paths."""
     columns, logarithmic, draws = read_joint(name)
     last_parts = {member.path: member.path.rpartition(".")[2] for member in members}
     for path, part in last_parts.items():
@@ -211,31 +212,21 @@ def uniform(seed: Any, replicate: Any, point: Any) -> Float[Array, " factors"]:
 
 
 class SampledModel(eqx.Module):
-    """A model at the sample (`replicate`, `point`) of its uncertain numbers."""
+    """A model at the sample (`replicate`, `point`) of its uncertain numbers.
 
-    model: Callable[..., Any]
-    sampler: NumberSampler
-    seed: Any = eqx.field(converter=np.uint32)
-
-    def __call__(self, replicate: Any, point: Any) -> Any:
-        """Outputs of one sample."""
-        return self.model(**self.sampler.named(self.sampler(uniform(self.seed, replicate, point))))
-
-
-class ResampledModel(eqx.Module):
-    """A model at two independent samples A and B, and at A with some factors of B [Saltelli et al. 2010].
-
-    `point` holds the coordinates of both; `from_b` is one for each factor that B supplies, zero elsewhere.
+    With `from_b`, `point` holds the coordinates of two independent samples A and B, and the model is taken at A with
+    some factors of B, for each of which `from_b` is one, else zero [Saltelli et al. 2010].
     """
 
     model: Callable[..., Any]
     sampler: NumberSampler
     seed: Any = eqx.field(converter=np.uint32)
 
-    def __call__(self, replicate: Any, point: Any, from_b: Any) -> Any:
+    def __call__(self, replicate: Any, point: Any, from_b: Any = None) -> Any:
         """Outputs of one sample."""
-        count = len(self.sampler.factors)
-        both = uniform(self.seed, replicate, point)
-        a, b = self.sampler(both[:count]), self.sampler(both[count:])
-        resampled = jnp.asarray(from_b)[np.array(self.sampler.owners, int)] > 0.5
-        return self.model(**self.sampler.named(jnp.where(resampled, b, a)))
+        shares, count = uniform(self.seed, replicate, point), len(self.sampler.factors)
+        numbers = self.sampler(shares[:count])
+        if from_b is not None:
+            resampled = jnp.asarray(from_b)[np.array(self.sampler.owners, int)] > 0.5
+            numbers = jnp.where(resampled, self.sampler(shares[count:]), numbers)
+        return self.model(**self.sampler.named(numbers))

@@ -4,13 +4,13 @@ An engine takes a program and the numbers of the tiles to run, and yields each n
 any order. The program is the same everywhere, so the engine does not change a bit of the result.
 """
 
-import ctypes
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import islice
+from threading import Lock
 from typing import Any
 
 import jax
@@ -29,12 +29,11 @@ QUEUED = 4
 """Groups of tiles queued for each worker of a cluster, so that it never waits for the scheduler."""
 MOST_TOGETHER = 16
 """Tiles of a group at most: the scheduler takes about ten milliseconds for each group."""
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-REUSED = 2**25
-"""Bytes of the largest array that is reused, glibc's own maximum."""
 EACH, SAME = PartitionSpec("tile"), PartitionSpec()
 TIMEOUT = "20s"
 """How long a scheduler may take to answer."""
+_LOCK = Lock()
+"""Held while a worker of a cluster compiles its program."""
 
 
 def threads() -> int:
@@ -43,21 +42,18 @@ def threads() -> int:
 
 
 def in_process(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Run tiles in threads, one for each core."""
-    workers = min(threads(), len(numbers))
-    if workers <= 1:
-        for number in numbers:
-            yield number, program.run(number)
-        return
+    """Run tiles in threads, one for each core; states come in the order of the numbers."""
+    _ = program.hint  # computed once
+    workers, running = threads(), deque[tuple[int, Future[Any]]]()
     pool = ThreadPoolExecutor(workers)
-    upcoming = iter(numbers)
-    running = {pool.submit(program.run, number): number for number in islice(upcoming, workers + 1)}
     try:
-        while running:
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                yield running.pop(future), future.result()
-                running |= {pool.submit(program.run, number): number for number in islice(upcoming, 1)}
+        for number in numbers:
+            running.append((number, pool.submit(program.run, number)))
+            if len(running) > 2 * workers:
+                number, state = running.popleft()
+                yield number, state.result()
+        for number, state in running:
+            yield number, state.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -129,16 +125,16 @@ def on_dask(address: str) -> Engine:
         except (OSError, TimeoutError) as error:
             raise InputError(f"engine dask: no scheduler answers at {address}: {error}.") from None
         with client:
-            scattered = client.scatter(program.portable(), broadcast=True, hash=True)
+            import cloudpickle
+
+            scattered = client.scatter(cloudpickle.dumps(program), broadcast=True, hash=True)
             workers = max(1, len(client.scheduler_info()["workers"]))
             size = min(MOST_TOGETHER, max(1, len(numbers) // (QUEUED * workers)))
-            upcoming = iter([numbers[start : start + size] for start in range(0, len(numbers), size)])
+            groups = iter([numbers[start : start + size] for start in range(0, len(numbers), size)])
 
             def submit(count: int) -> list[Any]:
-                return [
-                    client.submit(_on_worker, scattered, group, pure=False, retries=RETRIES)
-                    for group in islice(upcoming, count)
-                ]
+                some = islice(groups, count)
+                return [client.submit(_on_worker, scattered, group, pure=False, retries=RETRIES) for group in some]
 
             running = as_completed(submit(QUEUED * workers), loop=client.loop)
             for future in running:
@@ -153,32 +149,18 @@ def on_dask(address: str) -> Engine:
 def _program_on_worker(portable: bytes) -> TileProgram:
     import cloudpickle
 
-    _keep_freed_memory()
     return cloudpickle.loads(portable)
 
 
-def _keep_freed_memory() -> None:
-    """Let this process reuse the memory of one tile for the next one, as glibc does of itself.
-
-    Dask starts workers with MALLOC_TRIM_THRESHOLD_, which makes glibc return the temporary arrays of each tile to the
-    system: page faults of the next tile then take a tenth of its time.
-    """
-    with suppress(AttributeError, OSError):  # another library of C
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_THRESHOLD, REUSED)
-        mallopt(M_TRIM_THRESHOLD, 2 * REUSED)
-
-
 def _on_worker(portable: bytes, numbers: Sequence[int]) -> list[tuple[int, Any]]:
-    program = _program_on_worker(portable)
+    with _LOCK:
+        program = _program_on_worker(portable)
+        _ = program.hint
     return [(number, program.run(number)) for number in numbers]
 
 
 def engine_of(name: str | Engine | None) -> Engine:
-    """An engine by its name: `process`, `devices`, `distributed`, or `dask://address`; `None` chooses.
-
-    **Raises:** `InputError` for another name.
-    """
+    """An engine by its name: `process`, `devices`, `distributed`, or `dask://address`; `None` chooses."""
     if callable(name):
         return name
     if name is None:

@@ -4,7 +4,7 @@ XLA for CPU evaluates long polynomials term after term, so that vector units wai
 about three times as long for `pow` as `exp(y log x)` takes with these functions. Here the argument is reduced by
 operations on its bits, and short minimax polynomials are evaluated in pairs of terms [Muller 2016, ch. 3 and 11].
 Errors stay below 2 units in the last place (ulp) for every float. As in XLA for CPU, a subnormal argument counts as
-zero, and a result below 2^-126 is zero.
+zero, and a result below 2^-126 is zero. They have no derivatives: they replace primitives of what was differentiated.
 `python benchmarks/sweep/minimax.py` prints the coefficients.
 """
 
@@ -62,7 +62,6 @@ def _times_power_of_two(x: Float32, exponent: Float32) -> Float32:
     return _of_bits(_bits(x) + (_bits(exponent + _ROUND) << _MANTISSA_BITS))
 
 
-@jax.custom_jvp
 def exp32(x: Float32) -> Float32:
     """`e^x` of float32 numbers, below 2 ulp [definition]."""
     # Rounding by adding and subtracting `_ROUND` would take one operation less; XLA cancels the two.
@@ -73,13 +72,6 @@ def exp32(x: Float32) -> Float32:
     return jnp.where(x < _EXP_ABOVE, value, x + _INFINITE)  # no number stays none
 
 
-@exp32.defjvp
-def _exp_slope(primals: Any, tangents: Any) -> Any:
-    value = exp32(*primals)
-    return value, tangents[0] * value
-
-
-@jax.custom_jvp
 def log32(x: Float32) -> Float32:
     """`ln x` of float32 numbers, below 2 ulp; -infinite at zero, and no number below it [definition]."""
     bits = _bits(x)
@@ -95,12 +87,6 @@ def log32(x: Float32) -> Float32:
     return jnp.where((x >= _SMALLEST) & (x < _INFINITE), value, edge)
 
 
-@log32.defjvp
-def _log_slope(primals: Any, tangents: Any) -> Any:
-    return log32(*primals), tangents[0] / primals[0]
-
-
-@jax.custom_jvp
 def pow32(x: Float32, y: Float32) -> Float32:
     """`x^y` of float32 numbers, below 2 ulp, with the special values of C's `powf` [IEEE 754-2019, sec. 9.2.1].
 
@@ -140,11 +126,6 @@ def pow32(x: Float32, y: Float32) -> Float32:
     value = jnp.where((x < 0.0) & (x > -_INFINITE) & ~is_whole & (size >= _SMALLEST), _NONE, value)
     value = jnp.where((x != x) | (y != y), _NONE, value)
     return jnp.where(flat | (x == 1.0) | ((x == -1.0) & (jnp.abs(y) == _INFINITE)), np.float32(1.0), value)
-
-
-@pow32.defjvp
-def _pow_slope(primals: Any, tangents: Any) -> Any:
-    return pow32(*primals), jax.jvp(lax.pow, primals, tangents)[1]
 
 
 def rough_log2(x: Float32) -> Float32:

@@ -1,10 +1,10 @@
 """Outputs on all points of a grid, as arrays in memory or one Zarr store."""
 
-import dataclasses
 import errno
 import importlib
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.feasibility import output_of
 from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.points import output_of
 from energymodel.sweeps.reductions import AbstractReduction, Chunk, float_dtype
 
 STORE = "sweep.zarr"
@@ -28,7 +28,7 @@ class TileArrays(NamedTuple):
     outputs: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FullArray(AbstractReduction):
     """Some outputs on every point; `result` is `{output: array}` over the axes in the order of the grid.
 
@@ -61,28 +61,31 @@ class FullArray(AbstractReduction):
 
     def result(self, state: Any, grid: Grid) -> dict[str, np.ndarray]:
         """Arrays over the axes of the grid."""
-        return {name: _assembled(name, _tiles(state), grid) for name in self.outputs}
+        tiles = _tiles(state)
+        arrays = {name: np.full(grid.sizes, np.nan, part.dtype) for name, part in tiles[0].outputs.items()}
+        for tile in tiles:
+            _fill(arrays, tile, grid)
+        return arrays
 
 
 def _tiles(state: TileArrays | list[TileArrays]) -> list[TileArrays]:
     return state if isinstance(state, list) else [state]
 
 
-def _assembled(name: str, tiles: Sequence[TileArrays], grid: Grid) -> np.ndarray:
-    """An output over the axes of a grid, NaN where a tile is missing."""
-    array = np.full((grid.chunks, *grid.shape), np.nan, tiles[0].outputs[name].dtype)
-    for tile in tiles:
-        count = min(grid.tile_chunks, grid.chunks - int(tile.first))
-        array[int(tile.first) :][:count] = tile.outputs[name][:count]
-    array = array.reshape((*grid.sizes[: grid.cut], grid.blocks * grid.block, *grid.shape[1:]))
-    return array[(slice(None),) * grid.cut + (slice(grid.sizes[grid.cut]),)]
+def _fill(arrays: Mapping[str, Any], tile: TileArrays, grid: Grid) -> None:
+    """Write a tile into arrays over the axes of a grid, chunk by chunk."""
+    first, cut = int(tile.first), grid.cut
+    for number in range(first, min(first + grid.tile_chunks, grid.chunks)):
+        *leading, start = grid.index(number, 0)[: cut + 1]
+        end = min(start + grid.block, grid.sizes[cut])
+        region = (*(slice(index, index + 1) for index in leading), slice(start, end))
+        inside = (slice(end - start), *map(slice, grid.sizes[cut + 1 :]))
+        for name, parts in tile.outputs.items():
+            arrays[name][region] = parts[number - first][inside][(None,) * cut]
 
 
 def dataset(arrays: Mapping[str, np.ndarray], axes: Sequence[Axis], units: Mapping[str, str]) -> Any:
-    """Arrays over a grid as an `xarray.Dataset` with units and coordinates; labels are the coordinates of choices.
-
-    **Raises:** `InputError` where xarray is not installed.
-    """
+    """Arrays over a grid as an `xarray.Dataset` with units and coordinates; labels are the coordinates of choices."""
     names = tuple(axis.name for axis in axes)
     return _required("xarray").Dataset(
         {name: (names, array, {"units": units.get(name, "1")}) for name, array in arrays.items()},
@@ -91,10 +94,7 @@ def dataset(arrays: Mapping[str, np.ndarray], axes: Sequence[Axis], units: Mappi
 
 
 def open_store(path: Path) -> Any:
-    """A Zarr store as one `xarray.Dataset`, which reads what is used.
-
-    **Raises:** `InputError` where xarray is not installed.
-    """
+    """A Zarr store as one `xarray.Dataset`, which reads what is used."""
     return _required("xarray").open_zarr(path, consolidated=False)
 
 
@@ -110,7 +110,7 @@ def write_store(folder: Path, axes: Sequence[Axis], grid: Grid, tiles: Iterable[
         raise InputError(f"{path} is not a store of arrays. Remove it, or give another folder.")
     zarr = _required("zarr")
     shutil.rmtree(building, ignore_errors=True)
-    shape, cut = grid.sizes, grid.cut
+    chunks = (*(1,) * grid.cut, grid.block, *grid.sizes[grid.cut + 1 :])
     try:
         root = zarr.open_group(str(building), mode="w")
         for axis in axes:
@@ -122,14 +122,10 @@ def write_store(folder: Path, axes: Sequence[Axis], grid: Grid, tiles: Iterable[
         for tile in tiles:
             for name, parts in tile.outputs.items():
                 if name not in arrays:
-                    layout = {"shape": shape, "chunks": (*(1 for _ in range(cut)), *grid.shape), "dtype": parts.dtype}
+                    layout = {"shape": grid.sizes, "chunks": chunks, "dtype": parts.dtype}
                     arrays[name] = root.create_array(name, dimension_names=grid.names, **layout)
                     arrays[name].attrs["units"] = units.get(name, "1")
-                for number, part in enumerate(parts[: grid.chunks - int(tile.first)], int(tile.first)):
-                    *leading, start = grid.index(number, 0)[: cut + 1]
-                    end = min(start + grid.block, shape[cut])
-                    region = (*(slice(index, index + 1) for index in leading), slice(start, end))
-                    arrays[name][region] = part[: end - start].reshape((1,) * cut + (end - start, *part.shape[1:]))
+            _fill(arrays, tile, grid)
         building.rename(path)
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else f"cannot be written: {error.strerror}"

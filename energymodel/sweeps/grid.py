@@ -39,8 +39,8 @@ Costs = dict[frozenset[int], float]
 class Grid:
     """Names and lengths of axes, outermost first, and how their product is cut into chunks and tiles.
 
-    Axes before `cut` have one value in a chunk, axes after it all of theirs, and the axis at `cut` a block. A program
-    is compiled for a grid; the values of its axes are arguments.
+    Axes before `cut` have one value in a chunk, axes after it all of theirs, and the axis at `cut` a block, its last
+    one padded. The last axis has `padding`. A program is compiled for a grid; the values of its axes are arguments.
     """
 
     names: tuple[str, ...]
@@ -48,6 +48,7 @@ class Grid:
     cut: int
     block: int
     tile_chunks: int
+    padding: int = 0
 
     @property
     def points(self) -> int:
@@ -59,21 +60,20 @@ class Grid:
         """Blocks of the axis that is cut."""
         return -(-self.sizes[self.cut] // self.block)
 
-    def points_of_tile(self, number: int) -> int:
-        """Points of a tile without padding."""
-        first, count = self.tile(number)
-        padding = self.blocks * self.block - self.sizes[self.cut]
-        last_blocks = (first + count) // self.blocks - first // self.blocks
-        return count * self.volume - last_blocks * padding * (self.volume // self.block)
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of the axes, padding included."""
+        *inner, last = (*self.sizes[: self.cut], self.blocks * self.block, *self.sizes[self.cut + 1 :])
+        return (*inner, last + self.padding)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of a chunk: its block, then the axes after it."""
-        return (self.block, *self.sizes[self.cut + 1 :])
+        """Shape of a chunk: its block, then the axes after it, padding included."""
+        return (self.block, *self.lengths[self.cut + 1 :])
 
     @property
     def volume(self) -> int:
-        """Points of a chunk."""
+        """Points of a chunk, padding included."""
         return math.prod(self.shape)
 
     @property
@@ -91,6 +91,13 @@ class Grid:
         first = number * self.tile_chunks
         return first, min(self.tile_chunks, self.chunks - first)
 
+    def points_of_tile(self, number: int) -> int:
+        """Points of a tile without padding."""
+        first, count = self.tile(number)
+        last_blocks = (first + count) // self.blocks - first // self.blocks
+        missing = last_blocks * (self.blocks * self.block - self.sizes[self.cut])
+        return (count * self.block - missing) * math.prod(self.sizes[self.cut + 1 :])
+
     def index(self, chunk: int, position: int) -> tuple[int, ...]:
         """Indices along the axes of a point of a chunk."""
         *leading, block = np.unravel_index(chunk, (*self.sizes[: self.cut], self.blocks))
@@ -98,13 +105,12 @@ class Grid:
         return tuple(map(int, (*leading, block * self.block + first, *rest)))
 
     def values(self, axes: Sequence[Axis], dtype: Any) -> tuple[Any, ...]:
-        """Values of all axes in a precision, the one that is cut padded to whole blocks."""
-        values = [jax.tree.map(np.asarray, cast(axis.values, dtype)) for axis in axes]
-        padding = self.blocks * self.block - self.sizes[self.cut]
-        values[self.cut] = jax.tree.map(
-            lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], padding, axis=0)]), values[self.cut]
+        """Values of all axes in a precision; padding repeats the last one."""
+        rows = [np.minimum(np.arange(length), size - 1) for length, size in zip(self.lengths, self.sizes, strict=True)]
+        return tuple(
+            jax.tree.map(lambda leaf, row=row: np.asarray(leaf)[row], cast(axis.values, dtype))
+            for axis, row in zip(axes, rows, strict=True)
         )
-        return tuple(values)
 
     def chunk_values(self, values: Sequence[Any], chunk: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
         """What a chunk needs of each axis, the indices of its leading axes, and the first index of its block."""
@@ -122,34 +128,40 @@ class Grid:
 
     def valid(self, start: Any) -> Any:
         """Which points of a chunk are not padding, in a shape that broadcasts; `None` if all are."""
+        columns = np.arange(self.shape[-1]) < self.sizes[-1] if self.padding else None
         if self.blocks * self.block == self.sizes[self.cut]:
-            return None
+            return columns
         inside = start + jnp.arange(self.block) < self.sizes[self.cut]
-        return inside.reshape((self.block,) + (1,) * (len(self.shape) - 1))
+        inside = inside.reshape((self.block,) + (1,) * (len(self.shape) - 1))
+        return inside if columns is None else inside & columns
 
 
-def check_size(grid: Grid) -> None:
-    """Check that the chunks of a grid can be numbered in 32 bits.
+def divide(axes: Sequence[Axis], chunk: int, tile: int, lanes: int = 1) -> Grid:
+    """Cut a grid, its axes outermost first, into chunks and tiles of at most so many points.
 
-    **Raises:** `InputError` for one that is too large.
+    Long rows are padded to whole vectors of so many `lanes`.
+
+    **Raises:** `InputError` for a grid whose chunks cannot be numbered in 32 bits.
     """
-    if grid.chunks > MOST_CHUNKS:
-        raise InputError(
-            f"The grid has {grid.points:.3g} points in {grid.chunks:.3g} chunks, more than {MOST_CHUNKS:,} can be "
-            "numbered. Give fewer values on an axis, or several sweeps."
-        )
-
-
-def divide(axes: Sequence[Axis], chunk: int, tile: int) -> Grid:
-    """Cut a grid, its axes outermost first, into chunks and tiles of at most so many points."""
-    sizes = [len(axis) for axis in axes]
+    sizes = tuple(len(axis) for axis in axes)
     cut = len(sizes) - 1
     while cut > 0 and math.prod(sizes[cut:]) <= chunk:
         cut -= 1
     inner = math.prod(sizes[cut + 1 :])
     blocks = -(-sizes[cut] // max(1, chunk // inner))
     block = -(-sizes[cut] // blocks)
-    return Grid(tuple(axis.name for axis in axes), tuple(sizes), cut, block, max(1, tile // (block * inner)))
+    row = block if cut == len(sizes) - 1 else sizes[-1]
+    padding = -row % lanes if row >= lanes else 0
+    if cut == len(sizes) - 1:
+        block, padding = block + padding, 0
+    tile_chunks = max(1, tile // (block * inner))
+    grid = Grid(tuple(axis.name for axis in axes), sizes, cut, block, tile_chunks, padding)
+    if grid.chunks > MOST_CHUNKS:
+        raise InputError(
+            f"The grid has {grid.points:.3g} points in {grid.chunks:.3g} chunks, more than {MOST_CHUNKS:,} can be "
+            "numbered. Give fewer values on an axis, or several sweeps."
+        )
+    return grid
 
 
 def costs_by_axes(function: Callable[..., Any], arguments: Sequence[Any]) -> Costs:
@@ -177,19 +189,18 @@ def _walk(
         return [frozenset() if isinstance(var, Literal) else owner.get(var, frozenset()) for var in variables]
 
     for equation in reversed(needed):
-        inputs = owners_of(equation.invars)
+        inputs, name = owners_of(equation.invars), equation.primitive.name
         union = frozenset().union(*inputs)
         inner = list(_inner(equation.params))
         results = [union] * len(equation.outvars)
-        if len(inner) == 1 and len(inner[0].invars) == len(inputs) and equation.primitive.name not in ("while", "scan"):
+        if len(inner) == 1 and len(inner[0].invars) == len(inputs) and name not in ("while", "scan"):
             results = _walk(inner[0], inputs, times, [var in live for var in equation.outvars], costs)
         elif inner:
-            length = float(equation.params.get("length", LOOP_LENGTH if equation.primitive.name == "while" else 1.0))
+            length = float(equation.params.get("length", LOOP_LENGTH if name == "while" else 1.0))
             for body in inner:
                 _walk(body, [union] * len(body.invars), times * length, [True] * len(body.outvars), costs)
         else:
-            cost = times * WEIGHTS.get(equation.primitive.name, 1.0)
-            costs[union] = costs.get(union, 0.0) + cost
+            costs[union] = costs.get(union, 0.0) + times * WEIGHTS.get(name, 1.0)
         owner.update(zip(equation.outvars, results, strict=True))
     return owners_of(jaxpr.outvars)
 
@@ -208,9 +219,9 @@ def cheapest_order(costs: Costs, sizes: Sequence[int], chunk: int) -> tuple[int,
     longest axis comes last, where it fills vector registers.
     """
     count = len(sizes)
+    best, lowest = tuple(range(count)), math.inf
     if count > MAX_AXES:
-        return tuple(range(count))
-    best: tuple[float, tuple[int, ...]] | None = None
+        return best
     for inner in (set(some) for size in range(count + 1) for some in itertools.combinations(range(count), size)):
         volume = math.prod(sizes[axis] for axis in inner)
         if volume > chunk and len(inner) > 1:
@@ -221,13 +232,12 @@ def cheapest_order(costs: Costs, sizes: Sequence[int], chunk: int) -> tuple[int,
             if cut is not None and block == sizes[cut] and len(rest) > 1:
                 continue  # it fits as a whole: that is another choice of the inner axes
             extents = {axis: sizes[axis] for axis in inner} | ({} if cut is None else {cut: block})
-            per_point = sum(
-                cost * math.prod(extents[axis] for axis in axes if axis in extents) for axes, cost in costs.items()
-            ) / math.prod(extents.values())
-            lead = [axis for axis in rest if axis != cut]
-            order = (*lead, *(() if cut is None else (cut,)), *sorted(inner, key=lambda axis: (sizes[axis], axis)))
+            evaluated = (cost * math.prod(extents.get(axis, 1) for axis in axes) for axes, cost in costs.items())
             # A short chunk costs as its operations start.
-            per_point += START * sum(costs.values()) / math.prod(extents.values())
-            if best is None or per_point < best[0] * (1.0 - 1e-9):
-                best = (per_point, order)
-    return best[1] if best is not None else tuple(range(count))
+            per_point = (sum(evaluated) + START * sum(costs.values())) / math.prod(extents.values())
+            if per_point < lowest * (1.0 - 1e-9):
+                lead = [axis for axis in rest if axis != cut]
+                own = () if cut is None else (cut,)
+                best = (*lead, *own, *sorted(inner, key=lambda axis: (sizes[axis], axis)))
+                lowest = per_point
+    return best

@@ -1,16 +1,17 @@
 """Numbers of the points within the limits, and distributions of their outputs."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import register_dataclass
 
-from energymodel.sweeps.feasibility import Range, feasible, output_of
+from energymodel.sweeps.axes import Range
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.grid_sample import GridSample
+from energymodel.sweeps.points import GridSample, feasible, output_of
 from energymodel.sweeps.reductions import AbstractSum, Chunk, wide
 
 BINS = 1024
@@ -19,11 +20,12 @@ NUMBER_BITS = 31
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-@dataclasses.dataclass(frozen=True)
+@register_dataclass
+@dataclass(frozen=True)
 class Count(AbstractSum):
     """How many points obey the limits."""
 
-    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    limits: Mapping[str, Range] = field(default_factory=dict)
 
     def pick(self, outputs: Any) -> Any:
         """Whether the point obeys them."""
@@ -42,7 +44,7 @@ class Count(AbstractSum):
         return int(state)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BinCounts:
     """Counts of an output between edges, and of points below the first and above the last one."""
 
@@ -63,6 +65,11 @@ class BinCounts:
         return float(np.interp(share * (cumulative[-1] + self.above), cumulative, self.edges))
 
 
+def quantiles(counts: BinCounts, shares: Sequence[float] = SHARES) -> dict[float, float]:
+    """Quantiles by share of the points."""
+    return {share: counts.quantile(share) for share in shares}
+
+
 def bin_numbers(values: Any, low: Any, high: Any, bins: int) -> Any:
     """Number of the bin of each value: 0 below `low`, 1 to `bins`, `bins + 1` above `high`.
 
@@ -77,29 +84,24 @@ def bin_numbers(values: Any, low: Any, high: Any, bins: int) -> Any:
     return jnp.clip(number, -1.0, float(bins)).astype(jnp.int32) + 1
 
 
-def quantiles(counts: BinCounts, shares: Sequence[float] = SHARES) -> dict[float, float]:
-    """Quantiles by share of the points."""
-    return {share: counts.quantile(share) for share in shares}
-
-
-@dataclasses.dataclass(frozen=True)
+@register_dataclass
+@dataclass(frozen=True)
 class Histogram(AbstractSum):
-    """Counts of outputs in bins, over the points within the limits; `result` is `{output: summary(Counts)}`.
+    """Counts of outputs in bins, over the points within the limits; `result` is `{output: summary(BinCounts)}`.
 
     Bins are equal in the output, or in its logarithm where the range is positive. `spans` are the ranges, taken from a
     sample of the grid unless given; what lies beyond is counted apart.
     """
 
     outputs: Sequence[str]
-    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    limits: Mapping[str, Range] = field(default_factory=dict)
     bins: int = BINS
-    spans: Mapping[str, Range] | None = None
+    spans: Mapping[str, Range] = field(default_factory=dict)
     summary: Callable[[BinCounts], Any] = lambda counts: counts
 
     def scaled_to(self, sample: GridSample) -> "Histogram":
         """With ranges."""
-        spans = self.spans or {name: sample.range(name, self.limits) for name in self.outputs}
-        return dataclasses.replace(self, spans=spans)
+        return replace(self, spans=self.spans or {name: sample.range(name, self.limits) for name in self.outputs})
 
     def pick(self, outputs: Any) -> Any:
         """The outputs, NaN where a limit is broken."""
@@ -112,12 +114,9 @@ class Histogram(AbstractSum):
 
     def update(self, state: dict[str, Any], picked: dict[str, Any], chunk: Chunk) -> dict[str, Any]:
         """Count the points of a chunk."""
-        assert self.spans is not None
         missing, width = self.bins + 2, (self.bins + 2).bit_length()
-        names, together = list(picked), max(1, NUMBER_BITS // width)
-        updated = {}
-        for first in range(0, len(names), together):
-            group = names[first : first + together]
+        names, together, updated = list(picked), max(1, NUMBER_BITS // width), {}
+        for group in (names[first : first + together] for first in range(0, len(names), together)):
             packed: Any = 0
             for position, name in enumerate(group):
                 number = bin_numbers(picked[name], *self.spans[name], self.bins)
@@ -132,5 +131,4 @@ class Histogram(AbstractSum):
 
     def result(self, state: Any, grid: Grid) -> dict[str, Any]:
         """Counts with their edges, or what is asked of them."""
-        assert self.spans is not None
         return {name: self.summary(BinCounts.of(wide(state[name]), self.spans[name])) for name in self.outputs}

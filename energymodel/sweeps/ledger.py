@@ -13,6 +13,7 @@ import inspect
 import io
 import json
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.runtime.compilation import source_digest
 from energymodel.runtime.lowered_programs import PACKAGE, package_of
-from energymodel.sweeps.tile_program import TileProgram, without_addresses
+from energymodel.sweeps.tile_program import TileProgram
 
 RUN, LOCK, TILES = "run.json", "lock", "tiles"
 DIGEST_SIZE = 32
@@ -196,7 +197,7 @@ def fingerprint(program: TileProgram, scenario: Mapping[str, Any] | None = None)
 def _described(reduction: Any) -> str:
     """A reduction in words, and by its source where it is not of this package."""
     kind = type(reduction)
-    words = without_addresses(repr(reduction) if dataclasses.is_dataclass(reduction) else kind.__qualname__)
+    words = re.sub("0x[0-9a-f]+", "0x", repr(reduction)) if dataclasses.is_dataclass(reduction) else kind.__qualname__
     if package_of(kind) == PACKAGE:
         return words
     with contextlib.suppress(OSError, TypeError):  # typed at a prompt

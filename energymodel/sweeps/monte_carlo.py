@@ -14,19 +14,11 @@ from energymodel.ranges import ends_of
 from energymodel.runtime.placement import platform
 from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.search.training_run import TrainingRun
-from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.draws import (
-    ResampledModel,
-    SampledModel,
-    UncertainNumber,
-    number_sampler,
-    parse_numbers,
-    sobol_points,
-)
+from energymodel.sweeps.axes import Axis, Range
+from energymodel.sweeps.draws import SampledModel, UncertainNumber, number_sampler, parse_numbers, sobol_points
 from energymodel.sweeps.engines import Engine
-from energymodel.sweeps.feasibility import Range
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.grid_sample import GridSample
+from energymodel.sweeps.points import GridSample
 from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.sample_statistics import (
@@ -38,7 +30,7 @@ from energymodel.sweeps.sample_statistics import (
     Spread,
 )
 from energymodel.sweeps.scenario_axes import UNITS, model_and_limits
-from energymodel.sweeps.sweep_result import SweepCost, SweepResult
+from energymodel.sweeps.sweep_result import SweepCost
 from energymodel.sweeps.tile_program import TileProgram
 from energymodel.system.outputs import OUTPUTS
 
@@ -144,16 +136,12 @@ class PreparedMonteCarlo:
 
     def cost(self) -> SweepCost:
         """What both sweeps would take."""
-        first = self.distributions.cost()
-        if self.indices is None:
-            return first
-        second = self.indices.cost()
-        return dataclasses.replace(
-            first,
-            points=first.points + second.points,
-            tiles=first.tiles + second.tiles,
-            memory=max(first.memory, second.memory),
-            seconds=first.seconds + second.seconds,
+        costs = [part.cost() for part in (self.distributions, self.indices) if part is not None]
+        return costs[0]._replace(
+            points=sum(cost.points for cost in costs),
+            tiles=sum(cost.tiles for cost in costs),
+            memory=max(cost.memory for cost in costs),
+            seconds=sum(cost.seconds for cost in costs),
         )
 
     def run(
@@ -166,38 +154,33 @@ class PreparedMonteCarlo:
         """Draw all samples that are not drawn yet; arguments as in `monte_carlo`."""
         folder = None if resume is None else Path(resume)
         drawn = self.distributions.run(progress, resume=folder and folder / "samples", engine=engine)
-        resampled = None
+        parts, indices, index_samples = [drawn], {}, 0
         if self.indices is not None and drawn.complete:
             if progress is not None:
                 progress("resampling one factor at a time for the indices ...")
-            resampled = self.indices.run(progress, resume=folder and folder / "indices", engine=engine)
-        return self._summary(drawn, resampled)
-
-    def _summary(self, drawn: SweepResult, resampled: SweepResult | None) -> MonteCarlo:
-        parts = [drawn] if resampled is None else [drawn, resampled]
-        summary = drawn.result or SampleSummary(0, {}, {})
+            parts.append(self.indices.run(progress, resume=folder and folder / "indices", engine=engine))
+            indices, index_samples = parts[1].result or {}, parts[1].points // (len(self.factors) + 2)
+        summary: SampleSummary = drawn.result or SampleSummary()
+        messages = [part.message for part in parts]
         undefined = {name: spread.undefined for name, spread in summary.spreads.items() if name in self.of}
-        messages = [part.message for part in parts if part.message]
-        if undefined and max(undefined.values()) > 1.0 - MIN_DEFINED:
-            worst = max(undefined, key=undefined.__getitem__)
+        worst = max(undefined, key=undefined.__getitem__, default="")
+        if undefined.get(worst, 0.0) > 1.0 - MIN_DEFINED:
             messages.append(
                 f"{worst} is not finite in {100.0 * undefined[worst]:.3g} % of the samples, which are left out. "
                 "Narrow the uncertainty of the numbers that leave the model's range of validity."
             )
         return MonteCarlo(
             of=self.of,
-            samples=summary.count,
-            spreads=summary.spreads,
-            chances=summary.chances,
+            **summary._asdict(),
             factors=self.factors,
-            indices=(resampled.result or {}) if resampled is not None else {},
-            index_samples=resampled.points // (len(self.factors) + 2) if resampled is not None else 0,
+            indices=indices,
+            index_samples=index_samples,
             limits=drawn.limits,
             units=drawn.units,
             points=sum(part.points for part in parts),
             seconds=sum(part.seconds for part in parts),
-            complete=all(part.complete for part in parts) and (self.indices is None) == (resampled is None),
-            message=" ".join(messages),
+            complete=all(part.complete for part in parts),
+            message=" ".join(filter(None, messages)),
         )
 
 
@@ -212,10 +195,7 @@ def prepare_monte_carlo(
     seed: int = 0,
     precision: int = 32,
 ) -> PreparedMonteCarlo:
-    """Parse the arguments of `monte_carlo`, and lay the samples out as grids.
-
-    **Raises:** `InputError`.
-    """
+    """Parse the arguments of `monte_carlo`, and lay the samples out as grids."""
     if not 1 <= samples <= MOST_SAMPLES:
         raise InputError(f"samples: {samples:,} cannot be drawn. Give 1 to {MOST_SAMPLES:,}.")
     tables: dict[str, Any] = {"seed": seed}
@@ -228,7 +208,7 @@ def prepare_monte_carlo(
         uncertain = parse_numbers(numbers or {})
         of = outputs = tuple(of or ())
         units = {}
-    model, ranges = model_and_limits(what, limits or {})
+    function, ranges = model_and_limits(what, limits or {})
     if not uncertain:
         raise InputError(
             'Nothing is uncertain. Give distributions, such as "system.market.price.electricity" = "lognormal 0.15" '
@@ -238,35 +218,29 @@ def prepare_monte_carlo(
         raise InputError('of: no output is named. Name one, such as "energy".')
     check_names(of, outputs)
     tables["numbers"] = {number.path: repr(number) for number in uncertain}
-    sampler = number_sampler(uncertain)
-    factors = len(sampler.factors)
+    model = SampledModel(function, number_sampler(uncertain), seed)
+    factors = len(model.sampler.factors)
     axes = sample_axes(samples, factors, seed)
-    sampled = SampledModel(model, sampler, seed)
-    sample = GridSample(sampled, axes)
+    sample = GridSample(model, axes)
     check_names((*outputs, *ranges), sample.outputs)
 
-    def prepared(function: Any, axes: Sequence[Axis], each: int, reduction: AbstractReduction) -> PreparedSweep:
+    def prepared(axes: Sequence[Axis], each: int, reduction: AbstractReduction) -> PreparedSweep:
         grid = divide_samples(axes, each)
         quick = isinstance(what, Scenario) and grid.points < LONG_RUN
-        program = TileProgram(function, axes, grid, reduction, precision, quick)
+        program = TileProgram(model, axes, grid, reduction, precision, quick)
         return PreparedSweep(program, program.axes, ranges, None, units, tables)
 
-    statistics = SampleStatistics.scaled(outputs, ranges, sample)
-    first, second = prepared(sampled, axes, 1, statistics), None
+    first, second = prepared(axes, 1, SampleStatistics.scaled(outputs, ranges, sample)), None
     if indices is not False:
         count = math.ceil(samples / (factors + 2)) if indices is True else indices
         from_b = np.concatenate([np.zeros((1, factors)), np.ones((1, factors)), np.eye(factors)])
         axes = (*sample_axes(max(MIN_INDEX_SAMPLES, count), 2 * factors, seed), Axis("from_b", from_b))
-        sobol = SobolIndices(of, sampler.factors, *sample.moments(of))
-        second = prepared(ResampledModel(model, sampler, seed), axes, factors + 2, sobol)
-    return PreparedMonteCarlo(of, sampler.factors, first, second)
+        second = prepared(axes, factors + 2, SobolIndices(of, model.sampler.factors, *sample.moments(of)))
+    return PreparedMonteCarlo(of, model.sampler.factors, first, second)
 
 
 def scenario_numbers(scenario: Scenario, changed: Mapping[str, Any]) -> list[UncertainNumber]:
-    """Uncertain numbers of a scenario, some with another distribution.
-
-    **Raises:** `InputError` for an unknown path or a distribution that cannot be read.
-    """
+    """Uncertain numbers of a scenario, some with another distribution."""
     for path in changed:
         if path not in scenario.provenance:
             raise InputError(f'uncertainty: unknown path "{path}". {suggest(path, scenario.provenance)}')
@@ -296,10 +270,7 @@ def divide_samples(axes: Sequence[Axis], each: int) -> Grid:
 
 
 def check_names(names: Sequence[str], outputs: Sequence[str] | Mapping[str, Any]) -> None:
-    """All names are those of outputs.
-
-    **Raises:** `InputError` that suggests the nearest name.
-    """
+    """All names are those of outputs."""
     for name in names:
         if name not in outputs:
             raise InputError(f'Unknown output "{name}". {suggest(name, outputs)}')

@@ -9,7 +9,7 @@ a derivative.
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 
 from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.search.training_run import OutcomeChanges, TrainingRun, changes_along
-from energymodel.sweeps.draws import UncertainNumber, joint_draws
+from energymodel.sweeps.draws import UncertainNumber, in_groups, joint_draws
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, output
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.plausible import check_outcome
@@ -75,10 +75,7 @@ def deviation(changes: Float[np.ndarray, " directions"]) -> float:
 
 
 def outcome_spread(scenario: Scenario, plan: TrainingPlan | None = None) -> OutcomeSpread:
-    """Uncertainty of the outputs of a plan, its own if none is given, by what the scenario says of its system.
-
-    **Raises:** `InputError` for a distribution that cannot be read.
-    """
+    """Uncertainty of the outputs of a plan, its own if none is given, by what the scenario says of its system."""
     with jax.enable_x64(True):
         run = in_float64(TrainingRun(scenario.system, scenario.plan if plan is None else plan))
         return spread_along(run, directions_of(scenario, run).steps)
@@ -90,20 +87,14 @@ def in_float64(run: TrainingRun) -> TrainingRun:
 
 
 def spread_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> OutcomeSpread:
-    """How the outputs of a run move along some directions, in the caller's precision.
-
-    **Raises:** `InputError` for an outcome that cannot be.
-    """
+    """How the outputs of a run move along some directions, in the caller's precision."""
     spread = OutcomeSpread(*changes_along(run, steps))
     check_outcome(run.system, run.plan, spread.outcome)
     return spread
 
 
 def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
-    """The directions of the uncertain numbers of a system.
-
-    **Raises:** `InputError` for a distribution that cannot be read.
-    """
+    """The directions of the uncertain numbers of a system."""
     values, origins, columns = run.values, scenario.provenance, run.places
     system = {path for path in values if path.startswith("system.")}
     uncertain = {path: text for path, text in scenario.uncertainty.items() if path in system}
@@ -111,43 +102,29 @@ def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
         path: UncertainNumber(path, values[path], origins[path].unit, distribution)
         for path, distribution in distributions(dataclasses.replace(scenario, uncertainty=uncertain), values).items()
     }
-    size = run.vector.size
-    names: list[str] = []
-    steps: list[np.ndarray] = []
-    is_prior: dict[str, bool] = {}
-
-    def add(name: str, changes: Mapping[str, float], prior: bool) -> None:
-        step = np.zeros(size)
-        for path, change in changes.items():
-            step[columns[path]] = change
-        names.append(name)
-        steps.append(step)
-        is_prior[name] = prior
-
+    rows: list[tuple[str, Mapping[str, float], bool]] = []
     calibrated: set[str] = set()
     for kind, (paths, root) in _calibrated(scenario, values).items():
         calibrated.update(paths)
-        for column in root.T:
-            add(f"calibration {kind}", dict(zip(paths, column, strict=True)), prior=False)
-        scatter = scenario.tables["calibration"][kind]["scatter"]
-        add(f"calibration {kind}", {SLOWDOWN: values[SLOWDOWN] * scatter}, prior=False)
-    joint: dict[str, list[UncertainNumber]] = {}
-    for path, number in numbers.items():
-        if path in calibrated:
-            continue
-        if number.distribution.is_joint:
-            joint.setdefault(number.distribution.name, []).append(number)
-            continue
+        scatter = {SLOWDOWN: values[SLOWDOWN] * scenario.tables["calibration"][kind]["scatter"]}
+        moves = [*(dict(zip(paths, column, strict=True)) for column in root.T), scatter]
+        rows += [(f"calibration {kind}", move, False) for move in moves]
+    alone, groups = in_groups(number for path, number in numbers.items() if path not in calibrated)
+    for number in alone:
         ends = number.distribution.quantiles(number.value, _ONE_DEVIATION)
-        add(path, {path: float(np.ptp(ends)) / 2.0}, origins[path].is_prior)
-    for name, members in joint.items():
-        prior = all(origins[member.path].is_prior for member in members)
-        variances, axes = np.linalg.eigh(_covariance(name, members))
-        for variance, axis in zip(variances, axes.T, strict=True):
-            step = axis * math.sqrt(max(0.0, variance))
-            add(f"joint {name}", {member.path: change for member, change in zip(members, step, strict=True)}, prior)
+        rows.append((number.path, {number.path: float(np.ptp(ends)) / 2.0}, origins[number.path].is_prior))
+    for name, members in groups.items():
+        paths = [member.path for member in members]
+        prior = all(origins[path].is_prior for path in paths)
+        variances, axes = np.linalg.eigh(joint_draws(name, members).covariance())
+        moves = np.sqrt(np.maximum(0.0, variances))[:, None] * axes.T
+        rows += [(f"joint {name}", dict(zip(paths, move, strict=True)), prior) for move in moves]
+    steps = np.zeros((len(rows), run.vector.size))
+    for step, (_, changes, _) in zip(steps, rows, strict=True):
+        for path, change in changes.items():
+            step[columns[path]] = change
     without = sum(origins[path].is_prior and path not in numbers for path in system)
-    return Directions(tuple(names), np.reshape(steps, (-1, run.vector.size)), is_prior, without)
+    return Directions(tuple(name for name, *_ in rows), steps, {name: prior for name, _, prior in rows}, without)
 
 
 def _calibrated(
@@ -165,10 +142,3 @@ def _calibrated(
             root = np.linalg.cholesky(np.asarray(table["covariance"], np.float64))
             roots[kind] = (paths, (unchanged * np.asarray(table["slopes"]))[:, None] * root)
     return roots
-
-
-def _covariance(name: str, members: Sequence[UncertainNumber]) -> Float[np.ndarray, "numbers numbers"]:
-    """Covariance of the numbers of a joint distribution, to first order where the draws are logarithms."""
-    joint = joint_draws(name, members)
-    scale = [value if log else 1.0 for value, log in zip(joint.values, joint.logarithmic, strict=True)]
-    return np.atleast_2d(np.cov(np.asarray(joint.deviations) * np.array(scale), rowvar=False))

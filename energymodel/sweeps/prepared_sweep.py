@@ -9,14 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.axes import Axis, Range
 from energymodel.sweeps.engines import Engine, engine_of, from_first_process, threads
-from energymodel.sweeps.feasibility import Output, Range
 from energymodel.sweeps.full_array import FullArray, write_store
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.ledger import Ledger, fingerprint
+from energymodel.sweeps.points import Output
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
-from energymodel.sweeps.sweep_result import Choice, SweepCost, SweepResult, Winner, polish, rank_points
+from energymodel.sweeps.sweep_result import Choice, SweepCost, SweepResult, polish, rank_points
 from energymodel.sweeps.tile_program import TileProgram
 from energymodel.units import format_point_rate
 
@@ -71,10 +71,11 @@ class PreparedSweep:
         seconds = time.perf_counter() - start
         messages = [] if complete else [f"interrupted after {report.points:,} of {grid.points:,} points."]
         if isinstance(keep, AbstractPointReduction) and state is not None:
-            points = keep.kept_points(state, grid)
-            progress(f"evaluating {len(points.indices)} points in float64 ...")
-            winners = self._ranked(points.indices, keep)
-            messages.append(points.warning)
+            points, order = keep.kept_points(state, grid), [grid.names.index(axis.name) for axis in self.axes]
+            progress(f"evaluating {len(points)} points in float64 ...")
+            indices = [tuple(point[number] for number in order) for point in points]
+            winners = rank_points(program.function, self.axes, indices, self.minimize, self.limits, keep)
+            messages.append(keep.warning(state))
             if not winners:
                 messages.append("No point obeys all limits. Relax a limit, or extend an axis.")
                 messages.append("Values beyond 3e38 need precision 64." if program.bits == 32 else "")
@@ -99,17 +100,14 @@ class PreparedSweep:
         )
 
     def _run_tiles(self, report: "ProgressReport", engine: Engine, ledger: Ledger | None) -> tuple[Any, bool]:
-        """The merged state of all tiles, and whether they are complete.
-
-        There is no state where the files are the result.
-        """
+        """The merged state of all tiles, none where the files are the result, and whether they are complete."""
         program, grid, keep = self.program, self.program.grid, self.program.reduction
         stored = np.isin(range(grid.tiles), list(ledger.finished(grid.tiles)) if ledger is not None else [])
         stored = from_first_process(stored)
         finished, missing = np.flatnonzero(stored).tolist(), np.flatnonzero(~stored).tolist()
         report.resume(finished)
         merged, files_suffice = OrderedMerge(keep), isinstance(keep, FullArray) and ledger is not None
-        awaited = set(missing)
+        awaited, complete = set(missing), True
         try:
             for number, state in engine(program, missing):
                 if ledger is not None:
@@ -118,7 +116,6 @@ class PreparedSweep:
                     merged.add(number, state)
                 report.finish_tile(number)
                 awaited.remove(number)
-            complete = True
         except KeyboardInterrupt:
             complete = False
         if complete and awaited:
@@ -132,19 +129,12 @@ class PreparedSweep:
             merged.add(number, from_first_process(ledger.read(number) if ledger is not None else empty))
         return merged.finish(), complete
 
-    def _ranked(self, indices: Sequence[tuple[int, ...]], keep: AbstractPointReduction) -> tuple[Winner, ...]:
-        """Points by their indices along the axes of the grid, evaluated in float64."""
-        order = [self.program.grid.names.index(axis.name) for axis in self.axes]
-        own = [tuple(index[number] for number in order) for index in indices]
-        return rank_points(self.program.function, self.axes, own, self.minimize, self.limits, keep)
-
 
 class OrderedMerge:
     """Merges the states of tiles in the order of their numbers, whatever the order in which they arrive."""
 
     def __init__(self, keep: AbstractReduction) -> None:
-        self._keep, self._waiting, self._next = keep, dict[int, Any](), 0
-        self._state: Any = None
+        self._keep, self._waiting, self._next, self._state = keep, dict[int, Any](), 0, None
 
     def add(self, number: int, state: Any) -> None:
         """Take the state of a tile."""

@@ -6,14 +6,14 @@ tiles. Work that only a better point needs hides behind one comparison per chunk
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.grid_sample import GridSample
+from energymodel.sweeps.points import GridSample
 
 
 class Chunk(NamedTuple):
@@ -22,7 +22,6 @@ class Chunk(NamedTuple):
     - `number`, `position`: number of the chunk in the grid, and in its tile.
     - `leading`: indices of the axes that have one value in a chunk; `start` is the first index of the axis that is cut.
     - `valid`: which points are not padding, in a shape that broadcasts; `None` if all are.
-    - `row`: length of the last axis of what was picked, which may be padded.
     - `hint`: what the reduction makes of a sample of the grid, see `AbstractReduction.hint`.
     """
 
@@ -32,16 +31,7 @@ class Chunk(NamedTuple):
     leading: tuple[Any, ...]
     start: Any
     valid: Any
-    row: int
     hint: Any = None
-
-    def positions(self, numbers: Any) -> Any:
-        """Positions of points in the chunk, from their numbers in the flattened picks, padding included."""
-        length = self.grid.shape[-1]
-        if self.row == length:
-            return numbers
-        row = np.int32(self.row)
-        return jax.lax.div(numbers, row) * np.int32(length) + jax.lax.rem(numbers, row)
 
     def masked(self, values: Any, padding: Any) -> Any:
         """Values with `padding` in place of the points that are padding."""
@@ -51,14 +41,9 @@ class Chunk(NamedTuple):
 class AbstractReduction(ABC):
     """What a sweep keeps. Subclass it to keep something else.
 
-    `pick` and `update` are traced; `merge` and `result` run on the host, on NumPy arrays. A reduction that masks its
-    picks and finds points by `Chunk.positions` says so in `takes_padding`; the last axis of its picks may then be
-    padded to whole vector registers. One whose finite floats may be traced, so that one program serves all limits and
-    ranges, is a frozen dataclass and says so in `has_numbers`.
+    `pick` and `update` are traced; `merge` and `result` run on the host, on NumPy arrays. Finite floats of one that JAX
+    knows as a pytree (`jax.tree_util.register_dataclass`) are traced, so that one program serves all limits and ranges.
     """
-
-    takes_padding: ClassVar[bool] = False
-    has_numbers: ClassVar[bool] = False
 
     @abstractmethod
     def pick(self, outputs: Any) -> Any:
@@ -70,7 +55,7 @@ class AbstractReduction(ABC):
 
     @abstractmethod
     def update(self, state: Any, picked: Any, chunk: Chunk) -> Any:
-        """State after a chunk; every leaf of `picked` has the shape of the chunk."""
+        """State after a chunk; every leaf of `picked` has the shape of the chunk, padding included."""
 
     @abstractmethod
     def merge(self, first: Any, second: Any) -> Any:
@@ -96,19 +81,9 @@ class AbstractReduction(ABC):
 class AbstractSum(AbstractReduction):
     """A reduction whose states add up; in 64 bits, which the counts and sums of a whole grid need."""
 
-    takes_padding: ClassVar[bool] = True
-    has_numbers: ClassVar[bool] = True
-
     def merge(self, first: Any, second: Any) -> Any:
         """Sums of the leaves."""
         return jax.tree.map(lambda left, right: wide(left) + wide(right), first, second)
-
-
-class PointIndices(NamedTuple):
-    """Indices of points along the axes of the grid, and a warning to print with them."""
-
-    indices: list[tuple[int, ...]]
-    warning: str = ""
 
 
 class AbstractPointReduction(AbstractReduction):
@@ -119,12 +94,16 @@ class AbstractPointReduction(AbstractReduction):
         return None
 
     @abstractmethod
-    def kept_points(self, state: Any, grid: Grid) -> PointIndices:
-        """The points to evaluate again."""
+    def kept_points(self, state: Any, grid: Grid) -> list[tuple[int, ...]]:
+        """The points to evaluate again, as indices along the axes of the grid."""
 
     @abstractmethod
     def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
         """Rows of the points to print, best first, from their float64 values to minimize and outputs."""
+
+    def warning(self, state: Any) -> str:
+        """What to print with the points, if anything."""
+        return ""
 
 
 def float_dtype() -> np.dtype:

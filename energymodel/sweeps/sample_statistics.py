@@ -9,17 +9,18 @@ replicates.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import register_dataclass
 from scipy import stats
 
-from energymodel.sweeps.feasibility import Range, output_of, within
+from energymodel.sweeps.axes import Range
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.grid_sample import GridSample
 from energymodel.sweeps.histogram import BINS, BinCounts, bin_numbers, quantiles
+from energymodel.sweeps.points import GridSample, output_of, within
 from energymodel.sweeps.reductions import AbstractSum, Chunk, float_dtype, wide
 
 GROUPS = 64
@@ -57,13 +58,12 @@ class Chance:
     high: float
 
 
-@dataclasses.dataclass(frozen=True)
-class SampleSummary:
+class SampleSummary(NamedTuple):
     """Number of samples, a `Spread` by output, and a `Chance` by limit and for "all" of them."""
 
-    count: int
-    spreads: Mapping[str, Spread]
-    chances: Mapping[str, Chance]
+    samples: int = 0
+    spreads: Mapping[str, Spread] = {}
+    chances: Mapping[str, Chance] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +82,7 @@ class SobolIndex:
     total_half: float
 
 
+@register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SampleStatistics(AbstractSum):
     """Distributions of outputs over a grid (replicate, point), and how many samples obey each limit and all of them.
@@ -95,7 +96,6 @@ class SampleStatistics(AbstractSum):
     spans: Sequence[Range]
     centers: Sequence[float]
     scales: Sequence[float]
-    takes_padding: ClassVar[bool] = False
 
     @classmethod
     def scaled(cls, outputs: Sequence[str], limits: Mapping[str, Range], sample: GridSample) -> "SampleStatistics":
@@ -186,6 +186,7 @@ def chance(held: int, count: int) -> Chance:
     return Chance(held / count, float(interval.low), float(interval.high))
 
 
+@register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SobolIndices(AbstractSum):
     """Sobol's indices over a grid (replicate, point, from_b), of samples a and b, and a with factor k of b, `ab_k`:
@@ -199,7 +200,6 @@ class SobolIndices(AbstractSum):
     factors: Sequence[str]
     centers: Sequence[float]
     scales: Sequence[float]
-    takes_padding: ClassVar[bool] = False
 
     def pick(self, outputs: Any) -> Any:
         """The outputs as a vector, centered and scaled."""

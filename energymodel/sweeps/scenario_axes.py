@@ -21,8 +21,7 @@ from energymodel.search.layouts import candidates, fits, layout_label, take
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import COARSE, screen
 from energymodel.search.training_run import LIMITS_OF_SYSTEM, MICROBATCHES, TrainingRun, outputs_at, replace_leaf
-from energymodel.sweeps.axes import Axis, parse_axis
-from energymodel.sweeps.feasibility import Range
+from energymodel.sweeps.axes import Axis, Range, parse_axis
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values, parse_limit
@@ -79,14 +78,11 @@ class ScenarioModel(eqx.Module):
 
     def at(self, values: Mapping[str, Any]) -> tuple[TrainingSystem, TrainingPlan]:
         """System and plan with other values at some paths, components before the numbers within them."""
-        system, plan = self.system, self.plan
+        roots: dict[str, Any] = {"system": self.system, "plan": self.plan}
         for path in _outer_first(values):
             root, _, rest = path.partition(".")
-            if root == "system":
-                system = _replace(system, rest, values[path])
-            else:
-                plan = _replace(plan, rest, values[path])
-        return system, plan
+            roots[root] = _replace(roots[root], rest, values[path])
+        return roots["system"], roots["plan"]
 
 
 def _outer_first(paths: Iterable[str]) -> list[str]:
@@ -179,10 +175,7 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
 
 
 def near_limit_axis(scenario: Scenario, name: str, axis: Axis, unit: str) -> Axis:
-    """Accelerators that follow from a near-limit preset, one of whose chosen numbers takes the values of an axis.
-
-    **Raises:** `InputError` for a value that the number cannot have.
-    """
+    """Accelerators that follow from a near-limit preset, one of whose chosen numbers takes the values of an axis."""
     if len(axis) > MOST_CHIPS:
         raise InputError(f"axis {axis.name}: {len(axis):,} accelerators. Give at most {MOST_CHIPS:,} values.")
     table = scenario.accelerator
@@ -198,10 +191,7 @@ def near_limit_axis(scenario: Scenario, name: str, axis: Axis, unit: str) -> Axi
 
 
 def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis:
-    """All layouts that fit in memory, or as many of them as asked for, those that a coarse grid ranks best.
-
-    **Raises:** `InputError` where none fits, or the text is not a number.
-    """
+    """All layouts that fit in memory, or as many of them as asked for, those that a coarse grid ranks best."""
     count = text.strip().removesuffix("layouts").strip()
     number = whole_number(count)
     if count != ALL and not number:

@@ -12,21 +12,20 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.runtime.placement import platform
 from energymodel.scenarios.scenario import Scenario
-from energymodel.sweeps.axes import Axis, check_axes, parse_axis
+from energymodel.sweeps.axes import Axis, Range, check_axes, parse_axis
 from energymodel.sweeps.best_points import BestAlong, Top
 from energymodel.sweeps.engines import Engine
-from energymodel.sweeps.feasibility import Output, Range
 from energymodel.sweeps.full_array import FullArray
-from energymodel.sweeps.grid import check_size, divide
-from energymodel.sweeps.grid_sample import GridSample
+from energymodel.sweeps.grid import divide
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
 from energymodel.sweeps.pareto import Pareto, ParetoBins
+from energymodel.sweeps.points import GridSample, Output
 from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
-from energymodel.sweeps.scenario_axes import UNITS, model_and_limits, scenario_axis
-from energymodel.sweeps.small_grid import SmallGrid, is_small
+from energymodel.sweeps.scenario_axes import UNITS, ScenarioModel, model_and_limits, scenario_axis
+from energymodel.sweeps.small_grid import SMALL, SmallGrid
 from energymodel.sweeps.sweep_result import SweepResult
-from energymodel.sweeps.tile_program import TileProgram, best_order
+from energymodel.sweeps.tile_program import TileProgram, best_order, row_lanes
 from energymodel.system.outputs import Objective, parse_objective
 from energymodel.units import whole_number
 
@@ -40,10 +39,18 @@ TILE_CHUNKS, LARGE_TILE_CHUNKS = 16, 4
 """Chunks of a tile, at least, on a CPU and on an accelerator."""
 MOST_POINTS = 10**6
 """Points that `top` keeps: each is evaluated once more, and the state of every chunk holds them all."""
-WORDS = ("best", "top", "along", "pareto", "bins", "count", "histogram", "quantiles", "full")
-"""Words of `keep`."""
-FEWEST = {"along": 1, "pareto": 2, "bins": 2, "histogram": 1, "quantiles": 1, "full": 1}
-"""Names that have to follow a word."""
+NEEDED = {
+    "best": 0,
+    "top": 0,
+    "along": 1,
+    "pareto": 2,
+    "bins": 2,
+    "count": 0,
+    "histogram": 1,
+    "quantiles": 1,
+    "full": 1,
+}
+"""Words of `keep`, and how many names have to follow each."""
 
 
 def sweep(
@@ -110,10 +117,7 @@ def prepare_sweep(
     chunk: int | None = None,
     tile: int | None = None,
 ) -> PreparedSweep:
-    """Parse the arguments of `sweep`, choose the order of the axes, and divide the grid into tiles.
-
-    **Raises:** `InputError`.
-    """
+    """Parse the arguments of `sweep`, choose the order of the axes, and divide the grid into tiles."""
     function, ranges = model_and_limits(what, limits or {})
     entries = list(axes.items()) if isinstance(axes, Mapping) else [(axis.name, axis) for axis in axes]
     units, tables = {}, None
@@ -129,17 +133,16 @@ def prepare_sweep(
     points = math.prod(map(len, parsed))
     on_cpu = platform() == "cpu"
     chunk = chunk or (CHUNK if on_cpu else LARGE_CHUNK)
-    small = is_small(function, points)
-    if order is None and small:
-        order = names
-    elif order is None:
-        order = [names[number] for number in best_order(function, parsed, reduction, chunk)]
-    elif sorted(order) != sorted(names):
+    small = points <= SMALL and isinstance(function, ScenarioModel)
+    if order is None:
+        numbers = range(len(parsed)) if small else best_order(function, parsed, reduction, chunk)
+    elif sorted(order) == sorted(names):
+        numbers = map(names.index, order)
+    else:
         raise InputError(f"order: {', '.join(order)} are not the axes. Give each of {', '.join(names)} once.")
-    ordered = [parsed[names.index(name)] for name in order]
+    ordered = [parsed[number] for number in numbers]
     tile = tile or max(chunk * (TILE_CHUNKS if on_cpu else LARGE_TILE_CHUNKS), points // TILES)
-    grid = divide(ordered, chunk, tile)
-    check_size(grid)
+    grid = divide(ordered, chunk, tile, 1 if small or precision == 64 else row_lanes())
     program = (SmallGrid if small else TileProgram)(function, ordered, grid, reduction, precision, small)
     return PreparedSweep(program, parsed, ranges, minimize, units, tables)
 
@@ -155,32 +158,17 @@ def parse_keep(
         return keep
     word, _, argument = (part.strip() for part in keep.partition(":"))
     names = tuple(part.strip() for part in argument.split(",") if part.strip())
-    if len(names) < (fewest := FEWEST.get(word, 0)):
+    if word not in NEEDED:
+        raise InputError(f'keep: unknown "{keep}". Choose from {", ".join(NEEDED)}.')
+    if len(names) < (needed := NEEDED[word]):
         example = "plan.clock,plan.batch" if word == "along" else "energy,time"
-        raise InputError(f'keep: "{keep}" names {len(names)}; it needs at least {fewest}. Write {word}:{example}.')
-
-    def minimized() -> Output:
-        if minimize is None:
-            raise InputError(f'minimize: keep "{keep}" needs to know which output to minimize. Name one.')
-        return minimize
-
+        raise InputError(f'keep: "{keep}" names {len(names)}; it needs at least {needed}. Write {word}:{example}.')
+    if word == "bins" and len(names) > 2:
+        raise InputError(f'keep: "{keep}" has more than two objectives. Use pareto.')
     match word:
-        case "best":
-            return Top(minimized(), 1, limits)
-        case "top":
-            count = whole_number(argument)
-            if count is None or not 1 <= count <= MOST_POINTS:
-                raise InputError(
-                    f'keep: "{keep}" has no number of points, 1 to {MOST_POINTS:,}. Write for example top:10.'
-                )
-            return Top(minimized(), count, limits)
-        case "along":
-            return BestAlong(minimized(), names, limits)
         case "pareto":
             return Pareto(names, limits)
         case "bins":
-            if len(names) > 2:
-                raise InputError(f'keep: "{keep}" has more than two objectives. Use pareto.')
             return ParetoBins(names, limits)
         case "count":
             return Count(limits)
@@ -190,7 +178,14 @@ def parse_keep(
             return Histogram(names, limits, summary=quantiles)
         case "full":
             return FullArray(names)
-    raise InputError(f'keep: unknown "{keep}". Choose from {", ".join(WORDS)}.')
+    if minimize is None:
+        raise InputError(f'minimize: keep "{keep}" needs to know which output to minimize. Name one.')
+    if word == "along":
+        return BestAlong(minimize, names, limits)
+    count = 1 if word == "best" else whole_number(argument)
+    if count is None or not 1 <= count <= MOST_POINTS:
+        raise InputError(f'keep: "{keep}" has no number of points, 1 to {MOST_POINTS:,}. Write for example top:10.')
+    return Top(minimize, count, limits)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,11 +14,10 @@ from energymodel.errors import InputError
 from energymodel.runtime import compilation
 from energymodel.runtime.placement import beside_accelerator
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
-from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.feasibility import Output, Range, feasible, output_of
+from energymodel.sweeps.axes import Axis, Range
 from energymodel.sweeps.full_array import FullArray, dataset, open_store
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.grid_sample import evaluate_points, named_outputs
+from energymodel.sweeps.points import Output, evaluate_points, feasible, named_outputs, output_of
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
 
 
@@ -113,8 +112,7 @@ class SweepResult:
         return dataset(self.result, self.grid_axes, self.units)
 
 
-@dataclasses.dataclass(frozen=True)
-class SweepCost:
+class SweepCost(NamedTuple):
     """What a sweep would take: points, tiles, memory [B], and time [s] from a timed chunk."""
 
     points: int

@@ -5,7 +5,6 @@ ranges are arguments, so that another sweep of the same structure traces and com
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import os
 import re
@@ -13,12 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
@@ -32,138 +29,85 @@ from energymodel.sweeps.grid import Costs, Grid, cheapest_order, costs_by_axes
 from energymodel.sweeps.reductions import AbstractReduction, Chunk
 
 LANES = 8
-"""Float32 numbers in a vector register of AVX2; a row of points is padded to whole ones."""
+"""Float32 numbers in a vector register of AVX2."""
 TIMED_CHUNKS = 4
 SAMPLED, MOST_SAMPLED = 24, 64
 """One of so many chunks, and at most so many, are evaluated first for hints."""
-
-
-def _is_number(leaf: Any) -> bool:
-    return isinstance(leaf, float) and np.isfinite(leaf)
 
 
 class PointModel(NamedTuple):
     """What a reduction picks of the outputs of one point, as a function of arrays, numbers and values of axes."""
 
     function: Split
-    kind: type | None
-    reduction: Any
+    reduction: Split
     names: tuple[str, ...]
-    bits: int
 
     @classmethod
     def of(
-        cls, function: Callable[..., Any], reduction: AbstractReduction, names: Sequence[str], bits: int
+        cls, function: Callable[..., Any], reduction: AbstractReduction, names: Sequence[str], dtype: Any
     ) -> tuple["PointModel", list[Any], np.ndarray]:
         """The model, the arrays of the function, and the numbers of the reduction."""
-        dtype = np.float32 if bits == 32 else np.float64
         arrays, static = split(cast(function, dtype), eqx.is_array)
-        kind, rest, numbers = None, reduction, []
-        if reduction.has_numbers and dataclasses.is_dataclass(reduction):
-            fields = {field.name: getattr(reduction, field.name) for field in dataclasses.fields(reduction)}
-            kind, (numbers, rest) = type(reduction), split(fields, _is_number)
-        return cls(static, kind, rest, tuple(names), bits), arrays, np.array(numbers, dtype)
-
-    def reduction_of(self, numbers: Any) -> AbstractReduction:
-        """The reduction, with traced numbers."""
-        return self.reduction if self.kind is None else self.kind(**self.reduction.joined(list(numbers)))
+        numbers, rest = split(reduction, lambda leaf: isinstance(leaf, float) and bool(np.isfinite(leaf)))
+        return cls(static, rest, tuple(names)), arrays, np.array(numbers, dtype)
 
     def picked(self, arrays: Any, numbers: Any, *values: Any) -> Any:
         """What is picked at one point."""
         outputs = self.function.joined(arrays)(**dict(zip(self.names, values, strict=True)))
-        return self.reduction_of(numbers).pick(outputs)
+        return self.reduction.joined(list(numbers)).pick(outputs)
 
 
 class TileTrace(NamedTuple):
     """All that the program of a tile depends on.
 
-    - `row`: length of the last axis as it is evaluated.
     - `own_functions`: whether exponentials and logarithms are those of `float32_functions`.
     - `quick`: whether it is compiled for less time.
     """
 
     model: PointModel
     grid: Grid
-    row: int
+    bits: int
     own_functions: bool
     quick: bool
 
     def run(self, arrays: Any, numbers: Any, values: Sequence[Any], hint: Any, first: Any, count: Any) -> Any:
         """State after `count` chunks from the first one; what is compiled."""
-        grid, model = self.grid, self.model
-        reduction = model.reduction_of(numbers)
+        grid, axes = self.grid, range(len(self.grid.names))
+        reduction: AbstractReduction = self.model.reduction.joined(list(numbers))
 
         def point(*own: Any) -> Any:
-            return model.picked(arrays, numbers, *own)
+            return self.model.picked(arrays, numbers, *own)
 
         if self.own_functions:
             point = portable(point, substitutes())
-        for axis in reversed(range(grid.cut, len(grid.names))):
+        for axis in reversed(axes[grid.cut :]):
             # Each operation is evaluated only over the axes that it depends on; the last axis is the innermost.
-            point = jax.vmap(point, in_axes=tuple(0 if own == axis else None for own in range(len(grid.names))))
+            point = jax.vmap(point, in_axes=tuple(0 if own == axis else None for own in axes))
 
         def step(position: Any, state: Any) -> Any:
             number = first + position
             own, leading, start = grid.chunk_values(values, number)
-            if self.row > grid.shape[-1]:
-                own = (*own[:-1], jax.tree.map(lambda leaf: _padded(leaf, self.row), own[-1]))
             picked = point(*own)
             if accelerated():  # else what the reduction reads twice is evaluated twice
                 picked = jax.lax.optimization_barrier(picked)
-            valid = _valid(grid, start, self.row)
-            return reduction.update(state, picked, Chunk(grid, number, position, leading, start, valid, self.row, hint))
+            chunk = Chunk(grid, number, position, leading, start, grid.valid(start), hint)
+            return reduction.update(state, picked, chunk)
 
         return jax.lax.fori_loop(0, count, step, reduction.init(grid))
 
 
-def _padded(leaf: Any, row: int) -> Any:
-    """An array of values along the last axis, its last value repeated."""
-    return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], row - leaf.shape[0], axis=0)])
-
-
-def _valid(grid: Grid, start: Any, row: int) -> Any:
-    """Which points of a chunk are no padding, of the axis that is cut or of rows; `None` if all are."""
-    inside, length = grid.valid(start), grid.shape[-1]
-    if row == length:
-        return inside
-    columns = jnp.arange(row) < length
-    return columns if inside is None else inside & columns
-
-
-def shapes_of(tree: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Structure, shapes and types of a tree of arrays; what `_shaped` restores."""
-    leaves, structure = jax.tree.flatten(tree)
-    return structure, tuple((np.shape(leaf), np.dtype(jnp.result_type(leaf))) for leaf in leaves)
-
-
-def _shaped(structure: Any, shapes: Sequence[Any]) -> Any:
-    return jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
-
-
 @cached
-def _traced(trace: TileTrace, device: str, structure: Any, shapes: tuple[Any, ...]) -> jax.stages.Traced:
-    options = compiler_options(once=trace.quick, tile=True)
-    return jax.jit(trace.run, compiler_options=options).trace(*_shaped(structure, shapes))
-
-
-@cached
-def _compiled(*key: Any) -> jax.stages.Compiled:
-    return _traced(*key).lower().compile()
-
-
-def without_addresses(text: str) -> str:
-    """A text that is the same in another process."""
-    return re.sub("0x[0-9a-f]+", "0x", text)
+def _jitted(trace: TileTrace, device: str) -> Any:
+    return jax.jit(trace.run, compiler_options=compiler_options(once=trace.quick, tile=True))
 
 
 @cached
 def _costs(model: PointModel, structure: Any, shapes: tuple[Any, ...]) -> Costs:
-    arrays, numbers, *scalars = _shaped(structure, shapes)
-    by_argument = costs_by_axes(model.picked, [arrays, numbers, *scalars])
     costs: Costs = {}
-    for axes, cost in by_argument.items():
-        own = frozenset(axis - 2 for axis in axes if axis >= 2)
-        costs[own] = costs.get(own, 0.0) + cost
+    arguments = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    for owners, cost in costs_by_axes(model.picked, arguments).items():
+        axes = frozenset(argument - 2 for argument in owners if argument >= 2)  # after arrays and numbers
+        costs[axes] = costs.get(axes, 0.0) + cost
     return costs
 
 
@@ -171,10 +115,12 @@ def best_order(
     function: Callable[..., Any], axes: Sequence[Axis], reduction: AbstractReduction, chunk: int
 ) -> tuple[int, ...]:
     """Order of the axes in which what a reduction picks of a model is cheapest, outermost first."""
-    model, *arguments = PointModel.of(function, reduction, [axis.name for axis in axes], 32)
-    scalars = [jax.tree.map(lambda leaf: np.asarray(leaf)[0], cast(axis.values, np.float32)) for axis in axes]
+    model, *arguments = PointModel.of(function, reduction, [axis.name for axis in axes], np.float32)
+    scalars = [cast(axis.at(0), np.float32) for axis in axes]
     with jax.enable_x64(False):
-        costs = _costs(model, *shapes_of((*arguments, *scalars)))
+        leaves, structure = jax.tree.flatten((*arguments, *scalars))
+        shapes = tuple((np.shape(leaf), np.dtype(jax.numpy.result_type(leaf))) for leaf in leaves)
+        costs = _costs(model, structure, shapes)
     return cheapest_order(costs, [len(axis) for axis in axes], chunk)
 
 
@@ -186,8 +132,6 @@ class TileProgram:
     - `axes`: in the order of the grid.
     - `bits`: precision, 32 or 64.
     - `quick`: whether to compile for less time, which pays for a short run.
-
-    **Raises:** `InputError` for another precision.
     """
 
     name, reason = "XLA", "compiled for this grid"
@@ -206,8 +150,14 @@ class TileProgram:
         self.function, self.axes, self.grid, self.reduction = function, tuple(axes), grid, reduction
         self.bits, self.quick = bits, quick
         self._device = CONFIG.jax_default_device
-        self._lock = Lock()
-        self._hint: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.function, self.axes, self.grid, self.reduction, self.bits, self.quick)
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the numbers that it evaluates."""
+        return np.float32 if self.bits == 32 else np.float64
 
     def scanned(self) -> tuple[Callable[..., Any], Sequence[Axis]]:
         """The function that is evaluated at each point, and its axes."""
@@ -216,13 +166,10 @@ class TileProgram:
     @cached_property
     def _parts(self) -> tuple[TileTrace, tuple[Any, ...]]:
         function, axes = self.scanned()
-        model, arrays, numbers = PointModel.of(function, self.reduction, self.grid.names, self.bits)
+        model, arrays, numbers = PointModel.of(function, self.reduction, self.grid.names, self.dtype)
         own_functions = self.bits == 32 and not self.quick and not accelerated()
-        row = self.grid.shape[-1]
-        if own_functions and self.reduction.takes_padding and row >= LANES and not wide_vectors():
-            row += -row % LANES
-        values = self.grid.values(axes, np.float32 if self.bits == 32 else np.float64)
-        return TileTrace(model, self.grid, row, own_functions, self.quick), (arrays, numbers, values)
+        trace = TileTrace(model, self.grid, self.bits, own_functions, self.quick)
+        return trace, (arrays, numbers, self.grid.values(axes, self.dtype))
 
     @property
     def trace(self) -> TileTrace:
@@ -244,32 +191,27 @@ class TileProgram:
         with jax.enable_x64(self.bits == 64), jax.default_device(self._device):
             yield
 
-    def compile(self) -> jax.stages.Compiled:
-        """The compiled program; one for all sweeps of the same structure."""
-        with self._lock, self.precision():
-            return _compiled(*self._key())
+    @property
+    def _program(self) -> Any:
+        """One for all sweeps of the same structure."""
+        return _jitted(self.trace, str((jax.default_backend(), CONFIG.jax_default_device)))
 
-    def _key(self) -> tuple[Any, ...]:
-        arguments = (*self.arguments, self.no_hint(), np.int32(0), np.int32(0))
-        return self.trace, str((jax.default_backend(), CONFIG.jax_default_device)), *shapes_of(arguments)
+    def compile(self) -> None:
+        """Compile the program, unless one of the same structure is."""
+        self._run(self.no_hint(), 0, 0)
+
+    def _run(self, hint: Any, first: int, count: int) -> Any:
+        with self.precision():
+            state = self._program(*self._on_device, hint, np.int32(first), np.int32(count))
+            return jax.tree.map(np.asarray, jax.device_get(state))
 
     def digest(self) -> str:
         """What the program does, in all processes the same; without the arrays that are its arguments."""
-        with self._lock, self.precision():
-            closed = _traced(*self._key()).jaxpr
-        text = without_addresses(str(closed.jaxpr)) + "".join(
-            str(np.asarray(const).tobytes()) for const in closed.consts
-        )
+        with self.precision():
+            closed = self._program.trace(*self.arguments, self.no_hint(), np.int32(0), np.int32(0)).jaxpr
+        text = re.sub("0x[0-9a-f]+", "0x", str(closed.jaxpr))
+        text += "".join(str(np.asarray(const).tobytes()) for const in closed.consts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def portable(self) -> bytes:
-        """What makes the same program in another process."""
-        import cloudpickle
-
-        return cloudpickle.dumps(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.function, self.axes, self.grid, self.reduction, self.bits, self.quick)
 
     def state_shapes(self) -> Any:
         """Shapes and types of the state of a tile."""
@@ -293,44 +235,47 @@ class TileProgram:
             hint = self.reduction.hint(state)
         return hint
 
+    @cached_property
     def hint(self) -> Any:
-        """What every tile knows of a sample of the grid."""
-        if self._hint is None:
-            program = self.compile()
-            with self._lock:
-                if self._hint is None:
-                    self._hint = self.sampled_hint(lambda hint, chunk: self._run(program, hint, chunk, 1))
-        return self._hint
+        """What every tile knows of a sample of the grid; threads that run tiles read it first."""
+        self.compile()
+        return self.sampled_hint(lambda hint, chunk: self._run(hint, chunk, 1))
 
     def run(self, number: int) -> Any:
         """State of a tile, as NumPy arrays."""
-        return self._run(self.compile(), self.hint(), *self.grid.tile(number))
-
-    def _run(self, program: jax.stages.Compiled, hint: Any, first: int, count: int) -> Any:
-        with self.precision():
-            state = program(*self._on_device, hint, np.int32(first), np.int32(count))
-            return jax.tree.map(np.asarray, jax.device_get(state))
+        return self._run(self.hint, *self.grid.tile(number))
 
     def seconds_per_chunk(self) -> float:
         """Time of one chunk, by that of a few."""
-        program, hint, count = self.compile(), self.hint(), min(TIMED_CHUNKS, self.grid.tile(0)[1])
-        seconds = 0.0
-        for _ in range(2):  # the first one warms up
-            start = time.perf_counter()
-            self._run(program, hint, 0, count)
-            seconds = time.perf_counter() - start
-        return seconds / count
+        hint, count = self.hint, min(TIMED_CHUNKS, self.grid.tile(0)[1])
+        return timed(lambda: self._run(hint, 0, count)) / count
 
     def memory(self) -> int:
         """Memory that the program allocates besides its arguments, as the compiler states it [B]."""
-        analysis = self.compile().memory_analysis()
+        with self.precision():
+            lowered = self._program.lower(*self.arguments, self.no_hint(), np.int32(0), np.int32(0))
+        analysis = lowered.compile().memory_analysis()
         return int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes) if analysis is not None else 0
 
 
-def wide_vectors() -> bool:
-    """Whether XLA compiles for AVX-512, which evaluates what is left of a row quickly; padding would cost more."""
+def timed(run: Callable[[], Any]) -> float:
+    """Time of a second call [s]; the first one warms up."""
+    run()
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def row_lanes() -> int:
+    """Points to whole numbers of which rows are padded.
+
+    XLA evaluates what is left of a row point by point, but quickly with AVX-512: padding would cost more.
+    """
     limited = re.search(r"--xla_cpu_max_isa=(\S+)", os.environ.get("XLA_FLAGS", ""))
+    if accelerated():
+        return 1
     if limited and "AVX512" not in limited[1].upper().replace("_", ""):
-        return False
+        return LANES
     information = Path("/proc/cpuinfo")
-    return information.is_file() and " avx512f " in information.read_text(encoding="utf-8", errors="replace")
+    wide = information.is_file() and " avx512f " in information.read_text(encoding="utf-8", errors="replace")
+    return 1 if wide else LANES

@@ -18,7 +18,7 @@ from energymodel.runtime import compilation, lowered_programs
 from energymodel.runtime.compilation import PACKAGE, Compiled, compiler_options, concurrently, jit
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.solver import PerConstraint, minimize
-from energymodel.sweeps.grid_sample import _evaluate
+from energymodel.sweeps.points import _evaluate
 from energymodel.system.evaluate import evaluate, evaluate_once
 
 IN_A_PROCESS = """

@@ -6,14 +6,14 @@ import pytest
 
 import energymodel as em
 from energymodel.errors import InputError
-from energymodel.sweeps import tile_program
+from energymodel.sweeps import sweep as sweep_module
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
 from energymodel.sweeps.pareto import FrontState, Pareto, ParetoBins, efficient
 from energymodel.sweeps.prepared_sweep import OrderedMerge
 from energymodel.sweeps.reductions import AbstractPointReduction
 from energymodel.sweeps.sweep import prepare_sweep
-from energymodel.sweeps.tile_program import TileProgram, wide_vectors
+from energymodel.sweeps.tile_program import LANES, TileProgram, row_lanes
 from sweeps.sweep_models import LIMITS, Sum, axes, everywhere, sweep_model
 
 SIZES = (7, 5, 9, 6)
@@ -154,15 +154,15 @@ def front(monkeypatch, model, grid_axes, keep, *, hints, **options):
     """Indices of the points that the scan keeps, with or without what tiles know of a sample of the grid."""
     with monkeypatch.context() as patch:
         if not hints:
-            patch.setattr(TileProgram, "hint", TileProgram.no_hint)
+            patch.setattr(TileProgram, "hint", property(TileProgram.no_hint))
         program = prepare_sweep(model, grid_axes, keep, **options, chunk=60, tile=240).program
         merged = OrderedMerge(program.reduction)
         for number in range(program.grid.tiles):
             merged.add(number, program.run(number))
         if hints:
-            assert np.any(np.asarray(program.hint()) != np.asarray(program.no_hint()))
+            assert np.any(np.asarray(program.hint) != np.asarray(program.no_hint()))
         assert isinstance(program.reduction, AbstractPointReduction)
-        return sorted(program.reduction.kept_points(merged.finish(), program.grid).indices)
+        return sorted(program.reduction.kept_points(merged.finish(), program.grid))
 
 
 @pytest.mark.slow
@@ -208,15 +208,15 @@ def test_merged_fronts_are_the_front_of_all():
     assert few.lost == len(efficient(columns)) - 3
 
 
-@pytest.mark.parametrize("keep", ["top:40", "bins:energy,time", "pareto:energy,time"])
+@pytest.mark.parametrize("keep", ["top:40", "along:voltage", "bins:energy,time", "pareto:energy,time"])
 def test_padded_rows_change_no_result(monkeypatch, keep):
     order, rows, indices = ("batch", "clock", "nodes", "voltage"), [], []
-    for wide in (True, False):
-        monkeypatch.setattr(tile_program, "wide_vectors", lambda wide=wide: wide)
+    for lanes in (1, LANES):
+        monkeypatch.setattr(sweep_module, "row_lanes", lambda lanes=lanes: lanes)
         # Blocks of 4 of 7 clocks: the axis that is cut is padded as well.
         options = {"limits": LIMITS, "order": order, "chunk": 4 * 6 * 13, "tile": 1}
         prepared = prepare_sweep(sweep_model, axes(5, 7, 6, 13), keep, "energy", **options)
-        rows.append(prepared.program.trace.row)
+        rows.append(prepared.program.grid.shape[-1])
         indices.append([winner.index for winner in prepared.run().winners])
     assert rows == [13, 16]  # voltages, whole vector registers
     assert indices[0] == indices[1] != []
@@ -225,4 +225,4 @@ def test_padded_rows_change_no_result(monkeypatch, keep):
 @pytest.mark.parametrize("flag", ["--xla_cpu_max_isa=AVX2", "--xla_cpu_max_isa=SSE4_2"])
 def test_vectors_are_as_narrow_as_xla_was_told(monkeypatch, flag):
     monkeypatch.setenv("XLA_FLAGS", flag)
-    assert not wide_vectors()
+    assert row_lanes() == LANES

@@ -8,10 +8,12 @@ import pytest
 
 import energymodel as em
 from energymodel.sweeps import small_grid, tile_program
-from energymodel.sweeps.grid_sample import evaluate_points, named_outputs
+from energymodel.sweeps import sweep as sweep_module
+from energymodel.sweeps.points import evaluate_points, named_outputs
 from energymodel.sweeps.scenario_axes import UNITS, ScenarioModel, model_and_limits, scenario_axis
-from energymodel.sweeps.small_grid import SMALL, SmallGrid, is_small
+from energymodel.sweeps.small_grid import SmallGrid
 from energymodel.sweeps.sweep import prepare_sweep
+from energymodel.sweeps.tile_program import TileProgram
 from sweeps.sweep_models import LIMITS, axes, sweep_model
 
 SCENARIO = "test-1b-h100"
@@ -65,7 +67,7 @@ def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
     assert (
         swept.choice.sentence() == "Evaluated by the model in float64: a grid of 36 points needs no program of its own."
     )
-    monkeypatch.setattr(small_grid, "SMALL", 0)
+    monkeypatch.setattr(sweep_module, "SMALL", 0)
     own = em.sweep(*question, order=list(question[1]), **arguments)
     assert own.choice.program == "XLA"
     assert own.grid.tiles == swept.grid.tiles > 1
@@ -77,10 +79,10 @@ def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
         np.testing.assert_allclose(swept.result["energy"], own.result["energy"], rtol=1e-12)
 
 
-def test_a_large_grid_has_its_own_program(model):
-    assert is_small(model, SMALL)
-    assert not is_small(model, SMALL + 1)
-    assert not is_small(sweep_model, 1)
+def test_a_large_grid_has_its_own_program(scenario):
+    for count, program in ((small_grid.SMALL, SmallGrid), (small_grid.SMALL + 1, TileProgram)):
+        prepared = prepare_sweep(scenario, {"plan.clock": np.linspace(0.5, 1.0, count)}, order=["plan.clock"])
+        assert type(prepared.program) is program
     assert em.sweep(sweep_model, axes(2, 2, 2, 2), minimize="energy", limits=LIMITS).choice.program == "XLA"
 
 
@@ -91,7 +93,7 @@ def test_a_resumed_sweep_evaluates_nothing(scenario, tmp_path, monkeypatch):
     def fail(*arguments):
         raise AssertionError(arguments)
 
-    monkeypatch.setattr(SmallGrid, "_outputs", fail)
+    monkeypatch.setattr(SmallGrid, "_first_outputs", fail)
     again = em.sweep(*question, resume=tmp_path)
     assert again.winners == first.winners
     assert again.choice.sentence().endswith("a grid of 4 points needs no program of its own.")
@@ -99,8 +101,8 @@ def test_a_resumed_sweep_evaluates_nothing(scenario, tmp_path, monkeypatch):
 
 def test_workers_of_a_cluster_look_up_what_was_evaluated_once(scenario, monkeypatch):
     program = prepare_sweep(scenario, {"plan.clock": "0.6:1:4"}, "top:2").program
-    sent = program.portable()
-    monkeypatch.setattr(SmallGrid, "_outputs", lambda *arguments: pytest.fail("evaluated again"))
+    sent = pickle.dumps(program)
+    monkeypatch.setattr(SmallGrid, "_first_outputs", lambda *arguments: pytest.fail("evaluated again"))
     worker = pickle.loads(sent)
     for mine, theirs in zip(jax.tree.leaves(program.run(0)), jax.tree.leaves(worker.run(0)), strict=True):
         np.testing.assert_array_equal(theirs, mine)
@@ -108,7 +110,7 @@ def test_workers_of_a_cluster_look_up_what_was_evaluated_once(scenario, monkeypa
 
 def test_other_numbers_need_no_other_program(monkeypatch):
     """Other values of axes, limits and system, and other ranges of bins that follow from them."""
-    monkeypatch.setattr(small_grid, "SMALL", 0)
+    monkeypatch.setattr(sweep_module, "SMALL", 0)
 
     def swept(batch, changes, limit):
         axes = {"plan.clock": "0.6:1:4", "plan.batch": batch}
