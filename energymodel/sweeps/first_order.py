@@ -104,27 +104,18 @@ def _spread_of_optimum(
     for path, value in optimum.found.items():
         if path.startswith("system."):
             run = run.at(run.changed(path, value))
-    steps = _along(run, own_run, steps)
+    columns, moves = run.places, np.zeros((len(steps), len(run.vector)))  # whose batch may have other knots
+    for path, column in own_run.places.items():
+        if path.startswith("system."):
+            moves[:, columns[path]] = steps[:, column]
     gives_loss = "loss" in parse_objective(optimum.minimize).names()
     if not isinstance(optimum.plan.goal, TokenBudget) or gives_loss:
-        return spread_along(run, steps)
-    more_tokens = np.zeros(steps.shape[1])
-    more_tokens[run.places[TOKENS]] = float(optimum.plan.goal.tokens)
-    both = spread_along(run, np.stack([*steps, more_tokens]))
+        return spread_along(run, moves)
+    more_tokens = np.zeros(moves.shape[1])
+    more_tokens[columns[TOKENS]] = float(optimum.plan.goal.tokens)
+    both = spread_along(run, np.stack([*moves, more_tokens]))
     loss = both.change("loss")
     wanted = np.zeros(len(steps)) if "loss" in optimum.scenario.optimize.limits else own.change("loss")
     tokens = (wanted - loss[:-1]) / loss[-1] if loss[-1] else np.zeros(len(steps))
     moved = jax.tree.map(lambda change: change[:-1] + tokens * change[-1], both.moved)
     return both._replace(moved=moved)
-
-
-def _along(
-    run: TrainingRun, other: TrainingRun, steps: Float[np.ndarray, "directions n"]
-) -> Float[np.ndarray, "directions m"]:
-    """Directions of the numbers of the system of another run, in this one, whose batch may have other knots."""
-    columns = run.places
-    moved = np.zeros((len(steps), len(run.vector)))
-    for path, column in other.places.items():
-        if path.startswith("system."):
-            moved[:, columns[path]] = steps[:, column]
-    return moved

@@ -2,8 +2,9 @@
 
 import errno
 import importlib
+import itertools
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,7 +99,9 @@ def open_store(path: Path) -> Any:
     return _required("xarray").open_zarr(path, consolidated=False)
 
 
-def write_store(folder: Path, axes: Sequence[Axis], grid: Grid, tiles: Iterable[Any], units: Mapping[str, str]) -> Path:
+def write_store(
+    folder: Path, keep: FullArray, axes: Sequence[Axis], grid: Grid, tiles: Iterator[Any], units: Mapping[str, str]
+) -> Path:
     """Write the tiles of a full array into one Zarr store, chunk by chunk; a complete store is left as it is.
 
     **Raises:** `InputError` where Zarr is not installed or the disk is full.
@@ -113,18 +116,17 @@ def write_store(folder: Path, axes: Sequence[Axis], grid: Grid, tiles: Iterable[
     chunks = (*(1,) * grid.cut, grid.block, *grid.sizes[grid.cut + 1 :])
     try:
         root = zarr.open_group(str(building), mode="w")
+
+        def array(name: str, names: Sequence[str], unit: str, **layout: Any) -> Any:
+            return root.create_array(name, dimension_names=names, attributes={"units": unit}, **layout)
+
         for axis in axes:
             labels = np.array(axis.labels_or_values())
-            array = root.create_array(axis.name, shape=labels.shape, dtype=labels.dtype, dimension_names=[axis.name])
-            array.attrs["units"] = axis.unit
-            array[...] = labels
-        arrays: dict[str, Any] = {}
-        for tile in tiles:
-            for name, parts in tile.outputs.items():
-                if name not in arrays:
-                    layout = {"shape": grid.sizes, "chunks": chunks, "dtype": parts.dtype}
-                    arrays[name] = root.create_array(name, dimension_names=grid.names, **layout)
-                    arrays[name].attrs["units"] = units.get(name, "1")
+            array(axis.name, [axis.name], axis.unit, shape=labels.shape, dtype=labels.dtype)[...] = labels
+        first = next(tiles)
+        layout = {"shape": grid.sizes, "chunks": chunks, "dtype": first.outputs[keep.outputs[0]].dtype}
+        arrays = {name: array(name, grid.names, units.get(name, "1"), **layout) for name in keep.outputs}
+        for tile in itertools.chain([first], tiles):
             _fill(arrays, tile, grid)
         building.rename(path)
     except OSError as error:

@@ -109,6 +109,9 @@ class Pareto(AbstractFront):
 
             def turn(carry: tuple[FrontState, Any]) -> tuple[FrontState, Any]:
                 state, waiting = carry
+                order = jnp.nonzero(waiting, size=waiting.size, fill_value=waiting.size)[0]
+                some = spread(values.at[:, order].get(mode="fill", fill_value=jnp.inf), GUARDS)
+                waiting = waiting & ~_covered(values, some, strictly=True)  # of equal points the first is still there
                 taken = jnp.nonzero(waiting, size=ROW, fill_value=waiting.size)[0]
                 new = values.at[:, taken].get(mode="fill", fill_value=jnp.inf)
                 numbers = jnp.full(ROW, chunk.number, jnp.int32), positions.at[taken].get(mode="fill", fill_value=0)

@@ -67,7 +67,8 @@ class PreparedSweep:
         state, complete = self._run_tiles(report, engine, ledger)
         store, winners, near = None, (), None
         if isinstance(keep, FullArray) and ledger is not None and complete:
-            store = write_store(ledger.folder, program.axes, grid, map(ledger.read, range(grid.tiles)), self.units)
+            tiles = map(ledger.read, range(grid.tiles))
+            store = write_store(ledger.folder, keep, program.axes, grid, tiles, self.units)
         seconds = time.perf_counter() - start
         messages = [] if complete else [f"interrupted after {report.points:,} of {grid.points:,} points."]
         if isinstance(keep, AbstractPointReduction) and state is not None:

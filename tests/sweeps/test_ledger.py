@@ -27,15 +27,11 @@ WORKER = Path(__file__).with_name("worker.py")
 ROOT = Path(__file__).parents[2]
 
 
-def environment(**more):
+def start(*arguments, **environment):
     path = os.pathsep.join([str(ROOT), str(ROOT / "kernels"), str(ROOT / "tests")])
-    return {**os.environ, "PYTHONPATH": path, **more}
-
-
-def start(*arguments, **more):
     return subprocess.Popen(
         [sys.executable, str(WORKER), *map(str, arguments)],
-        env=environment(**more),
+        env={**os.environ, "PYTHONPATH": path, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -46,6 +42,10 @@ def finish(process):
     output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
     return output
+
+
+def opened(folder, prepared):
+    return Ledger(folder, fingerprint(prepared.program, prepared.tables), prepared.program.state_shapes())
 
 
 def sweep(folder, **changes):
@@ -119,10 +119,9 @@ def test_changed_sweep_is_refused(tmp_path, changes, words):
 
 def test_changed_axes_and_models_are_refused(tmp_path):
     em.sweep(lambda x: {"y": x}, {"x": "0:1:5"}, minimize="y", resume=tmp_path)
-    with pytest.raises(InputError, match="holds another sweep: axes was"):
-        em.sweep(lambda x: {"y": x}, {"x": "0:1:6"}, minimize="y", resume=tmp_path)
-    with pytest.raises(InputError, match="holds another sweep: model was"):
-        em.sweep(lambda x: {"y": jnp.sin(x)}, {"x": "0:1:5"}, minimize="y", resume=tmp_path)
+    for other, axis, words in ((lambda x: {"y": x}, "0:1:6", "axes"), (lambda x: {"y": jnp.sin(x)}, "0:1:5", "model")):
+        with pytest.raises(InputError, match=f"holds another sweep: {words} was"):
+            em.sweep(other, {"x": axis}, minimize="y", resume=tmp_path)
 
 
 def test_functions_differ_by_what_they_hold():
@@ -174,24 +173,17 @@ def test_changed_scenario_is_refused(tmp_path):
         prepare_sweep(each, {"plan.clock": "0.5:1:3"}, "best", "energy", {}, order=["plan.clock"])
         for each in (scenario, other)
     )
-    with Ledger(tmp_path, fingerprint(first.program, first.tables), first.program.state_shapes()):
+    with opened(tmp_path, first):
         pass
-    with (
-        pytest.raises(InputError, match=r"holds another sweep: scenario\.plan\.power_cap was .*, is '600 W'"),
-        Ledger(tmp_path, fingerprint(second.program, second.tables), second.program.state_shapes()),
-    ):
-        pass
+    with pytest.raises(InputError, match=r"holds another sweep: scenario\.plan\.power_cap was .*, is '600 W'"):
+        opened(tmp_path, second).__enter__()
 
 
 def test_second_process_is_refused(tmp_path):
     prepared = prepare_sweep(sweep_model, axes(3, 3, 3, 3), "best", "energy", LIMITS)
-    named = fingerprint(prepared.program)
-    with (
-        Ledger(tmp_path, named, prepared.program.state_shapes()),
-        pytest.raises(InputError, match="another sweep runs"),
-    ):
-        Ledger(tmp_path, named, prepared.program.state_shapes()).__enter__()
-    with Ledger(tmp_path, named, prepared.program.state_shapes()) as free:
+    with opened(tmp_path, prepared), pytest.raises(InputError, match="another sweep runs"):
+        opened(tmp_path, prepared).__enter__()
+    with opened(tmp_path, prepared) as free:
         assert free.finished(1) == set()
 
 

@@ -99,10 +99,7 @@ def test_samples_fill_every_block_evenly_and_differ_between_blocks_and_seeds():
     blocks, lanes = sample_axes(2**14, 3, 5)
     assert len(blocks) * len(lanes) == 2**14
     first, second = (np.array(jax.vmap(lambda lane, k=k: uniform(5, k, lane))(lanes.values)) for k in (0, 1))
-    for column in (
-        *first.T,
-        *second.T,
-    ):  # a Sobol set has one point in each of as many equal intervals as it has points
+    for column in (*first.T, *second.T):  # one point in each of as many equal intervals as there are points
         np.testing.assert_array_equal(np.sort(np.floor(column * len(lanes))), np.arange(len(lanes)))
     assert not np.any(first == second)
     assert not np.any(first == np.array(jax.vmap(lambda lane: uniform(6, 0, lane))(lanes.values)))
