@@ -310,7 +310,7 @@ def in_rows(values: Any) -> Any:
 
 def _under(points: Any, front: Any) -> Any:
     """Whether a point of a front of two objectives, in the order of the first, is at least as good in both."""
-    last = jnp.searchsorted(front[0], points[0], side="right", method="scan_unrolled") - 1
+    last = jnp.searchsorted(front[0], points[0], side="right") - 1
     return (last >= 0) & (front[1][last] <= points[1])
 
 
