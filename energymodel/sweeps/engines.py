@@ -43,7 +43,7 @@ def threads() -> int:
 
 def in_process(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
     """Run tiles in threads, one for each core; states come in the order of the numbers."""
-    _ = program.hint  # computed once
+    _ = program.hint if numbers else None  # computed once
     workers, running = threads(), deque[tuple[int, Future[Any]]]()
     pool = ThreadPoolExecutor(workers)
     try:
