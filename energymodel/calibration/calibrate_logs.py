@@ -1,8 +1,6 @@
 """Calibration from the logs of a run: rows of a table from measured logs, and the fit to them."""
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +21,6 @@ from energymodel.scenarios.scenario import Scenario
 from energymodel.units import counted
 
 COLUMN_OF: Mapping[str, str] = COLUMNS["of_logs"]  # column of each number of a measurement
-NO_ROWS = "No training step was measured, so there is no table. Give a training log."
 TIME = "time_s"  # time of the same work at each setting, for `calibrate power`: that of a step
 PARTS = (("accelerator", "accelerator", "hardware"), ("framework", "software", "software"))
 """Words of a row that name presets, the parts of a system that they describe, and the categories of the presets."""
@@ -74,20 +71,6 @@ def measured_rows(logs: MeasuredLogs, scenario: Scenario | None = None, cluster:
             row[TIME] = values["step_time"]
         rows.append(row)
     return rows
-
-
-def measured_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows as CSV, one column for each name that any of them has.
-
-    **Raises:** `InputError` if there is none.
-    """
-    if not rows:
-        raise InputError(NO_ROWS)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def is_training_log(path: str | Path) -> bool:
@@ -141,7 +124,7 @@ def calibrate_logs(
         own = {} if scenario is None else {"chips": float(scenario.system.node.chips)}
         rows = [{**own, **{name: row[key] for key, name in NODE_COLUMNS.items() if key in row}} for row in rows]
     if not rows:
-        raise InputError(NO_ROWS)
+        raise InputError("No training step was measured, so there is no table. Give a training log.")
     choices = options.pop("choices", AS_WRITTEN)._replace(name=sources)
     fitted = calibrate(kind, rows, source=sources, choices=choices, progress=progress, **options)
     return dataclasses.replace(fitted, notes=(*measured.notes, *fitted.notes))

@@ -127,7 +127,7 @@ def measure(
 
     Example: energymodel measure train.log gpu.csv --training train.toml --accelerator h100-sxm --chips 64 -o steps.csv
     """
-    from energymodel.calibration.calibrate_logs import measured_csv, measured_rows
+    from energymodel.calibration.calibrate_logs import measured_rows
     from energymodel.readers.measured_log import measure_logs
     from energymodel.units import parse_quantity
 
@@ -136,8 +136,7 @@ def measure(
     shift = 0.0 if offset is None else parse_quantity(offset, "s", "--offset", allow_negative=True)
     logs = measure_logs(files, offset=shift, interval=apart)
     scenario = run.source.read(tokens_otherwise=TOKENS) if run.source.is_given else None
-    rows = measured_rows(logs, scenario, run.source.cluster or "")
-    return answers.measure_answer(logs, rows), {".csv": lambda: measured_csv(rows)}
+    return answers.measure_answer(logs, measured_rows(logs, scenario, run.source.cluster or ""))
 
 
 @dataclass(frozen=True)

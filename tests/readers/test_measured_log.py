@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log, measured_csv, measured_rows
+from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log, measured_rows
 from energymodel.errors import InputError
 from energymodel.readers.logged_run import WAITING
 from energymodel.readers.measured_log import measure_logs
 from energymodel.readers.metered import BUSY, IDLE
+from energymodel.report.answers.measure import rows_table
+from energymodel.report.data import csv_text
 from energymodel.scenarios.pieces import scenario_of_pieces
 
 START = 1_770_000_000.0
@@ -113,8 +115,7 @@ def test_rows_are_those_that_predict_reads(tmp_path):
     (row,) = measured_rows(measure_logs(write_run(tmp_path)), scenario)
     assert (row["accelerator"], row["layers"], row["batch_sequences"]) == ("h100-sxm", 16.0, 64.0)
     assert row["clock"] == pytest.approx(1.755e9 / float(scenario.system.accelerator.reference_clock))
-    text = measured_csv([row])
-    (read,) = csv.DictReader(text.splitlines())
+    (read,) = csv.DictReader(csv_text(rows_table([row])).splitlines())
     assert float(read["step_time_s"]) == STEP
     assert float(read["time_s"]) == STEP
 

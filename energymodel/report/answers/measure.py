@@ -83,6 +83,7 @@ def measure_answer(logs: MeasuredLogs, rows: Sequence[Mapping[str, Any]]) -> Ans
         [Sentence(note) for note in logs.notes],
         tables,
         charts,
+        rows="rows" if rows else "",
     )
 
 
