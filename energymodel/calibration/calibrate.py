@@ -8,16 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from energymodel.calibration.best_setting import Recommendation
-from energymodel.calibration.calibrated_scenario import (
-    FittedConstant,
-    PriorScenario,
-    earlier_calibration,
-    prior_scenario,
-    scenario_tables,
-)
+from energymodel.calibration.calibrated_scenario import FittedConstant, PriorScenario, prior_scenario, scenario_tables
 from energymodel.calibration.calibration_case import CalibrationCase, PredictedAmount
 from energymodel.calibration.cluster_source import is_known, plain_word
-from energymodel.calibration.constant_priors import JointPrior, flat_values, joint_prior
+from energymodel.calibration.constant_priors import JointPrior, flat_values, joint_prior, updated_prior
 from energymodel.calibration.intervals import (
     bootstrap,
     laplace_intervals,
@@ -208,12 +202,17 @@ def _with_earlier(kind: str, case: CalibrationCase, base: PriorScenario) -> tupl
     problem = case.fit
     if base.name in names("clusters") or UNFITTED in base.name:
         return problem, [f"Priors are those of clusters with the framework and chip of {base.title}."]
-    earlier = earlier_calibration(kind, problem.prior or joint_prior(problem.constants), base.scenario)
+    earlier = base.scenario.tables.get("calibration", {}).get(kind)
     if earlier is None:
         return problem, []
-    prior, source = earlier
-    notes = [f"Priors with their intervals are those of {source}."]
-    if case.unlike is not None and (unlike := case.unlike(base.scenario.tables["calibration"][kind])) is not None:
+    try:
+        mean, covariance = (np.asarray(earlier[name], np.float64) for name in ("coordinates", "covariance"))
+        prior = updated_prior(problem.prior or joint_prior(problem.constants), earlier["names"], mean, covariance)
+    except (KeyError, ValueError, IndexError, TypeError) as error:
+        words = f"{base.scenario.name}: [calibration.{kind}] cannot be read: {error}. Calibrate anew."
+        raise InputError(words) from None
+    notes = [f"Priors with their intervals are those of {earlier.get('source', base.scenario.name)}."]
+    if case.unlike is not None and (unlike := case.unlike(earlier)) is not None:
         wider = np.linalg.inv(prior.information) + np.diag(unlike[0])
         prior = JointPrior.of(prior.names, prior.mean, wider)
         notes.append(unlike[1])

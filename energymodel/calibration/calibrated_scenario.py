@@ -9,7 +9,7 @@ import numpy as np
 
 from energymodel.calibration.calibration_case import BASE, NORMAL_90, CalibrationCase
 from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluster_scenario
-from energymodel.calibration.constant_priors import JointPrior, flat_values, updated_prior
+from energymodel.calibration.constant_priors import flat_values
 from energymodel.calibration.least_squares import FitResult
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.clusters import cluster_parts
@@ -49,22 +49,6 @@ def prior_scenario(prior: str | Path | None) -> PriorScenario:
     scenario = load_scenario(Path(text) if own else text)
     # Of a file its own tables, not the file as a base, so that it may be written over.
     return PriorScenario(text, scenario, {"system": {}, **(own or {"base": text})}, scenario.title)
-
-
-def earlier_calibration(kind: str, base: JointPrior, scenario: Scenario) -> tuple[JointPrior, str] | None:
-    """The base prior with what earlier measurements of a kind say, and their file, if the scenario has any.
-
-    **Raises:** `InputError` if the scenario's `[calibration]` cannot be read.
-    """
-    earlier = scenario.tables.get("calibration", {}).get(kind)
-    if earlier is None:
-        return None
-    try:
-        mean, covariance = (np.asarray(earlier[name], np.float64) for name in ("coordinates", "covariance"))
-        prior = updated_prior(base, earlier["names"], mean, covariance)
-    except (KeyError, ValueError, IndexError, TypeError) as error:
-        raise InputError(f"{scenario.name}: [calibration.{kind}] cannot be read: {error}. Calibrate anew.") from None
-    return prior, str(earlier.get("source", scenario.name))
 
 
 class FittedConstant(NamedTuple):
