@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import predict_row
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
@@ -31,7 +31,7 @@ def outcome_of(name: str, *changes: str) -> Any:
 def row_inputs(row: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """What a prediction reads of a row."""
     table = layouts([{**row, **changes}])
-    return {column.name: table.columns[column.name][0] for column in INPUTS}
+    return {name: values[0] for name, values in inputs_of(table).items()}
 
 
 def replaced(tree: Any, numbers: Mapping[str, Any]) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
-from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import predict, predict_row, with_constants
 from energymodel.errors import InputError
 from energymodel.performance.collectives import CollectiveLibrary
@@ -38,7 +38,7 @@ def run():
 
 def columns(**changes):
     table = layouts([{**ROW, **changes}])
-    return {column.name: table.columns[column.name][0] for column in INPUTS}
+    return {name: values[0] for name, values in inputs_of(table).items()}
 
 
 def test_a_row_has_the_measured_step_time_within_eight_percent():

@@ -8,7 +8,7 @@ import pytest
 import energymodel as em
 from calibration.files import scenario_file
 from energymodel.calibration.cluster_source import cluster_scenario, cluster_system
-from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import known_constants, predict, step_time_spread
 from energymodel.scenarios.step_population import NAMES
 
@@ -61,8 +61,7 @@ def test_with_all_constants_exact_the_scatter_is_left():
     constants, scatter = known_constants(scenario) or (None, 0.0)
     assert constants is not None
     exact = constants._replace(covariance=np.zeros((len(NAMES), len(NAMES))))
-    columns = layouts([{**row, "cluster": UNFITTED} for row in ROWS]).columns
-    inputs = {column.name: columns[column.name] for column in INPUTS}
+    inputs = inputs_of(layouts([{**row, "cluster": UNFITTED} for row in ROWS]))
     np.testing.assert_allclose(step_time_spread(exact, scatter, scenario.system, inputs), scatter, rtol=1e-12)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
-from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import log_step_times
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates
 from experiment import Experiment
@@ -41,8 +41,7 @@ def runs():
         for tensor in (1, 4, 8)
         for micro in (1, 4)
     ]
-    table = layouts(rows).columns
-    columns = {column.name: table[column.name] for column in INPUTS}
+    columns = inputs_of(layouts(rows))
     groups = np.array([str(row["hidden"]) for row in rows])
     system, measured = cluster_system("megatron-a100"), []
     middle = np.array([constant.middle for constant in STEP_CONSTANTS.values()])
