@@ -83,23 +83,22 @@ def scenario_tables(
     tables["title"] = f"{CALIBRATED}{Path(source).name} on {title}"
     for path, word in case.words.items():
         _lay(tables, path, word)
-    numbers, by_name = dict(case.known_numbers), {constant.name: constant for constant in constants}
+    by_name = {constant.name: constant for constant in constants}
     values = {constant.name: constant.value for constant in constants}
-    if case.law is not None:
-        numbers |= case.law(values)
-    for path, number in numbers.items():
-        kind_of, source_of = ("prior", f"{what}: {number.assumed}") if number.assumed else ("measured", what)
-        _lay(tables, path, {"value": number.value, "unit": number.unit, "kind": kind_of, "source": source_of})
-    for path, number in case.fitted_numbers.items():
+    for path, number in {**case.numbers, **({} if case.law is None else case.law(values))}.items():
+        if not number.constant:
+            kind_of, source_of = ("prior", f"{what}: {number.assumed}") if number.assumed else ("measured", what)
+            _lay(tables, path, {"value": number.value, "unit": number.unit, "kind": kind_of, "source": source_of})
+            continue
         constant = by_name[number.constant]
         factor = number.factor(values) if callable(number.factor) else number.factor
-        low, high = (max(number.offset + end * factor, 1e-300) for end in constant.ends)
+        low, high = (max(number.value + end * factor, 1e-300) for end in constant.ends)
         sure = "90 % interval" if constant.determined else "not determined; with its prior, 90 % interval"
         own = fitted.problem.constants.get(number.constant.partition("[")[0])
-        is_plain = (number.factor, number.offset) == (1.0, 0.0)
+        is_plain = (number.factor, number.value) == (1.0, 0.0)
         share = is_plain and own is not None and own.unit == "1" and own.upper == 1.0
         quantity = {
-            "value": number.offset + constant.value * factor,
+            "value": number.value + constant.value * factor,
             "unit": number.unit,
             "kind": "measured" if constant.determined else "prior",
             "source": f"{what}: {sure} {low:.4g} to {high:.4g} {number.unit}",
@@ -116,7 +115,7 @@ def scenario_tables(
         "coordinates": fitted.coordinates[rows].tolist(),
         "covariance": fitted.covariance[np.ix_(rows, rows)].tolist(),
     }
-    if all(f"system.{name}" in case.fitted_numbers for name in fitted.names):
+    if all(f"system.{name}" in case.numbers for name in fitted.names):
         # Values of constants that are numbers of a system, their slopes by coordinate, and the scatter about the fit.
         z = fitted.coordinates
         middle, above, below = flat_values(fitted.problem.constants, np.stack([z, z + STEP, z - STEP]))

@@ -20,23 +20,16 @@ NORMAL_90 = 1.645  # standard deviations to each end of a 90 % interval
 MOST_CANDIDATES = 256  # settings among which the next measurement is looked for
 
 
-class FittedNumber(NamedTuple):
-    """A number of a scenario that follows from a fitted constant: `offset + factor x constant`, in a unit.
+class WrittenNumber(NamedTuple):
+    """A number of a scenario: measured, `assumed` to be what it says, or `value + factor x constant` of the fit.
 
     The factor may depend on the values of all constants in the fit.
     """
 
-    constant: str
-    factor: float | Callable[[Mapping[str, float]], float]
     unit: str
-    offset: float = 0.0
-
-
-class KnownNumber(NamedTuple):
-    """A number of a scenario without an interval: stated in a file of measurements, or `assumed` to be what it says."""
-
-    value: float
-    unit: str
+    value: float = 0.0
+    constant: str = ""
+    factor: float | Callable[[Mapping[str, float]], float] = 1.0
     assumed: str = ""
 
 
@@ -88,12 +81,11 @@ class CalibrationCase(NamedTuple):
     outputs: Mapping[str, tuple[float, ...]]  # names of errors, each a sum of the model's errors with these weights
     along: tuple[str, np.ndarray]  # label and values by row of what residuals are drawn against
     candidates: Candidates
-    fitted_numbers: Mapping[str, FittedNumber] = {}
-    known_numbers: Mapping[str, KnownNumber] = {}
+    numbers: Mapping[str, WrittenNumber] = {}
     words: Mapping[str, str] = {}  # components and presets
     notes: Sequence[str] = ()  # what a reader must know
     # Numbers that follow from several constants, and which these are (`None`: all): written together or not at all.
-    law: Callable[[Mapping[str, float]], Mapping[str, KnownNumber]] | None = None
+    law: Callable[[Mapping[str, float]], Mapping[str, WrittenNumber]] | None = None
     law_needs: Sequence[str] | None = None
     resampled: Grouping | None = None
     trained_on: np.ndarray | None = None  # rows of a held-out group that are fitted, and not counted in its error

@@ -131,7 +131,7 @@ def test_few_limits_take_the_posynomial_form_unless_the_curve_is_known_or_asked_
     assert form.name == "posynomial"
     assert "no workload has more than 2 settings below its highest" in form.reason
     assert "cubic_share" in few.fit.constants
-    assert few.fitted_numbers["system.accelerator.voltage.cubic_share"].constant == "cubic_share"
+    assert few.numbers["system.accelerator.voltage.cubic_share"].constant == "cubic_share"
     assert posed(tmp_path, power_lines((150, 200)), form="voltage-floor")[1] == ("voltage-floor", "it was asked for")
     enough, form = posed(tmp_path, power_lines((125, 150, 200)))
     assert form.name == "voltage-floor"
@@ -158,7 +158,7 @@ def test_a_posynomial_curve_replaces_floor_and_knee_in_a_scenario_and_is_kept_by
     assert case.fit.constants["cubic_share"].median == pytest.approx(0.7)
     assert case.words == {"system.accelerator.voltage.component": "PosynomialVoltage"}
     other, _ = posed(tmp_path, power_lines((125, 150, 200)), tables, "voltage-floor")
-    assert not any("voltage" in path for path in other.fitted_numbers)
+    assert not any("voltage" in path for path in other.numbers)
     assert any("neither floor nor knee" in note for note in other.notes)
 
 

@@ -31,10 +31,9 @@ from energymodel.calibration.calibration_case import (
     NORMAL_90,
     CalibrationCase,
     Candidates,
-    FittedNumber,
     Grouping,
-    KnownNumber,
     PredictedAmount,
+    WrittenNumber,
 )
 from energymodel.calibration.constant_priors import ConstantPriors
 from energymodel.calibration.intervals import LEVEL
@@ -260,23 +259,21 @@ def _one_group(runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool) ->
         rest = values[f"effective_tokens[{group}]"]
         return 1.0 / float(rest_critical_batch(*map(np.asarray, (1.0, seen, rest, exponent))))
 
-    def law(values: Mapping[str, float]) -> dict[str, KnownNumber]:
+    def law(values: Mapping[str, float]) -> dict[str, WrittenNumber]:
         """Tokens at the end of the runs, where the law agrees with them and begins to extrapolate."""
         end = seen + values[f"effective_tokens[{group}]"]
-        return {f"{PATH}.{name}": KnownNumber(end, "token") for name in ("pivot", "tested_tokens")}
+        return {f"{PATH}.{name}": WrittenNumber("token", end) for name in ("pivot", "tested_tokens")}
 
-    fitted = {f"{PATH}.at_pivot": FittedNumber(f"critical_batch[{group}]", factor, "token")}
-    assumed = {
-        f"{PATH}.exponent": KnownNumber(exponent, "1", "that of the prior, not fitted"),
-        f"{PATH}.tested_batch": KnownNumber(float(np.max(runs.batch)), "token"),
+    fitted = WrittenNumber("1", constant=f"sharpness[{group}]")
+    numbers = {
+        f"{PATH}.sharpness": fitted if is_sharp else WrittenNumber("1", 1.0, assumed="the usual one, not fitted"),
+        f"{PATH}.exponent": WrittenNumber("1", exponent, assumed="that of the prior, not fitted"),
+        f"{PATH}.tested_batch": WrittenNumber("token", float(np.max(runs.batch))),
+        f"{PATH}.at_pivot": WrittenNumber("token", 0.0, f"critical_batch[{group}]", factor),
     }
-    if is_sharp:
-        fitted[f"{PATH}.sharpness"] = FittedNumber(f"sharpness[{group}]", 1.0, "1")
-    else:
-        assumed = {f"{PATH}.sharpness": KnownNumber(1.0, "1", "the usual one, not fitted"), **assumed}
     if seen > 0.0:
-        assumed["system.tokens_seen"] = KnownNumber(seen, "token")
-    return {"fitted_numbers": fitted, "known_numbers": assumed, "law": law}
+        numbers["system.tokens_seen"] = WrittenNumber("token", seen)
+    return {"numbers": numbers, "law": law}
 
 
 def _with_usual_tokens(runs: _Runs) -> _Runs:
@@ -304,10 +301,10 @@ def _family(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
         moved = {name: prior._replace(median=medians.get(name, prior.median)) for name, prior in constants.items()}
         return FitProblem(family_errors, moved, runs.table, noise=FAMILY_NOISE, options=FAMILY_OPTIONS)
 
-    def law(values: Mapping[str, float]) -> dict[str, KnownNumber]:
+    def law(values: Mapping[str, float]) -> dict[str, WrittenNumber]:
         fitted = family_law(values)
         units = {"at_pivot": "token", "exponent": "1", "pivot": "token", "sharpness": "1"}
-        return {f"{PATH}.{name}": KnownNumber(float(getattr(fitted, name)), unit) for name, unit in units.items()}
+        return {f"{PATH}.{name}": WrittenNumber(unit, float(getattr(fitted, name))) for name, unit in units.items()}
 
     excluded = excluded_hyperbolas(problem(family_constants(names, SHARPNESS)))
     middle = np.zeros(len(names), bool)

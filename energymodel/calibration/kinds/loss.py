@@ -6,7 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.calibration_case import MOST_CANDIDATES, CalibrationCase, Candidates, Grouping, KnownNumber
+from energymodel.calibration.calibration_case import (
+    MOST_CANDIDATES,
+    CalibrationCase,
+    Candidates,
+    Grouping,
+    WrittenNumber,
+)
 from energymodel.calibration.constant_priors import DECLARED, ConstantPriors, Rows, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.errors import InputError
@@ -78,7 +84,7 @@ def loss_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         outputs={"loss": (1.0,)},
         along=("parameters", parameters),
         candidates=_candidates(parameters, tokens),
-        law=lambda values: {f"{PATH}.{name}": KnownNumber(values[name], of.unit) for name, of in CONSTANTS.items()},
+        law=lambda values: {f"{PATH}.{name}": WrittenNumber(of.unit, values[name]) for name, of in CONSTANTS.items()},
         resampled=None if is_grouped else Grouping(np.arange(len(table)), "model"),
     )
 

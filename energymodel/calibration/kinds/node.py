@@ -13,8 +13,8 @@ from energymodel.calibration.calibration_case import (
     COLUMNS,
     CalibrationCase,
     Candidates,
-    FittedNumber,
     Grouping,
+    WrittenNumber,
 )
 from energymodel.calibration.cluster_source import PLACEHOLDER, named_preset
 from energymodel.calibration.constant_priors import ConstantPrior, Values
@@ -104,9 +104,9 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     if len(table) > count:
         notes.append(f"{len(table):,} rows are averaged to {count} settings.")
     written = {
-        f"{NODE}.overhead_power": FittedNumber("idle_power", efficiency, "W", -others),
-        f"{CHIP}.spin_activity": FittedNumber("waiting_power", rated / switching, "1", -static / switching),
-        f"{NODE}.fan_fraction": FittedNumber("fan_fraction", 1.0, "1"),
+        f"{NODE}.overhead_power": WrittenNumber("W", -others, "idle_power", efficiency),
+        f"{CHIP}.spin_activity": WrittenNumber("1", -static / switching, "waiting_power", rated / switching),
+        f"{NODE}.fan_fraction": WrittenNumber("1", constant="fan_fraction"),
     }
     # Held out are settings of a benchmark, else of a system, else each alone.
     several = (name for name in ("benchmark", "system") if len({*columns[name].tolist()}) > 1)
@@ -119,7 +119,7 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         outputs={"node power": (1.0,)},
         along=("measured node power [W]", np.asarray(runs.power)),
         candidates=_candidates(runs, metered="waiting_power" not in constants),
-        fitted_numbers={path: number for path, number in written.items() if number.constant in constants},
+        numbers={path: number for path, number in written.items() if number.constant in constants},
         words={} if facility is None else {"system.facility.preset": facility},
         notes=notes,
         trained_on=np.append(np.zeros(count, bool), True),

@@ -20,9 +20,8 @@ from energymodel.calibration.calibration_case import (
     CalibrationCase,
     Candidates,
     ChosenForm,
-    FittedNumber,
     Grouping,
-    KnownNumber,
+    WrittenNumber,
 )
 from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior
 from energymodel.calibration.device_power import (
@@ -165,10 +164,10 @@ def _profiles(settings: Settings, prior: Scenario | None, form: str) -> dict[str
         return case
     limited = "the highest limit that was set" if runs.by_limit else "the highest power that was measured"
     return case | {
-        "fitted_numbers": _fitted_numbers(settings, prior, form),
-        "known_numbers": {
-            f"{CHIP}.rated_power": KnownNumber(rated, "W", limited),
-            f"{CHIP}.idle_power": KnownNumber(idle, "W", settings.idle_guesses[0]),
+        "numbers": {
+            f"{CHIP}.rated_power": WrittenNumber("W", rated, assumed=limited),
+            f"{CHIP}.idle_power": WrittenNumber("W", idle, assumed=settings.idle_guesses[0]),
+            **_fitted_numbers(settings, prior, form),
         },
         "law": partial(_lowest_clock, settings),
         "words": {f"{CHIP}.voltage.component": "PosynomialVoltage"} if form == "posynomial" else {},
@@ -188,8 +187,8 @@ def _kernels(table: Measurements, settings: Settings, prior: Scenario | None) ->
     population, benchmark = power_population(KERNELS), table.columns.get("benchmark", settings.workload)
     rated, lowest = float(runs.rated_power[0]), float(np.min(np.asarray(runs.clock)[tested], initial=1.0))
     static, voltage = ("leakage.power", "fixed_power"), ("floor", "knee")
-    numbers = {f"{CHIP}.{name}": FittedNumber("static", 0.5 * rated, "W") for name in static}
-    numbers |= {f"{CHIP}.voltage.{name}": FittedNumber(f"voltage_{name}", 1.0, "1") for name in voltage}
+    numbers = {f"{CHIP}.{name}": WrittenNumber("W", 0.0, "static", 0.5 * rated) for name in static}
+    numbers |= {f"{CHIP}.voltage.{name}": WrittenNumber("1", constant=f"voltage_{name}") for name in voltage}
     notes = [
         f"Shares of device power are of the highest power that was measured, {rated:g} W.",
         f"Clocks below {100 * LOWEST_CLOCK:.0f} % of the highest are not fitted.",
@@ -202,7 +201,7 @@ def _kernels(table: Measurements, settings: Settings, prior: Scenario | None) ->
         "fit": FitProblem(kernel_errors, CONSTANTS, runs, tested.astype(float), NOISE, OPTIONS, others),
         "groups": Grouping(benchmark, "benchmark") if several else Grouping(settings.workload, "kernel"),
         "candidates": _candidates(settings, LOWEST_CLOCK),
-        "fitted_numbers": numbers if prior is None or _has_floor(prior) else {},
+        "numbers": numbers if prior is None or _has_floor(prior) else {},
         "notes": notes,
         "law": lambda _: _minimum_clock(lowest, "the lowest clock that was fitted"),
         "range": {} if card == NO_NAME else {"gpu": card},
@@ -298,7 +297,7 @@ def _has_floor(scenario: Scenario) -> bool:
     return hasattr(scenario.system.accelerator.voltage, "floor")
 
 
-def _fitted_numbers(settings: Settings, prior: Scenario | None, form: str) -> dict[str, FittedNumber]:
+def _fitted_numbers(settings: Settings, prior: Scenario | None, form: str) -> dict[str, WrittenNumber]:
     """Numbers of a scenario that follow from constants of the forms with profiles."""
     rated, idle = float(settings.runs.rated_power[0]), float(settings.runs.idle_power[0])
     leakage, (intercept, slope) = 0.5, (0.0, 1.0)
@@ -306,14 +305,14 @@ def _fitted_numbers(settings: Settings, prior: Scenario | None, form: str) -> di
         chip = prior.system.accelerator
         leakage = float(chip.leakage.power) / float(chip.leakage.power + chip.fixed_power)
         intercept, slope = busy_line(prior)
-    numbers = {f"{CHIP}.busy_power": FittedNumber("busy_power", rated / slope, "W", -intercept / slope)}
+    numbers = {f"{CHIP}.busy_power": WrittenNumber("W", -intercept / slope, "busy_power", rated / slope)}
     for name, share in (("leakage.power", leakage), ("fixed_power", 1.0 - leakage)):
-        numbers[f"{CHIP}.{name}"] = FittedNumber("static_above_idle", share * rated, "W", share * idle)
+        numbers[f"{CHIP}.{name}"] = WrittenNumber("W", share * idle, "static_above_idle", share * rated)
     if form == "posynomial":
-        numbers[f"{CHIP}.voltage.cubic_share"] = FittedNumber("cubic_share", 1.0, "1")
+        numbers[f"{CHIP}.voltage.cubic_share"] = WrittenNumber("1", constant="cubic_share")
     elif prior is None or _has_floor(prior):
         for name in ("floor", "knee"):
-            numbers[f"{CHIP}.voltage.{name}"] = FittedNumber(f"voltage_{name}", 1.0, "1")
+            numbers[f"{CHIP}.voltage.{name}"] = WrittenNumber("1", constant=f"voltage_{name}")
     return numbers
 
 
@@ -338,7 +337,7 @@ def busy_line(scenario: Scenario) -> tuple[float, float]:
     return high - slope * float(powers[1]), slope
 
 
-def _lowest_clock(settings: Settings, values: Mapping[str, float]) -> dict[str, KnownNumber]:
+def _lowest_clock(settings: Settings, values: Mapping[str, float]) -> dict[str, WrittenNumber]:
     """Clock of a busy device at the lowest limit that was measured; a plan may not go below it."""
     runs, limits = settings.runs, settings.limits
     lowest, rated = float(np.min(runs.clock)), float(runs.rated_power[0])
@@ -351,5 +350,5 @@ def _lowest_clock(settings: Settings, values: Mapping[str, float]) -> dict[str, 
     return _minimum_clock(lowest, "that of the lowest limit or clock that was measured")
 
 
-def _minimum_clock(lowest: float, assumed: str) -> dict[str, KnownNumber]:
-    return {} if lowest == 1.0 else {f"{CHIP}.minimum_clock": KnownNumber(lowest, "1", assumed)}
+def _minimum_clock(lowest: float, assumed: str) -> dict[str, WrittenNumber]:
+    return {} if lowest == 1.0 else {f"{CHIP}.minimum_clock": WrittenNumber("1", lowest, assumed=assumed)}

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, FittedNumber, Grouping
+from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, Grouping, WrittenNumber
 from energymodel.calibration.constant_priors import JointPrior, Rows, Values
 from energymodel.calibration.layout_table import inputs_of
 from energymodel.calibration.least_squares import FitOptions, FitProblem
@@ -85,14 +85,14 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
         notes.append(f"{len(measured)} of {everything} rows, evenly chosen, are fitted.")
     steps, population = MeasuredSteps(scenario.system, rows, measured.columns["step_time_s"]), step_population()
     problem = step_time_problem(population.of(labels_of(scenario.tables)), population.scatter, steps)
-    numbers = {f"system.{path}": FittedNumber(path, 1.0, constant.unit) for path, constant in problem.constants.items()}
+    numbers = {f"system.{path}": WrittenNumber(of.unit, constant=path) for path, of in problem.constants.items()}
     return CalibrationCase(
         fit=problem,
         groups=_groups(measured, rows),
         outputs={"step time": (1.0,)},
         along=("accelerators", rows["chips"]),
         candidates=_candidates(scenario.system, rows),
-        fitted_numbers=numbers,
+        numbers=numbers,
         notes=notes,
     )
 
