@@ -39,12 +39,9 @@ def errors(constants, table):
 
 def per_device_errors(constants, table):
     x, device, y = table
-    return (jnp.log(constants["rate"][device]) - constants["exponent"] * jnp.log(x) - jnp.log(y))[:, None]
-
-
-def clipped_errors(constants, table):
-    x, _, y = table
-    return (jnp.log(constants["rate"]) - constants["exponent"] * jnp.log(x) - jnp.log(y))[:, None]
+    return (jnp.log(jnp.atleast_1d(constants["rate"])[device]) - constants["exponent"] * jnp.log(x) - jnp.log(y))[
+        :, None
+    ]
 
 
 def unused_errors(constants, table):
@@ -88,7 +85,7 @@ def test_a_clipped_constant_ends_on_its_bound_and_others_are_best_there():
     constants = {"rate": ConstantPrior(1.0, 5.0), "exponent": ConstantPrior(0.2, 5.0, 0.1, 0.3, clipped=True)}
     table = (jnp.asarray(x), jnp.zeros(20, int), jnp.asarray(2.0 * x**-0.4))
     options = LEAST_SQUARES._replace(estimate_noise=False)
-    fitted = fit(FitProblem(clipped_errors, constants, table, noise=1e-3, options=options))
+    fitted = fit(FitProblem(per_device_errors, constants, table, noise=1e-3, options=options))
     assert fitted.converged
     assert float(fitted.values["exponent"]) == pytest.approx(0.3, rel=1e-12)
     np.testing.assert_allclose(np.log(fitted.values["rate"]), np.mean(np.log(2.0) - 0.1 * np.log(x)), atol=1e-5)
