@@ -112,20 +112,25 @@ def last_round_share(microbatches: Numeric, pipeline: Numeric, virtual_stages: N
     return jnp.minimum(1.0, last / jnp.asarray(microbatches))
 
 
+class GradientRounds(NamedTuple):
+    """Rounds in which gradients become complete [1].
+
+    Share of a step in its `last` round; of sharded gradients how often a step `scatters` them all, what share of the
+    whole a chip has `held` until then, and the `window` of the backward passes that may hide the scatters.
+    """
+
+    last: Values
+    scatters: Values
+    held: Values
+    window: Values
+
+
 class AbstractGradientSharding(eqx.Module):
     """What a framework does with the gradients of a micro-batch where they are sharded."""
 
     @abstractmethod
-    def scatters(self, microbatches: Numeric, pipeline: Numeric) -> Values:
-        """Times that a step scatters the gradients of all parameters [1]."""
-
-    @abstractmethod
-    def held(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Values:
-        """Share of the whole gradient that a chip keeps until it is scattered [1]."""
-
-    @abstractmethod
-    def window(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Values:
-        """Share of the backward passes of a step that may hide the scatters [1]."""
+    def rounds(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> GradientRounds:
+        """Rounds of the gradients of a step."""
 
 
 class ScatterEachMicrobatch(AbstractGradientSharding):
@@ -134,33 +139,21 @@ class ScatterEachMicrobatch(AbstractGradientSharding):
     DeepSpeed's ZeRO 2 and 3, Megatron-FSDP and PyTorch's FSDP by default.
     """
 
-    def scatters(self, microbatches: Numeric, pipeline: Numeric) -> Values:
-        """Once for each micro-batch, `m` [1]."""
-        return jnp.asarray(microbatches) * jnp.ones_like(pipeline)
-
-    def held(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Values:
-        """Nothing but the layer at work [1]."""
-        return jnp.zeros_like(jnp.asarray(microbatches) * pipeline * virtual_stages)
-
-    def window(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Values:
-        """All of them [1]."""
-        return jnp.ones_like(jnp.asarray(microbatches) * pipeline * virtual_stages)
+    def rounds(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> GradientRounds:
+        """Scatters for each micro-batch, `m`, of nothing but the layer at work, behind all passes."""
+        every = jnp.ones_like(jnp.asarray(microbatches) * pipeline * virtual_stages)
+        last = last_round_share(microbatches, pipeline, virtual_stages)
+        return GradientRounds(last, microbatches * every, jnp.zeros_like(every), every)
 
 
 class ScatterOnce(AbstractGradientSharding):
     """Micro-batches sum their whole gradients, and the last one scatters them: PyTorch's FSDP with `no_sync`."""
 
-    def scatters(self, microbatches: Numeric, pipeline: Numeric) -> Values:
-        """Once [1]."""
-        return jnp.ones_like(jnp.asarray(microbatches) * pipeline)
-
-    def held(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Values:
-        """All of it, `min(m - 1, 1)`: a single micro-batch has nothing to add to [1]."""
-        return jnp.clip(jnp.asarray(microbatches) - 1.0, 0.0, 1.0) * jnp.ones_like(jnp.asarray(pipeline))
-
-    def window(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Values:
-        """The last round [1]."""
-        return last_round_share(microbatches, pipeline, virtual_stages)
+    def rounds(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> GradientRounds:
+        """One scatter behind the last round, of all, `min(m - 1, 1)`: a single micro-batch has nothing to add to."""
+        every = jnp.ones_like(jnp.asarray(microbatches) * pipeline)
+        last = last_round_share(microbatches, pipeline, virtual_stages)
+        return GradientRounds(last, every, jnp.clip(jnp.asarray(microbatches) - 1.0, 0.0, 1.0) * every, last)
 
 
 class ScatterEachRound(AbstractGradientSharding):
@@ -171,16 +164,13 @@ class ScatterEachRound(AbstractGradientSharding):
     before all backward passes. Without a pipeline every micro-batch is a round.
     """
 
-    def scatters(self, microbatches: Numeric, pipeline: Numeric) -> Values:
-        """Once a round, `max(1, m / p)` [1]."""
-        return jnp.maximum(1.0, jnp.asarray(microbatches) / pipeline)
-
-    def held(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Values:
-        """One virtual stage of the rank, `1 / v`; nothing without a pipeline [1]."""
-        several = jnp.clip(jnp.asarray(pipeline) - 1.0, 0.0, 1.0)
-        again = jnp.clip(jnp.asarray(microbatches) - 1.0, 0.0, 1.0)
-        return several * again / jnp.asarray(virtual_stages)
-
-    def window(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Values:
-        """All of them [1]."""
-        return jnp.ones_like(jnp.asarray(microbatches) * pipeline * virtual_stages)
+    def rounds(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> GradientRounds:
+        """Scatters once a round, `max(1, m / p)`, of one virtual stage, `1 / v`, or nothing without a pipeline."""
+        m, p = jnp.asarray(microbatches), jnp.asarray(pipeline)
+        several, again = jnp.clip(p - 1.0, 0.0, 1.0), jnp.clip(m - 1.0, 0.0, 1.0)
+        return GradientRounds(
+            last=last_round_share(m, p, virtual_stages),
+            scatters=jnp.maximum(1.0, m / p),
+            held=several * again / jnp.asarray(virtual_stages),
+            window=jnp.ones_like(m * p * virtual_stages),
+        )

@@ -6,12 +6,12 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, blend, is_fixed
 from energymodel.performance.parallelism import (
+    GradientRounds,
     StageLayers,
     balanced_stage_layers,
     bubble_fraction,
     data_parallel_degree,
     fullest_stage_layers,
-    last_round_share,
     microbatch_count,
     uneven_stage_layers,
 )
@@ -58,19 +58,6 @@ class HeldActivations(NamedTuple):
     final: Scalar
 
 
-class GradientRounds(NamedTuple):
-    """Rounds in which gradients become complete [1].
-
-    Share of a step in its `last` round; of sharded gradients how often a step `scatters` them, what share of the whole
-    a chip has `held` until then, and the `window` of backward passes that hides the scatters.
-    """
-
-    last: Scalar
-    scatters: Scalar
-    held: Scalar
-    window: Scalar
-
-
 class Division(NamedTuple):
     """All that follows from a layout and a batch before anything takes time.
 
@@ -114,7 +101,6 @@ def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Divisi
     sizes = workload.sizes()
     stages = _stage_cut(system, layout, sizes)
     counts = (microbatches, layout.pipeline, layout.virtual_stages)
-    sharding = software.sharded_gradients
     return Division(
         data=data,
         ranks=data * layout.context,
@@ -126,9 +112,7 @@ def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Divisi
         sizes=sizes,
         stages=stages,
         held=_held_activations(system, layout, stages, microbatches),
-        gradients=GradientRounds(
-            last_round_share(*counts), sharding.scatters(*counts[:2]), sharding.held(*counts), sharding.window(*counts)
-        ),
+        gradients=software.sharded_gradients.rounds(*counts),
     )
 
 

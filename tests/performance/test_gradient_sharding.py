@@ -40,17 +40,17 @@ def rule(name):
 )
 def test_scatters_and_kept_gradients_by_hand(kind, scatters, held):
     m, p, v = np.array([[1, 1, 1], [8, 1, 1], [5, 8, 16], [64, 8, 4]], dtype=float).T
-    np.testing.assert_array_equal(kind().scatters(m, p), scatters)
-    np.testing.assert_array_equal(kind().held(m, p, v), held)
+    rounds = kind().rounds(m, p, v)
+    np.testing.assert_array_equal([rounds.scatters, rounds.held], [scatters, held])
 
 
 def test_only_the_last_round_hides_gradients_that_are_summed():
     m, p, v = np.array([[1, 1, 1], [8, 1, 1], [64, 8, 1], [64, 8, 4], [5, 8, 16]], dtype=float).T
     # One micro-batch of 8 and of 64, one round of 8 of 64, and a step that is a single round.
     np.testing.assert_array_equal(last_round_share(m, p, v), [1, 1 / 8, 1 / 64, 1 / 8, 1])
-    np.testing.assert_array_equal(ScatterOnce().window(m, p, v), last_round_share(m, p, v))
+    np.testing.assert_array_equal(ScatterOnce().rounds(m, p, v).window, last_round_share(m, p, v))
     for kind in (ScatterEachMicrobatch, ScatterEachRound):
-        np.testing.assert_array_equal(kind().window(m, p, v), 1.0)
+        np.testing.assert_array_equal(kind().rounds(m, p, v).window, 1.0)
 
 
 @pytest.mark.parametrize("microbatches", [1, 8])
@@ -73,7 +73,7 @@ def test_more_micro_batches_do_not_hide_more_of_one_exchange(microbatches):
 def test_fewer_scatters_keep_more(kind):
     # Between sending everything for each micro-batch and keeping everything there is no free choice.
     for m, p, v in itertools.product((2.0, 16.0, 64.0), (2.0, 8.0), (1.0, 4.0)):
-        assert float(kind().scatters(m, p)) == m or float(kind().held(m, p, v)) >= 1.0 / v
+        assert float(kind().rounds(m, p, v).scatters) == m or float(kind().rounds(m, p, v).held) >= 1.0 / v
 
 
 @pytest.mark.parametrize("name", [kind.__name__ for kind in RULES])
@@ -85,11 +85,11 @@ def test_a_step_sends_and_keeps_what_the_framework_does(name):
         software, ranks = scenario.system.software, float(total.memory.shard.dense_ranks)
         parameters, sent = float(total.memory.shard.dense), float(software.communicated_bytes)
         more = float(sharded.traffic.data.outer_bytes - total.traffic.data.outer_bytes)
-        again = float(kind.scatters(16.0, 16.0)) - 1.0
+        again = float(kind.rounds(16.0, 16.0, 8.0).scatters) - 1.0
         np.testing.assert_allclose(more, again * sent * parameters * (1.0 - 1.0 / ranks), rtol=1e-9, atol=1.0)
         # Gradients of 4 bytes are saved but for what is kept, and the layer at work is sent from a buffer.
         layer = float(scenario.system.workload.sizes().replicated) / 126.0 / 8.0
-        saved = 4.0 * parameters * (1.0 - float(kind.held(16.0, 16.0, 8.0))) - sent * layer
+        saved = 4.0 * parameters * (1.0 - float(kind.rounds(16.0, 16.0, 8.0).held)) - sent * layer
         saved = float(software.memory_overhead) * saved * (1.0 - 1.0 / ranks)
         np.testing.assert_allclose(total.memory.total - sharded.memory.total, saved, rtol=1e-9)
 
