@@ -30,17 +30,17 @@ class AbstractCriticalBatch(eqx.Module):
     def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Values:
         """Critical batch [token] of a whole run at constant batch that ends at this progress."""
 
-    @abc.abstractmethod
     def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Values:
-        """Critical batch [token] at this moment of a run."""
+        """Critical batch [token] at this moment of a run; that of the run unless the law says otherwise."""
+        return self.run_level(effective_tokens, loss)
 
     @abc.abstractmethod
     def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """Tokens per effective token [1] of a whole run in batches of `batch` [token] that ends at this progress."""
 
-    @abc.abstractmethod
     def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
-        """Tokens per effective token [1] at this moment of a run in batches of `batch` [token]."""
+        """Tokens per effective token [1] at this moment; that of the run unless the law says otherwise."""
+        return self.run_penalty(batch, effective_tokens, loss)
 
 
 class PowerCriticalBatch(AbstractCriticalBatch):
@@ -109,17 +109,9 @@ class KaplanCriticalBatch(AbstractCriticalBatch):
         """See `kaplan_critical_batch`; tokens matter only through the loss."""
         return kaplan_critical_batch(loss, self.coefficient, self.exponent)
 
-    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Values:
-        """The same as `run_level`."""
-        return self.run_level(effective_tokens, loss)
-
     def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """See `batch_penalty`."""
         return batch_penalty(batch, self.run_level(effective_tokens, loss))
-
-    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
-        """The same as `run_penalty`."""
-        return self.run_penalty(batch, effective_tokens, loss)
 
 
 class StatedBatchEfficiency(AbstractCriticalBatch):
@@ -136,17 +128,9 @@ class StatedBatchEfficiency(AbstractCriticalBatch):
         """Batch at which half of the tokens are wasted, `B_1 2^(1/b)` [token]; independent of progress."""
         return self.unit_batch * jnp.power(2.0, 1.0 / jnp.asarray(self.exponent)) * jnp.ones_like(effective_tokens)
 
-    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Values:
-        """The same as `run_level`."""
-        return self.run_level(effective_tokens, loss)
-
     def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
         """`(B / B_1)^b` [1]."""
         return power_law(jnp.asarray(batch) / self.unit_batch, 1.0, self.exponent)
-
-    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Values:
-        """The same as `run_penalty`."""
-        return self.run_penalty(batch, effective_tokens, loss)
 
 
 def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeric) -> Values:

@@ -10,7 +10,7 @@ from energymodel.constants import STANDARD_GRAVITY
 from energymodel.numerics import Numeric, Real, Values, component, degrees, real, share
 from energymodel.physics.chiller import AbstractChiller, chiller_power, plant_load, plant_price
 from energymodel.physics.flow import controlled_flow, convection_resistance, mover_power, row_coolant_temperature
-from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
+from energymodel.physics.heat_rejection import AbstractHeatRejection, CoolingDemand, free_cooling_share
 from energymodel.physics.weather import Hour, Weather
 from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, SHARE, SHARE_ABOVE_ZERO, Range
 
@@ -167,13 +167,6 @@ class InletClass(eqx.Module):
         return jnp.minimum(jnp.log(self.highest / supply), jnp.log(supply / self.lowest))
 
 
-class CoolingDemand(NamedTuple):
-    """Electric power [W] and water [m^3/s] that a heat takes."""
-
-    power: Values
-    water: Values
-
-
 class Cooling(eqx.Module):
     """From the coolant loop through a heat exchanger to the outside, with a chiller for what the outside leaves.
 
@@ -216,7 +209,7 @@ class Cooling(eqx.Module):
     def chilled_heat(self, heat: Numeric, coolant: Coolant) -> Values:
         """Heat that the outside leaves to the chillers on a hot day [W]."""
         hour = self.weather.hot_day()
-        return (1.0 - self._free(coolant, self.rejection.source(hour), hour)) * jnp.asarray(heat)
+        return (1.0 - self._free(coolant, self.rejection.at(hour).source, hour)) * jnp.asarray(heat)
 
     def chiller_load(self, chilled: Numeric) -> Values:
         """Heat that the chillers remove [W] over their capacity [1]; 0 where they suit the heat."""
@@ -232,9 +225,9 @@ class Cooling(eqx.Module):
 
     def _per_heat(self, heat: Numeric, coolant: Coolant, hour: Hour) -> CoolingDemand:
         """Power [1] and water [m^3/J] over the heat in an hour, beyond the loop."""
-        free = self._free(coolant, self.rejection.source(hour), hour)
-        dry = self._free(coolant, self.rejection.dry_source(hour), hour)
-        load, supply = self.chiller_load((1.0 - free) * jnp.asarray(heat)), coolant.supply - self.coil_approach
-        work = chiller_power(1.0 - free, self.chiller.performance(supply, self.rejection.condenser(hour), load))
-        power = work + self.rejection.power(free, work)
-        return CoolingDemand(power, jnp.asarray(self.rejection.evaporation(free, dry, work)))
+        outside, supply = self.rejection.at(hour), coolant.supply - self.coil_approach
+        free, dry = (self._free(coolant, source, hour) for source in (outside.source, outside.dry_source))
+        load = self.chiller_load((1.0 - free) * jnp.asarray(heat))
+        work = chiller_power(1.0 - free, self.chiller.performance(supply, outside.condenser, load))
+        power, water = self.rejection.per_heat(free, dry, work)
+        return CoolingDemand(work + power, jnp.asarray(water))

@@ -5,6 +5,7 @@ Shared arguments: `free` and `dry`, shares of the heat that the outside removes 
 """
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -55,28 +56,33 @@ def evaporated_water(heat: Numeric, makeup: Numeric) -> Values:
     return jnp.asarray(heat) * makeup / LATENT_HEAT
 
 
+class Outside(NamedTuple):
+    """Temperatures of an hour [K]: to which the outside cools the coolant, the same without evaporating water, and that
+    of what cools the condenser of a chiller.
+    """
+
+    source: Numeric
+    dry_source: Numeric
+    condenser: Numeric
+
+
+class CoolingDemand(NamedTuple):
+    """Electric power [W] and water [m^3/s] that a heat takes, or both over the heat [1], [m^3/J]."""
+
+    power: Values
+    water: Values
+
+
 class AbstractHeatRejection(eqx.Module):
     """What hands the heat of the building to the outside, by itself or behind a chiller."""
 
     @abc.abstractmethod
-    def source(self, hour: Hour) -> Numeric:
-        """Temperature to which the outside cools the coolant [K]."""
+    def at(self, hour: Hour) -> Outside:
+        """Temperatures in an hour."""
 
     @abc.abstractmethod
-    def dry_source(self, hour: Hour) -> Numeric:
-        """The same without evaporating water [K]."""
-
-    @abc.abstractmethod
-    def condenser(self, hour: Hour) -> Numeric:
-        """Temperature of what cools the condenser of a chiller [K]."""
-
-    @abc.abstractmethod
-    def power(self, free: Numeric, work: Numeric) -> Numeric:
-        """Power of fans and pumps over the heat [1]."""
-
-    @abc.abstractmethod
-    def evaporation(self, free: Numeric, dry: Numeric, work: Numeric) -> Numeric:
-        """Water taken in over the heat [m^3/J]."""
+    def per_heat(self, free: Numeric, dry: Numeric, work: Numeric) -> CoolingDemand:
+        """Power of fans and pumps [1] and water taken in [m^3/J], over the heat."""
 
 
 class CoolingTower(AbstractHeatRejection):
@@ -87,25 +93,16 @@ class CoolingTower(AbstractHeatRejection):
     evaporated_share: Real = share(doc="of the heat that leaves with water vapor")
     makeup: Real = real("1", doc="water taken in over water evaporated", within=Range(1.0, 1e3))
 
-    def source(self, hour: Hour) -> Numeric:
-        """Temperature to which the outside cools the coolant [K]."""
-        return hour.wet_bulb + self.approach
+    def at(self, hour: Hour) -> Outside:
+        """Tower water, in every hour."""
+        water = hour.wet_bulb + self.approach
+        return Outside(water, water, water)
 
-    def dry_source(self, hour: Hour) -> Numeric:
-        """The same: a wet tower has no dry hours [K]."""
-        return self.source(hour)
-
-    def condenser(self, hour: Hour) -> Numeric:
-        """Temperature of what cools the condenser of a chiller [K]."""
-        return self.source(hour)
-
-    def power(self, free: Numeric, work: Numeric) -> Numeric:
-        """Power of fans and pumps over the heat [1]."""
-        return self.work_fraction * (1.0 + jnp.asarray(work))
-
-    def evaporation(self, free: Numeric, dry: Numeric, work: Numeric) -> Numeric:
-        """Water taken in over the heat [m^3/J]."""
-        return evaporated_water(self.evaporated_share * (1.0 + jnp.asarray(work)), self.makeup)
+    def per_heat(self, free: Numeric, dry: Numeric, work: Numeric) -> CoolingDemand:
+        """Of the heat and the work of the chiller."""
+        rejected = 1.0 + jnp.asarray(work)
+        water = evaporated_water(self.evaporated_share * rejected, self.makeup)
+        return CoolingDemand(self.work_fraction * rejected, water)
 
 
 class DryCooler(AbstractHeatRejection):
@@ -114,25 +111,14 @@ class DryCooler(AbstractHeatRejection):
     approach: Real = degrees(doc="coolant above dry bulb")
     work_fraction: Real = share(doc="power of fans over the heat that they reject without the chiller")
 
-    def source(self, hour: Hour) -> Numeric:
-        """Temperature to which the outside cools the coolant [K]."""
-        return hour.dry_bulb + self.approach
+    def at(self, hour: Hour) -> Outside:
+        """Outside air, with a heat exchanger before the coolant."""
+        source = hour.dry_bulb + self.approach
+        return Outside(source, source, hour.dry_bulb)
 
-    def dry_source(self, hour: Hour) -> Numeric:
-        """The same [K]."""
-        return self.source(hour)
-
-    def condenser(self, hour: Hour) -> Numeric:
-        """Temperature of what cools the condenser of a chiller [K]."""
-        return hour.dry_bulb
-
-    def power(self, free: Numeric, work: Numeric) -> Numeric:
-        """Power of fans and pumps over the heat [1]."""
-        return self.work_fraction * jnp.asarray(free)
-
-    def evaporation(self, free: Numeric, dry: Numeric, work: Numeric) -> Numeric:
-        """None [m^3/J]."""
-        return 0.0 * jnp.asarray(free)
+    def per_heat(self, free: Numeric, dry: Numeric, work: Numeric) -> CoolingDemand:
+        """Fans for the heat that air removes."""
+        return CoolingDemand(self.work_fraction * jnp.asarray(free), 0.0 * jnp.asarray(free))
 
 
 class EvaporativeAir(AbstractHeatRejection):
@@ -143,24 +129,13 @@ class EvaporativeAir(AbstractHeatRejection):
     work_fraction: Real = share(doc="power of fans over the heat that outside air removes")
     makeup: Real = real("1", doc="water taken in over water evaporated", within=Range(1.0, 1e3))
 
-    def source(self, hour: Hour) -> Numeric:
-        """Temperature to which the outside cools the coolant [K]."""
+    def at(self, hour: Hour) -> Outside:
+        """Outside air, cooled on its way to the wet bulb or dry."""
         dry = jnp.asarray(hour.dry_bulb)
-        return dry - self.effectiveness * (dry - hour.wet_bulb) + self.approach
+        cooled = dry - self.effectiveness * (dry - hour.wet_bulb) + self.approach
+        return Outside(cooled, dry + self.approach, hour.dry_bulb)
 
-    def dry_source(self, hour: Hour) -> Numeric:
-        """The same without evaporating water [K]."""
-        return hour.dry_bulb + self.approach
-
-    def condenser(self, hour: Hour) -> Numeric:
-        """Temperature of what cools the condenser of a chiller [K]."""
-        return hour.dry_bulb
-
-    def power(self, free: Numeric, work: Numeric) -> Numeric:
-        """Power of fans and pumps over the heat [1]."""
-        return self.work_fraction * jnp.asarray(free)
-
-    def evaporation(self, free: Numeric, dry: Numeric, work: Numeric) -> Numeric:
-        """Water taken in over the heat [m^3/J]."""
+    def per_heat(self, free: Numeric, dry: Numeric, work: Numeric) -> CoolingDemand:
+        """Fans for the heat that air removes, and water for what it does not remove dry."""
         wetted = jnp.maximum(jnp.asarray(free) - dry, 0.0)  # in float32 the difference may be a little less
-        return evaporated_water(wetted, self.makeup)
+        return CoolingDemand(self.work_fraction * jnp.asarray(free), evaporated_water(wetted, self.makeup))

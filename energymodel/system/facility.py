@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
 from energymodel.numerics import Numeric, Real, Values, component, real, share
-from energymodel.physics.cooling import Coolant, Cooling, CoolingDemand
+from energymodel.physics.cooling import Coolant, Cooling
 from energymodel.physics.delivery import AbstractRegulator, Distribution, NoRegulator, Regulator
+from energymodel.physics.heat_rejection import CoolingDemand
 from energymodel.physics.power_swing import EnergyStorage
 from energymodel.ranges import ABOVE_ZERO, Range
 

@@ -191,18 +191,15 @@ def test_free_cooling_is_a_share_that_rises_with_supply(supply, source, warming)
 
 
 def test_heat_rejection_by_hand():
-    assert TOWER.source(SUMMER) == TOWER.condenser(SUMMER) == 299.0  # 295 + 4
-    assert DRY.source(SUMMER) == 311.0
-    assert DRY.condenser(SUMMER) == EVAPORATIVE.condenser(SUMMER) == 305.0
-    np.testing.assert_allclose(EVAPORATIVE.source(SUMMER), 305.0 - 0.8 * 10.0 + 2.0)
-    assert EVAPORATIVE.dry_source(SUMMER) == 307.0
+    assert TOWER.at(SUMMER) == (299.0, 299.0, 299.0)  # 295 + 4
+    assert DRY.at(SUMMER) == (311.0, 311.0, 305.0)
+    np.testing.assert_allclose(EVAPORATIVE.at(SUMMER), (305.0 - 0.8 * 10.0 + 2.0, 307.0, 305.0))
     # 0.85 x 1.1 x 1.33 / 2.43e9 J/m^3, in liters per kWh: 1.84, near the mean of US data centers, 1.8.
-    np.testing.assert_allclose(TOWER.evaporation(0.0, 0.0, 0.1) * 3.6e9, 1.842, atol=1e-3)
-    assert DRY.evaporation(0.3, 0.3, 0.1) == 0.0
-    assert EVAPORATIVE.evaporation(1.0, 1.0, 0.0) == 0.0
-    np.testing.assert_allclose(EVAPORATIVE.evaporation(1.0, 0.4, 0.0), 0.6 * 1.33 / LATENT_HEAT, rtol=1e-6)
-    np.testing.assert_allclose(TOWER.power(0.2, 0.15), 0.018 * 1.15, rtol=1e-6)  # also the work of the chiller
-    np.testing.assert_allclose(DRY.power(0.5, 0.15), 0.01, rtol=1e-6)  # the COP holds the fans of the condenser
+    np.testing.assert_allclose(TOWER.per_heat(0.0, 0.0, 0.1).water * 3.6e9, 1.842, atol=1e-3)
+    assert DRY.per_heat(0.3, 0.3, 0.1).water == EVAPORATIVE.per_heat(1.0, 1.0, 0.0).water == 0.0
+    np.testing.assert_allclose(EVAPORATIVE.per_heat(1.0, 0.4, 0.0).water, 0.6 * 1.33 / LATENT_HEAT, rtol=1e-6)
+    np.testing.assert_allclose(TOWER.per_heat(0.2, 0.2, 0.15).power, 0.018 * 1.15, rtol=1e-6)  # and the chiller's work
+    np.testing.assert_allclose(DRY.per_heat(0.5, 0.5, 0.15).power, 0.01, rtol=1e-6)  # the COP holds other fans
 
 
 TEXAS = Weather(293.55, 10.42, 4.12, 289.01, 8.88, 1.81, 3.9)

@@ -80,10 +80,10 @@ def test_a_kelvin_saves_what_the_chiller_and_the_outside_save(name, warm):
 
         def chiller(hour):
             spread = float(hour.spread) * np.sqrt(3.0) / np.pi
-            margin = (water + np.asarray([rise, 0.0]) - cooling.rejection.source(hour)) / spread
+            margin = (water + np.asarray([rise, 0.0]) - cooling.rejection.at(hour).source) / spread
             free = np.diff(np.logaddexp(0.0, margin)[::-1])[0] * spread / rise
             made = min(float(water), float(cooling.chiller.maximum_temperature))
-            condenser = max(float(cooling.rejection.condenser(hour)), made + float(cooling.chiller.minimum_lift))
+            condenser = max(float(cooling.rejection.at(hour).condenser), made + float(cooling.chiller.minimum_lift))
             x, c0, c2 = (float(getattr(cooling.chiller, n)) for n in ("load", "fixed_work", "quadratic_work"))
             part_load = x / (c0 + (1 - c0 - c2) * x + c2 * x**2)
             quality, exchange = float(cooling.chiller.quality), float(cooling.chiller.exchange)
