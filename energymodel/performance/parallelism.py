@@ -143,7 +143,7 @@ class ScatterEachMicrobatch(AbstractGradientSharding):
         """Scatters for each micro-batch, `m`, of nothing but the layer at work, behind all passes."""
         every = jnp.ones_like(jnp.asarray(microbatches) * pipeline * virtual_stages)
         last = last_round_share(microbatches, pipeline, virtual_stages)
-        return GradientRounds(last, microbatches * every, jnp.zeros_like(every), every)
+        return GradientRounds(last, jnp.asarray(microbatches) * every, jnp.zeros_like(every), every)
 
 
 class ScatterOnce(AbstractGradientSharding):

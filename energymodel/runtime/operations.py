@@ -101,7 +101,7 @@ def list_operations(closed: ClosedJaxpr) -> Listing:
         for equation in jaxpr.eqns:
             reads = [read(atom) for atom in equation.invars]
             if equation.primitive.name in CALLS:
-                called = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+                called: Any = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
                 is_closed = isinstance(called, ClosedJaxpr)
                 writes = walk(*((called.jaxpr, called.consts) if is_closed else (called, ())), reads)
             else:

@@ -122,14 +122,14 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     - `time`: of the step by term [s].
     """
     chip, division, load, coolant, network = system.accelerator, work.division, work.load, work.coolant, work.network
-    total = time.total
+    total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     tuned = total / system.production_slowdown
 
     layers_worth = division.layer_passes + division.head_passes * work.layer.head_share
     switched = division.layer_passes * load.switching_energy + division.head_passes * work.head.energy
     head_and_optimizer = division.head_passes * work.layer.head_bytes + work.memory.optimizer_traffic
     memory_energy = division.layer_passes * load.memory_energy + chip.traffic_energy * head_and_optimizer
-    busy, apart = time.compute + time.memory + time.optimizer, time.apart
+    busy = time.compute + time.memory + time.optimizer
     waiting = time.tensor + time.context + time.expert + time.pipeline + apart
     waiting_power = point.static_power + point.spin_power
     low, low_voltage = point.clock, point.voltage
