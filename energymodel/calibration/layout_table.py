@@ -15,7 +15,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.readers.columns import Schema, declared_columns
 from energymodel.readers.table import Measurements
-from energymodel.scenarios.checks import check_attention_shape, check_context_heads, check_precisions
+from energymodel.scenarios.checks import check_precisions, check_rows
 from energymodel.scenarios.components import build
 from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.layers import layout_switches
@@ -105,7 +105,7 @@ def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:
         if math.isnan(values[column.name]):
             raise InputError(f"{ROW}: {column.name} is missing: {column.meaning} [{column.unit}].")
     check_precisions({name: values[name] for name in PRECISIONS}, ROW)
-    check_attention_shape(values, f"{ROW}, ")
+    check_rows("attention", {**values, "prefix": f"{ROW}, "})
     ends = {name: values[name] for name in ("first_stage_layers", "last_stage_layers") if values[name] > 0.0}
     if ends and (values["pipeline"] < 2.0 or sum(ends.values()) > values["layers"]):
         words = " and ".join(f"{name} = {count:g}" for name, count in ends.items())
@@ -113,7 +113,7 @@ def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:
             f"{ROW}: {words} [1] do not cut {values['layers']:g} layers over {values['pipeline']:g} pipeline ranks. "
             "Give fewer layers, or pipeline of 2 or more."
         )
-    check_context_heads(values, values["heads"], ROW)
+    check_rows("heads", {**values, "where": ROW})
     ranks = values["tensor"] * values["pipeline"] * values["context"]
     if values["chips"] < ranks * (1.0 - 1e-9):
         raise InputError(

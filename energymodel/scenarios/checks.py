@@ -56,7 +56,11 @@ def is_whole(value: float) -> bool:
 _FUNCTIONS = {"is_whole": is_whole, "max": max, "below": 1.0 - WHOLE, "above": 1.0 + WHOLE}
 
 
-def _refuse(group: str, words: Mapping[str, Any]) -> None:
+def check_rows(group: str, words: Mapping[str, Any]) -> None:
+    """Check that no row of a group of `checks.toml` holds: `attention` and `heads` are also for rows of tables.
+
+    **Raises:** `InputError` with the sentence of the first row that does.
+    """
     refuse(data_file(__file__, "checks.toml")[group], {**_FUNCTIONS, **words})
 
 
@@ -92,23 +96,9 @@ def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
 
     **Raises:** `InputError` that names the numbers.
     """
-    _refuse("system", {**_parts(system), **_derived_numbers(system, plan)})
-    check_attention_shape(system.workload, "system.workload.")
-
-
-def check_attention_shape(shape: Any, prefix: str) -> None:
-    """Check that the numbers of latent attention and of sliding windows are given together.
-
-    **Arguments:**
-
-    - `shape`: a model, or its numbers by name.
-    - `prefix`: what messages put before a name.
-
-    **Raises:** `InputError` for the first number that is missing or impossible beside the others.
-    """
-    names = ("head_size", "kv_rank", "query_rank", "rope_head_size", "value_head_size", "window", "local_layers")
-    numbers = shape if isinstance(shape, Mapping) else {name: float(getattr(shape, name)) for name in names}
-    _refuse("attention", {**numbers, "prefix": prefix})
+    check_rows("system", {**_parts(system), **_derived_numbers(system, plan)})
+    shape = {name: float(number) for name, number in vars(system.workload).items()}
+    check_rows("attention", {**shape, "prefix": "system.workload."})
 
 
 def check_supplies(system: TrainingSystem, plan: TrainingPlan) -> None:
@@ -130,7 +120,7 @@ def check_network(system: TrainingSystem, chips: float) -> None:
 
     **Raises:** `InputError` that names the number and its range.
     """
-    _refuse("network", _parts(system))
+    check_rows("network", _parts(system))
     if fault := torus_fault(system, chips):
         near = " or ".join(f"{count:g}" for count in torus_chips(system, chips, 2.0 * chips))
         raise InputError(f"plan.chips: {fault}. Take {near} chips.")
@@ -152,14 +142,14 @@ def check_ports(system: TrainingSystem, chips: float) -> None:
     topology = system.network.topology
     words = {"tree": Numbers(topology), "chips": chips}
     if isinstance(topology, Dragonfly):
-        _refuse("dragonfly", {**words, "ports": float(system.network_nodes(chips))})
+        check_rows("dragonfly", {**words, "ports": float(system.network_nodes(chips))})
     if not isinstance(topology, AbstractSwitchTree):
         return
     is_rails = isinstance(topology, RailOnly)
-    _refuse("switches", {**words, "node": Numbers(system.node), "is_rails": is_rails})
+    check_rows("switches", {**words, "node": Numbers(system.node), "is_rails": is_rails})
     ports, most = map(float, _ports(system, chips))
     half, of_rail = 0.5 * float(topology.radix) ** 2, " of each rail" if is_rails else ""
-    _refuse("ports", {**words, "ports": ports, "most": most, "of_rail": of_rail, "half": half})
+    check_rows("ports", {**words, "ports": ports, "most": most, "of_rail": of_rail, "half": half})
 
 
 def check_bytes(system: TrainingSystem) -> None:
@@ -170,7 +160,7 @@ def check_bytes(system: TrainingSystem) -> None:
     formats = formats_of(system.accelerator)
     narrowest = min(size for name, size in BYTES_OF.items() if name in formats)
     words = {"narrowest": narrowest, "formats": ", ".join(formats)}
-    _refuse("bytes", {**words, "software": Numbers(system.software)})
+    check_rows("bytes", {**words, "software": Numbers(system.software)})
 
 
 def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, str] | None = None) -> None:
@@ -190,10 +180,12 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
         elif not 0.0 <= value <= 1.0:
             raise InputError(f"plan.layout.{name}: {value:g} is not a share between 0 and 1.")
     check_precisions({name: layout[name] for name in PRECISIONS}, "plan.layout")
-    check_context_heads(layout, float(system.workload.heads), "plan.layout")
+    check_rows("heads", {**layout, "heads": float(system.workload.heads), "where": "plan.layout"})
     highest = float(system.software.zero_with_pipeline)
-    words = {"highest": highest, "taken": max(1.0, highest), "framework": titles.get("software") or "The framework"}
-    _refuse("sharding", {**layout, **words, "what": "parameters" if layout["shard_parameters"] > 0.0 else "gradients"})
+    words: dict[str, Any] = {"highest": highest, "taken": max(1.0, highest)}
+    words["framework"] = titles.get("software") or "The framework"
+    words["what"] = "parameters" if layout["shard_parameters"] > 0.0 else "gradients"
+    check_rows("sharding", {**layout, **words})
     check_formats(system.accelerator, layout, "plan.layout", titles.get("accelerator", ""))
     _check_whole("plan.chips", chips)
     check_bytes(system)
@@ -203,13 +195,13 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     needed = data * layout["microbatch"] * float(system.workload.sequence)
     replicas = {"group": group, "data": data, "nearest": max(1, round(data)) * group}
     batch = {"smallest": float(np.min(plan.batch)), "needed": needed}
-    _refuse("division", {**layout, **replicas, **batch, "chips": chips, "workload": Numbers(system.workload)})
+    check_rows("division", {**layout, **replicas, **batch, "chips": chips, "workload": Numbers(system.workload)})
     check_pipeline(system, plan)
     _check_power_cap(system, float(plan.power_cap))
     for name, cap in vars(plan.power).items() if isinstance(plan.power, StagePower) else ():
         _check_power_cap(system, float(cap), f"plan.power.{name}")
     scale = ClockScale.of(system.accelerator)
-    _refuse("clock", {"clock": float(plan.clock), "scale": scale, "ends": scale.ends})
+    check_rows("clock", {"clock": float(plan.clock), "scale": scale, "ends": scale.ends})
     if isinstance(plan.goal, TargetLoss):
         check_target(system, plan, float(plan.goal.loss), "plan.goal.loss")
         _check_not_reached(system, plan, float(plan.goal.loss))
@@ -217,14 +209,6 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
         raise InputError("plan.goal: use TokenBudget or TargetLoss.")
     elif float(plan.goal.tokens) <= 0.0:
         raise InputError("plan.goal.tokens: 0 tokens train nothing. Give a positive number of tokens.")
-
-
-def check_context_heads(layout: Mapping[str, float], heads: float, where: str) -> None:
-    """Refuse to divide fewer heads than chips where context parallelism turns tokens into heads.
-
-    **Raises:** `InputError` that begins with `where`.
-    """
-    _refuse("heads", {**layout, "heads": heads, "where": where})
 
 
 def check_precisions(shares: Mapping[str, float], where: str) -> None:
@@ -256,7 +240,7 @@ def check_values(
     if root == "system":
         if field == "network.topology.pod" and isinstance(system.network.topology, AbstractSwitchTree):
             tree = Numbers(system.network.topology)
-            _refuse("pod", {"where": where, "pod": max(values), "tree": tree})
+            check_rows("pod", {"where": where, "pod": max(values), "tree": tree})
         for value in dict.fromkeys((min(values), max(values))):
             try:
                 _check_all(_with_numbers(system, {field: value}), plan)
@@ -273,7 +257,7 @@ def check_values(
         _check_power_cap(system, max(values), where)
         check_measured(system, min(values), calibration, where)
     elif field == "clock":
-        _refuse("lowest_clock", {"path": where, "clock": min(values), "chip": Numbers(system.accelerator)})
+        check_rows("lowest_clock", {"path": where, "clock": min(values), "chip": Numbers(system.accelerator)})
 
 
 def check_ends(system: TrainingSystem, plan: TrainingPlan, vary: Mapping[str, Sequence[float]]) -> None:
@@ -306,7 +290,7 @@ def _check_all(system: TrainingSystem, plan: TrainingPlan) -> None:
 
 
 def _check_power_cap(system: TrainingSystem, power_cap: float, path: str = "plan.power_cap") -> None:
-    _refuse("power_cap", {"path": path, "power_cap": power_cap, "chip": Numbers(system.accelerator)})
+    check_rows("power_cap", {"path": path, "power_cap": power_cap, "chip": Numbers(system.accelerator)})
 
 
 def check_measured(system: TrainingSystem, power_cap: float, calibration: Any, path: str = "plan.power_cap") -> None:
@@ -323,7 +307,7 @@ def check_measured(system: TrainingSystem, power_cap: float, calibration: Any, p
     fit = calibration.get("power", {}) if isinstance(calibration, Mapping) else {}
     lowest, source = fit.get("lowest_power_cap"), fit.get("source", "calibration")
     if lowest is not None and abs(float(system.accelerator.rated_power) / fit["rated_power"] - 1.0) <= WHOLE:
-        _refuse("measured", {"path": path, "power_cap": power_cap, "lowest": lowest, "source": source})
+        check_rows("measured", {"path": path, "power_cap": power_cap, "lowest": lowest, "source": source})
 
 
 def check_fit(system: TrainingSystem, memory: float) -> None:
@@ -331,7 +315,7 @@ def check_fit(system: TrainingSystem, memory: float) -> None:
 
     **Raises:** `InputError` with what is needed and what there is.
     """
-    _refuse("fit", {"memory": memory, "chip": Numbers(system.accelerator)})
+    check_rows("fit", {"memory": memory, "chip": Numbers(system.accelerator)})
 
 
 def check_target(system: TrainingSystem, plan: TrainingPlan, loss: float, name: str) -> None:
@@ -345,7 +329,7 @@ def check_target(system: TrainingSystem, plan: TrainingPlan, loss: float, name: 
         floor = learning.loss(parameters, UNLIMITED_TOKENS)
         if repeated:
             floor, _ = learning.run(parameters, UNLIMITED_TOKENS, float(np.min(plan.batch)))
-    _refuse("target", {"path": name, "loss": loss, "floor": float(floor), "repeated": repeated})
+    check_rows("target", {"path": name, "loss": loss, "floor": float(floor), "repeated": repeated})
 
 
 def _check_not_reached(system: TrainingSystem, plan: TrainingPlan, loss: float) -> None:
@@ -354,7 +338,7 @@ def _check_not_reached(system: TrainingSystem, plan: TrainingPlan, loss: float) 
     if seen > 0.0:
         with jax.enable_x64(True):
             now = float(learning_of(system, plan).loss(parameters_in_loss(system), 0.0))
-        _refuse("reached", {"loss": loss, "seen": seen, "now": now})
+        check_rows("reached", {"loss": loss, "seen": seen, "now": now})
 
 
 def _check_whole(path: str, value: float) -> None:
