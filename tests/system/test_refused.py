@@ -57,7 +57,7 @@ REFUSED = [  # scenario, changes, words of the message in their order
         GROUPS + "plan.layout.zero_bubble=1 & plan.layout.gpipe=1",
         "gpipe = 1 and zero_bubble = 1, .* one schedule",
     ),
-    (LLAMA, GROUPS + "plan.layout.schedule=2f2b", 'plan.layout.schedule: unknown "2f2b"'),
+    (LLAMA, GROUPS + "plan.layout.schedule=2f2b", 'plan.layout.schedule: "2f2b" is not a pipeline schedule'),
     (LLAMA, GROUPS + "plan.layout.pipeline=1", "8 on one pipeline rank, which has nothing to interleave"),
     (LLAMA, GROUPS + "system.software.empty_slots=0", "the framework needs equal stages"),
     (LLAMA, GROUPS + "system.software.balanced_stages=1", "do not interleave"),
