@@ -207,8 +207,7 @@ def _predict_run(source: Parts, run: Run) -> Any:
     made = source.pieces("own", tokens_otherwise=TOKENS)
     scenario = made.scenario
     run.progress("compiling and evaluating the model ...")
-    with shell.float64():
-        outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
+    outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
     for sentence in (*made.assumed, *unsaid):
         shell.note(sentence)

@@ -4,7 +4,7 @@ import gc
 import importlib.util
 import sys
 import webbrowser
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
 import energymodel as em
 from energymodel.cli import shell
@@ -14,10 +14,6 @@ from energymodel.cli.source import Parts, PlanQuestion, Source
 from energymodel.errors import InputError, suggest
 from energymodel.report import answers
 from energymodel.runtime.progress import Progress
-
-if TYPE_CHECKING:
-    from energymodel.scenarios.scenario import Scenario
-    from energymodel.system.outcome import TrainingOutcome
 
 
 @command(Source)
@@ -57,12 +53,11 @@ def limits(run: Run) -> Any:
     from energymodel.sweeps.outcome_spread import outcome_spread
 
     scenario, outcome = _evaluated(run)
-    with shell.float64():
-        return answers.limits_answer(scenario, outcome, outcome_spread(scenario))
+    return answers.limits_answer(scenario, outcome, outcome_spread(scenario))
 
 
-def _evaluated(run: Run) -> "tuple[Scenario, TrainingOutcome]":
-    """A scenario whose model fits in the memory of the chips, and its outcome in float64, as NumPy numbers."""
+def _evaluated(run: Run) -> "tuple[em.Scenario, em.TrainingOutcome]":
+    """A scenario whose model fits in the memory of the chips, and its outcome as NumPy numbers."""
     import jax
 
     from energymodel.scenarios.checks import check_fit
@@ -70,9 +65,8 @@ def _evaluated(run: Run) -> "tuple[Scenario, TrainingOutcome]":
 
     scenario = run.source.read()
     run.progress("compiling and evaluating the model ...")
-    with shell.float64():
-        outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
-        check_fit(scenario.system, float(outcome.memory_per_chip))
+    outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
+    check_fit(scenario.system, float(outcome.memory_per_chip))
     return scenario, outcome
 
 
@@ -155,7 +149,7 @@ def sensitivity(
     run.progress.lines = optimum
     scenario = run.source.read()
     scenario = scenario.with_question(*question.words) if optimum else scenario
-    with shell.float64(), shell.keeping():
+    with shell.keeping():
         effects = em.sensitivity(scenario, tuple(of or OF), optimum=optimum, progress=run.progress)
     spread = outcome_spread(scenario, effects.optimum.plan if effects.optimum else None)
     return answers.sensitivity_answer(effects, spread, top)

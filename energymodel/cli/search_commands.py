@@ -47,11 +47,10 @@ def optimize(
             raise InputError("--tolerance: a search of the model's shape has none. Leave it out.")
         return _optimize_model(own, question, run)
     scenario = own.with_question(*question.words, tolerance)
-    with shell.float64():
-        with shell.keeping():
-            optimum = em.optimize(scenario, progress=run.progress)
-        run.progress("moving the uncertain numbers")
-        return answers.optimize_answer(optimum, at_risk(optimum), details=run.show.details)
+    with shell.keeping():
+        optimum = em.optimize(scenario, progress=run.progress)
+    run.progress("moving the uncertain numbers")
+    return answers.optimize_answer(optimum, at_risk(optimum), details=run.show.details)
 
 
 def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run) -> Any:
@@ -85,8 +84,7 @@ def design_chip(run: Run, question: Question) -> Any:
     scenario = run.source.read(("system.chip_design=scaled",))
     asked = chip_question(scenario, question.minimize, question.limit or (), question.vary or ())
     designed = design(asked, run.progress)
-    with shell.float64():
-        return answers.design_chip_answer(designed, at_risk(designed.optimum))
+    return answers.design_chip_answer(designed, at_risk(designed.optimum))
 
 
 @dataclass(frozen=True)
@@ -109,12 +107,11 @@ def pareto(run: Run, question: FrontQuestion, points: int = option("Points of th
     from energymodel.sweeps.outcome_spread import outcome_spread
 
     scenario = run.source.read().with_question(None, *question.words[1:])
-    with shell.float64():
-        with shell.keeping():
-            front = em.pareto(scenario, question.minimize or ("energy", "time"), points, progress=run.progress)
-        run.progress("moving the uncertain numbers")
-        knee, own = outcome_spread(scenario, front.points[front.knee].plan), outcome_spread(scenario)
-        return answers.pareto_answer(front, knee, own, details=run.show.details)
+    with shell.keeping():
+        front = em.pareto(scenario, question.minimize or ("energy", "time"), points, progress=run.progress)
+    run.progress("moving the uncertain numbers")
+    knee, own = outcome_spread(scenario, front.points[front.knee].plan), outcome_spread(scenario)
+    return answers.pareto_answer(front, knee, own, details=run.show.details)
 
 
 @dataclass(frozen=True)
@@ -202,9 +199,8 @@ def replan(
     measured = read_so_far(so_far, em.MeasuredRun._fields)
     if "tokens" not in measured:
         raise InputError(f"{so_far}: tokens is missing. Say how many tokens the run has processed and kept.")
-    with shell.float64():
-        replanned = em.replan(scenario, em.MeasuredRun(**measured), *question.words, run.progress)
-        answer = answers.replan_answer(replanned, str(rest or "REST.toml"), at_risk(replanned.optimum))
+    replanned = em.replan(scenario, em.MeasuredRun(**measured), *question.words, run.progress)
+    answer = answers.replan_answer(replanned, str(rest or "REST.toml"), at_risk(replanned.optimum))
     if rest is not None:
         shell.write(rest, answers.rest_toml(replanned).encode())
     return answer

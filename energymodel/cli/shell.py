@@ -95,20 +95,13 @@ def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
                 else:
                     raise
                 with contextlib.suppress(OSError, ValueError):  # or the interpreter would complain when it ends
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # type: ignore[union-attr]
         if code:
             raise typer.Exit(code)
 
     # Typer reads parameters from the signature, so it has to be that of the command.
     run.__signature__ = inspect.signature(command)  # type: ignore[attr-defined]
     return run
-
-
-def float64() -> contextlib.AbstractContextManager[None]:
-    """Work in float64; imports JAX."""
-    import jax
-
-    return jax.enable_x64(True)
 
 
 def placed(device: str | None, *, large: bool = False) -> contextlib.AbstractContextManager[Any]:
@@ -244,7 +237,7 @@ def command(
 
     - `source`: options that say what it works on; those of `Delivery` and `--device` come with them.
     - `lines`: whether progress is printed where there is no terminal.
-    - `large`: whether it works on points enough for a GPU.
+    - `large`: whether it works on points enough for a GPU, in a precision of its own; others work in float64.
     - `width`: of tables where the output is no terminal.
     - `writes`: extensions of files of its own.
     """
@@ -255,7 +248,10 @@ def command(
         def run(source: Any, show: Delivery, device: str | None, **options: Any) -> int:
             show.check(*writes)
             with placed(device, large=large), Progress(lines=lines) as progress:
-                answer = function(Run(source, progress, show), **options)
+                import jax
+
+                with contextlib.nullcontext() if large else jax.enable_x64(True):
+                    answer = function(Run(source, progress, show), **options)
             return show.deliver(*(answer if isinstance(answer, tuple) else (answer,)), width=width)
 
         _, *own = inspect.signature(function, eval_str=True).parameters.values()

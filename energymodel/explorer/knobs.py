@@ -131,13 +131,12 @@ def _knob(scenario: Scenario, run: TrainingRun, path: str, label: str, group: st
     origin, per, reading = _operation(scenario) if path == BUSY_POWER else (0.0, 1.0, unit)
     low, high, middle = ((value - origin) / per for value in (*ends, own))
     column = Column(path, label, reading, "difference" if declared.get("difference") else "")
-    log, is_prior = low > 0.0 and high / low >= 4.0 and unit != "K", source is not None and source.is_prior
     return Knob(
         *(path, group, unit, *ends, own, origin, per, column),
         scale=scale_of(middle or high, column),
-        log=log,
+        log=low > 0.0 and high / low >= 4.0 and unit != "K",
         step=1.0 if path == CHIPS else 0.0,
-        is_prior=is_prior and source.source != "default",
+        is_prior=source is not None and source.is_prior and source.source != "default",
     )
 
 

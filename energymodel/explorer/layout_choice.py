@@ -31,7 +31,7 @@ class LayoutField(NamedTuple):
         """What a name sets; None where it leaves the numbers as they are."""
         return self.meanings.get(name) if self.meanings else (_degree(name) or 1.0,)
 
-    def name(self, numbers: Sequence[float]) -> str:
+    def name(self, numbers: Sequence[float] | np.ndarray) -> str:
         """The name for its numbers."""
         if not self.meanings:
             return f"{numbers[0]:g}"

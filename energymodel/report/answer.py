@@ -4,14 +4,13 @@ A command asks its question, and a builder in `report.answers` makes an `Answer`
 intervals, and words around them. A builder computes everything that is shown and formats nothing: digits, units,
 intervals and marks of priors are chosen by `number`, for all surfaces alike. In a command:
 
-    def command(source: Source, show: Delivery) -> int:      # `Delivery` brings --json, -o, --full and --open
-        show.check()                                         # before the work: can the files be written?
-        ...
-        return show.deliver(limits_answer(result))           # prints, writes the files, gives the exit code
+    @command(Source)                                  # brings SCENARIO, --set, --json, -o, --full, --open, --device
+    def limits(run: Run) -> Any:                      # `run` has the source, the progress and what is to be shown
+        return limits_answer(run.source.read(), ...)  # printed and written to the files; its result is the exit code
 
 `terminal`, `page` and `data` render the answer; `drawing` lays out its charts, `painter` makes PNG and PDF of
-them. A new command gets a function `NAME_answer(...) -> Answer` in `answers`, a `Delivery`, and an answer in
-`tests/report/stored_answers.py`, for the test that compares all surfaces.
+them. A new command gets a function `NAME_answer(...) -> Answer` in `answers`, listed in its `__init__.pyi`, and an
+answer in `tests/report/stored_answers.py`, for the test that compares all surfaces.
 
 - Numbers that have one unit for all rows are columns, of `cells`. Where each line has a unit of its own, such as in an
   outcome, store a row for each plan and set `tall`: it is shown with a line for each column.

@@ -37,7 +37,7 @@ def grid(table: Table, level: int, *, tall: bool = False) -> Grid:
         layouts = [layout_of_column([row[index] for row in table.rows], table.columns[index]) for index in indices]
         short = table.short if table.short is not None and level < FULL else range(len(table.rows))
         looks = [*zip(indices, columns, layouts, strict=True)]
-        lines = [[Words.of(table.rows[row][index], *look) for index, *look in looks] for row in short]
+        lines = [[Words.of(table.rows[row][index], column, layout) for index, column, layout in looks] for row in short]
         return Grid(columns, lines, any(column.title for column in columns))
     lines = [
         [Words.of(row[index], table.column_of(number, column)) for number, row in enumerate(table.rows)]

@@ -89,9 +89,9 @@ def _paint(parent: ElementTree.Element, axes: Any, right: float, down: float) ->
             axes.add_patch(Polygon([(float(x) + right, float(y) + down) for x, y in pairs], **filled))
         elif tag == "line":
             x1, x2, y1, y2 = (float(node.get(name, 0.0)) for name in ("x1", "x2", "y1", "y2"))
-            look = next((_LOOKS[name] for name in classes if name in _LOOKS), (color, 2.0, "-"))
-            line = {**order, "color": look[0], "linewidth": _POINT * look[1], "linestyle": look[2]}
-            axes.plot([x1 + right, x2 + right], [y1 + down, y2 + down], **line)
+            stroke, wide, style = next((_LOOKS[name] for name in classes if name in _LOOKS), (color, 2.0, "-"))
+            look = {"color": stroke, "linewidth": _POINT * wide, "linestyle": style}
+            axes.plot([x1 + right, x2 + right], [y1 + down, y2 + down], **look, **order)
         elif tag == "path":
             dashes = [_POINT * float(length) for length in (node.get("stroke-dasharray") or "").split()]
             style = (0, dashes) if dashes else "-"
@@ -100,7 +100,7 @@ def _paint(parent: ElementTree.Element, axes: Any, right: float, down: float) ->
             axes.add_patch(PathPatch(_path(node.get("d") or "", right, down), **look))
         elif tag == "text":
             family, fits = _font()
-            look: dict[str, Any] = {
+            look = {
                 "ha": {"middle": "center", "end": "right"}.get(node.get("text-anchor", ""), "left"),
                 "va": "baseline",
                 "color": "white" if "em-on" in classes else MUTED if "em-muted" in classes else INK,

@@ -46,18 +46,17 @@ def _text(text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(part)}" for key, part in value.items()) + " }"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return number(value)
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
+    match value:
+        case Mapping():
+            return "{ " + ", ".join(f"{_key(key)} = {_value(part)}" for key, part in value.items()) + " }"
+        case bool() | int():
+            return str(value).lower()
+        case float():
+            return number(value)
+        case str():
+            return _text(value)
+        case list() | tuple():
+            return "[" + ", ".join(map(_value, value)) + "]"
     raise TypeError(f"TOML holds no {type(value).__name__}: {value!r}")
 
 
