@@ -1,49 +1,19 @@
 """Terms of time, power, energy and money of whole runs by their definitions, computed again by `bookkeeping`; units."""
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+import yaml
 
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import output
 from system.bookkeeping import bookkeeping
 
 SMALL, EXPERTS = "test-1b-h100", "deepseek-v3-h800"
-CHIP, SOFTWARE, LAYOUT = "system.accelerator", "system.software", "plan.layout"
-FAILURES = {
-    "system.reliability.chip_mtbf": "3e6 s",
-    "system.reliability.write_time": "50 s",
-    "system.reliability.replacement_time": "600 s",
-    "system.reliability.repair_time": "1000 s",
-}
-ONE_RANK = {f"{LAYOUT}.pipeline": 1, f"{LAYOUT}.virtual_stages": 1, f"{LAYOUT}.schedule": "1f1b"}
-SYSTEMS = {
-    "as it is": {},
-    "gated": {f"{CHIP}.gate.fraction": 0.6, f"{CHIP}.gate.wake_time": "20 us", f"{CHIP}.gate.blend_time": "1 ms"},
-    "recomputed": {f"{LAYOUT}.recompute_full": 1, "system.workload.flash": 0, f"{SOFTWARE}.unmasked": 1},
-    "attention recomputed": {
-        f"{LAYOUT}.recompute_attention": 1,
-        "plan.trained_share": 0.1,
-        "system.workload.flash": 0.5,
-    },
-    "narrow": {f"{LAYOUT}.fp8": 0.5, f"{LAYOUT}.fp4": 0.3, f"{CHIP}.peak_flops_fp4": "4e15 FLOP/s"},
-    "wide": {f"{LAYOUT}.tf32": 0.6, f"{LAYOUT}.fp32": 0.3},
-    "failing": {**FAILURES, "plan.spares": 1, "system.other_stages": 0.2},
-    "capped": {"plan.power_cap": "400 W", "plan.power_floor": 0.7, "system.production_slowdown": 1.3},
-    "slow waits": {f"{CHIP}.overhead_time": "0.2 s", "plan.waiting_clock": 0.6, f"{SOFTWARE}.microbatch_time": "3 ms"},
-    "on the host": {f"{LAYOUT}.offload_optimizer": 1, f"{LAYOUT}.shard_optimizer": 0},
-    "in air": {
-        "system.node.fan_power": "700 W",
-        "system.node.fan_fraction": 0.1,
-        "system.facility.cooling.loop.air_share": 1,
-        "plan.coolant_temperature": "20 °C",
-        "system.market.price.delay_cost": "5 USD/s",
-    },
-    "experts": ONE_RANK,
-    "experts recomputed": {**ONE_RANK, f"{LAYOUT}.recompute_full": 0.5, "system.workload.expert_imbalance": 1.2},
-}
+SYSTEMS = yaml.safe_load(Path(__file__).with_name("whole_runs.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
