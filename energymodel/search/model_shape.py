@@ -127,7 +127,9 @@ class ShapedFormulation(Formulation):
         numbers = tuple(map(float, jax.tree.leaves(prior)))
         return cls(**{**vars(plain), "paths": paths, "rows": rows}, prior=numbers, plain=plain)
 
-    def values(self, point: Array, layout: Any, criteria: Criteria, run: TrainingRun) -> Values:
+    def values(
+        self, point: Float[Array | np.ndarray, " n"], layout: Any, criteria: Criteria, run: TrainingRun
+    ) -> Values:
         """Objective and rows of a shape and its plan at a depth."""
         values = self.plain.values(*self._plan(point, layout, criteria, run))
         choice = point[SHAPE.index("active_experts")] - point[SHAPE.index("experts")]
@@ -141,7 +143,7 @@ class ShapedFormulation(Formulation):
 
     def _plan(self, point: Any, depth: Depth, criteria: Criteria, run: TrainingRun) -> tuple[Any, ...]:
         """Arguments of the formulation of the plan: with the workload of the shape, and the loss its penalty leaves."""
-        shape = dict(zip(SHAPE, jnp.exp(point[: len(SHAPE)]), strict=True))
+        shape: dict[str, Any] = dict(zip(SHAPE, jnp.exp(point[: len(SHAPE)]), strict=True))
         workload = shaped(run.system.workload, depth.layers, shape)
         left = criteria.limits["loss"] - ShapePrior(*self.prior).penalty(workload)
         criteria = eqx.tree_at(lambda criteria: criteria.limits["loss"], criteria, left)
@@ -175,7 +177,8 @@ def realizable_shapes(
 
     All combinations of the nearest whole numbers; `point` begins with logarithms in the order of `SHAPE`.
     """
-    shape = shaped(workload, layers, dict(zip(SHAPE, np.exp(point[: len(SHAPE)]), strict=True)))
+    own: dict[str, Any] = dict(zip(SHAPE, np.exp(point[: len(SHAPE)]), strict=True))
+    shape = shaped(workload, layers, own)
     tensor, head = round(float(layout.tensor)), round(float(workload.head_size))
     share, shared_experts = float(shape.kv_heads / shape.heads), float(workload.shared_experts)
     width, dense = float(active_feed_forward(shape)), float(workload.dense_feed_forward / active_feed_forward(workload))

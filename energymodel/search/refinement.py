@@ -187,8 +187,8 @@ def _best_end(problem: DesignProblem, lanes: Lanes) -> tuple[Lanes, np.ndarray, 
     if stages := sum(path.startswith(STAGE_POWER) for path in problem.formulation.paths):
         points, values, still = _compass(problem, lanes, points, values, stages)
         settled = settled | still
-    best = np.argmin(values)
-    return (take(lanes, best), points[best], bool(settled[best])) if np.isfinite(values[best]) else None
+    best = int(np.argmin(values))
+    return (take(lanes, np.array(best)), points[best], bool(settled[best])) if np.isfinite(values[best]) else None
 
 
 def _compass(
