@@ -1,7 +1,5 @@
 """Cost, carbon and series of prices: parts, limits, slopes."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 from energymodel.economics import cost
 from energymodel.economics.carbon import Carbon, embodied_carbon, operational_carbon
 from energymodel.economics.cost import pause_price, series_total
-from gradients import check_grads
 
 # docs/physics.md B9
 OWNED = cost.OwnedPrice(
@@ -72,13 +69,6 @@ def test_cost_is_homogeneous_in_fleet_and_load(price):
     twice = RUN | {"chips": 32.0, "energy": 3.2e10, "power": 4e4}
     delay = 1e6 * 0.01
     np.testing.assert_allclose(price.cost(**twice) - delay, 2 * (price.cost(**RUN) - delay), rtol=1e-13)
-
-
-@pytest.mark.parametrize("rate", [0.0, 1e-5, 0.08])
-def test_recovery_factor_gradient(rate):
-    check_grads(
-        partial(cost.capital_recovery_factor, life=4 * cost.YEAR), (rate,), order=2, eps=1e-3, atol=1e-4, rtol=1e-4
-    )
 
 
 def test_single_precision():

@@ -26,22 +26,6 @@ from learning.laws import BERGSMA, KAPLAN
 batches = st.floats(1e3, 1e9)
 
 
-@pytest.mark.parametrize(
-    ("batch", "tokens", "penalty"),
-    [
-        (3.2e6, 3e11, 1.165),
-        (3e6, 1.4e12, 1.076),
-        (16e6, 15.6e12, 1.133),
-        (63e6, 14.8e12, 1.537),
-        (4.2e6, 3.66e11, 1.198),
-    ],
-    ids=["GPT-3", "Chinchilla", "Llama-405B", "DeepSeek-V3", "BLOOM"],
-)
-def test_penalties_of_known_runs(batch, tokens, penalty):
-    # docs/physics.md B1, table of penalties
-    np.testing.assert_allclose(batch_penalty(batch, BERGSMA.run_level(tokens, 2.0)), penalty, atol=6e-4)
-
-
 def test_measured_laws_agree_and_kaplan_depends_on_loss_alone():
     # docs/physics.md B1: 14 to 17 % after the conversion of Zhang's 20 % criterion
     for tokens in (3e11, 1.4e12, 1.56e13):
