@@ -55,56 +55,41 @@ def has_result_unit(text: str) -> bool:
     return has_unit(text if "**Returns:**" in text else text.partition("`")[0])
 
 
-def complaints(function: Callable) -> list[str]:
+FORMULA = {
+    "text or equation": lambda text: len(text.split("**Returns:**")[0].split()) >= 3,
+    "unit in brackets": has_unit,
+    "unit of the result": has_result_unit,
+    "source with year, [definition] or [derivation: ...]": SOURCE.search,
+}
+STATED = {
+    "document and section": lambda text: any(document in text for document in DOCUMENTS),
+    "unit of the result": has_result_unit,
+    "verdict (OK, Generalized or Wrong)": re.compile(r"\b(OK|Wrong|Generalized)\b").search,
+}
+
+
+def complaints(function: Callable, checks: dict[str, Callable] = FORMULA) -> list[str]:
     """List what the docstring of a formula lacks."""
     text = " ".join((inspect.getdoc(function) or "").split())
-    checks = {
-        "text or equation": len(text.split("**Returns:**")[0].split()) >= 3,
-        "unit in brackets": has_unit(text),
-        "unit of the result": has_result_unit(text),
-        "source with year, [definition] or [derivation: ...]": SOURCE.search(text) is not None,
-    }
-    return [what for what, present in checks.items() if not present]
+    return [what for what, check in checks.items() if not check(text)]
 
 
 @pytest.fixture(scope="module")
 def worked() -> set[int]:
     """Identities of all functions that have a worked number."""
-    result = set()
-    for _, case in worked_numbers.cases():
-        function = worked_numbers.resolve(case["function"])
-        result.add(id(function))
-    return result
+    return {id(worked_numbers.resolve(case["function"])) for _, case in worked_numbers.cases()}
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "sources"])
 def test_every_formula_is_documented_and_has_a_worked_number(package, worked):
     missing = []
     for name, function in public_functions(f"energymodel.{package}"):
-        lacks = complaints(function)
+        lacks = complaints(function, STATED if package == "sources" else FORMULA)
         if id(function) not in worked:
             lacks.append("worked number in tests/worked_numbers.toml")
         if lacks:
             missing.append(f"{name}: {', '.join(lacks)}")
     assert not missing, "formulas lack\n" + "\n".join(missing)
-
-
-def test_every_stated_formula_names_its_document_and_has_a_worked_number(worked):
-    missing = []
-    for name, function in public_functions("energymodel.sources"):
-        text = " ".join((inspect.getdoc(function) or "").split())
-        lacks = [] if name.rpartition(".")[2].startswith("stated_") else ["name that starts with stated_"]
-        if not any(document in text for document in DOCUMENTS):
-            lacks.append("document and section")
-        if not has_result_unit(text):
-            lacks.append("unit of the result")
-        if not re.search(r"\b(OK|Wrong|Generalized)\b", text):
-            lacks.append("verdict (OK, Generalized or Wrong)")
-        if id(function) not in worked:
-            lacks.append("worked number")
-        if lacks:
-            missing.append(f"{name}: {', '.join(lacks)}")
-    assert not missing, "stated formulas lack\n" + "\n".join(missing)
 
 
 def test_the_checks_notice_what_is_missing():
