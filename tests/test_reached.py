@@ -44,7 +44,7 @@ def definitions(module: str, text: str) -> Iterator[Definition]:
     local = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            source = ".".join([module] * node.level + [node.module] * bool(node.module))
+            source = ".".join([*[module] * node.level, *([node.module] if node.module else [])])
             local |= {entry.asname or entry.name: f"{source}.{entry.name}" for entry in node.names}
         elif isinstance(node, ast.Import):
             local |= {entry.asname or entry.name: entry.name for entry in node.names}

@@ -97,7 +97,7 @@ class SiteSplit(NamedTuple):
     is a member of `RESULTS`.
     """
 
-    limit: Numeric
+    limit: Scalar
     choice: SiteChoice
     power: SitePower
     throughput: Scalar
