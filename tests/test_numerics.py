@@ -34,20 +34,17 @@ def test_roots_are_found_to_rounding(name):
         level = curve(expected, a, b)
         return implicit_root(lambda x, case: curve(x, *case[1:]) - case[0], low, high, (level, a, b))
 
-    with jax.enable_x64(True):
-        result, slopes = jax.jit(jax.vmap(jax.value_and_grad(root)))(expected, a, b)
+    result, slopes = jax.jit(jax.vmap(jax.value_and_grad(root)))(expected, a, b)
     np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-9 * (high - low))
     np.testing.assert_allclose(slopes, 1.0, rtol=1e-6)  # the root moves with the known one
 
 
 @pytest.mark.parametrize(("level", "expected"), [(-1.0, 0.25), (0.0625, 0.25), (4.0, 2.0), (5.0, 2.0)])
 def test_without_a_root_the_nearer_end_is_the_answer(level, expected):
-    with jax.enable_x64(True):
-        result = implicit_root(lambda x, level: x**2 - level, 0.25, 2.0, level)
+    result = implicit_root(lambda x, level: x**2 - level, 0.25, 2.0, level)
     assert float(result) == expected
 
 
 def test_the_ramp_is_smooth_at_its_corner():
-    with jax.enable_x64(True):
-        value, slope, bend = (f(0.0) for f in (softplus, jax.grad(softplus), jax.grad(jax.grad(softplus))))
+    value, slope, bend = (f(0.0) for f in (softplus, jax.grad(softplus), jax.grad(jax.grad(softplus))))
     assert (float(value), float(slope), float(bend)) == pytest.approx((np.log(2.0), 0.5, 0.25))

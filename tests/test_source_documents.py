@@ -1,12 +1,11 @@
 """Formulas of the documents beside the model: equal where they must be, different where docs/sources.md says so."""
 
-import jax
 import numpy as np
 import pytest
 
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.evaluate import evaluate_once
 from experiment import Experiment
+from outcomes import outcome_of
 
 SMALL = "test-1b-h100"
 
@@ -18,10 +17,7 @@ def experiment():
 
 @pytest.fixture(scope="module")
 def run(experiment):
-    scenario = load_scenario(SMALL)
-    with jax.enable_x64(True):
-        outcome = evaluate_once(scenario.system, scenario.plan)
-    return {row.formula: row for row in experiment.rows(SMALL)}, outcome, scenario
+    return {row.formula: row for row in experiment.rows(SMALL)}, outcome_of(SMALL), load_scenario(SMALL)
 
 
 def test_all_numbers_are_finite_and_both_documents_are_there(run):

@@ -13,8 +13,9 @@ from energymodel.learning.data_set import ContinuedLearning
 from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning, ThreeTermLearning
 from energymodel.learning.schedule import schedule_tokens
 from energymodel.numerics import as_real
-from energymodel.system.evaluate import evaluate_once, parameters_in_loss
+from energymodel.system.evaluate import parameters_in_loss
 from learning.laws import BERGSMA, KAPLAN, LAW, THREE_TERM
+from outcomes import outcome_of
 
 WHOLES: list[AbstractLearning] = [
     CriticalBatchLearning(LAW, BERGSMA, as_real(0.08)),
@@ -22,7 +23,7 @@ WHOLES: list[AbstractLearning] = [
     ThreeTermLearning(THREE_TERM),
 ]
 each = pytest.mark.parametrize("total", WHOLES, ids=["bergsma", "kaplan", "three_term"])
-SIZE = 7e10
+SIZE, LLAMA = 7e10, "llama-3.1-405b-h100"
 
 
 def after(total, tokens, batch):
@@ -95,31 +96,25 @@ def test_a_run_that_begins_has_nothing_before_it(total):
 def test_tokens_seen_continue_a_scenario():
     """The rest of a run has the loss of the whole; its batch wastes what a late one wastes."""
     law = "system.learning.critical_batch=bergsma-2025"
-    scenario = em.load_scenario("llama-3.1-405b-h100", [law])
-    with jax.enable_x64(True):
-        total = evaluate_once(scenario.system, scenario.plan)
-        learning, size = scenario.system.learning, parameters_in_loss(scenario.system)
-        done, batch = 7e12, float(scenario.plan.batch[0])
-        before = float(learning.tokens_to(size, done, batch))
+    scenario, total = em.load_scenario(LLAMA, [law]), outcome_of(LLAMA, law)
+    done = 7e12
+    before = float(
+        scenario.system.learning.tokens_to(parameters_in_loss(scenario.system), done, float(scenario.plan.batch[0]))
+    )
     changes = [law, f"system.tokens_seen={done!r} token", f"plan.goal.tokens={15.6e12 - before!r} token"]
-    rest = em.load_scenario("llama-3.1-405b-h100", changes)
-    goal = f"plan.goal.loss={float(total.loss)!r} nat/token"
-    other = em.load_scenario("llama-3.1-405b-h100", [*changes[:2], goal])
-    with jax.enable_x64(True):
-        result, by_loss = (evaluate_once(entry.system, entry.plan) for entry in (rest, other))
+    result = outcome_of(LLAMA, *changes)
+    by_loss = outcome_of(LLAMA, *changes[:2], f"plan.goal.loss={float(total.loss)!r} nat/token")
     np.testing.assert_allclose(result.loss, total.loss, rtol=1e-9)
     np.testing.assert_allclose(by_loss.tokens, result.tokens, rtol=1e-6)
     np.testing.assert_allclose(result.energy.total / total.energy.total, result.tokens / total.tokens, rtol=1e-9)
     np.testing.assert_allclose(result.information, total.information, rtol=1e-9)
-    schedule = em.load_scenario("llama-3.1-405b-h100", [*changes, "plan.batch=[16 Mi tokens, 16 Mi tokens]"])
-    with jax.enable_x64(True):
-        along = evaluate_once(schedule.system, schedule.plan)
+    along = outcome_of(LLAMA, *changes, "plan.batch=[16 Mi tokens, 16 Mi tokens]")
     np.testing.assert_allclose(along.loss, result.loss, rtol=1e-8)
 
 
 def test_tokens_seen_that_leave_nothing_to_learn_are_refused():
     changes = ["system.tokens_seen=15.6 T tokens", "plan.goal.loss=2.0 nat/token"]
     with pytest.raises(em.InputError, match=r"plan\.goal\.loss: 2 nat/token is reached already: after 15.6 T tokens"):
-        em.load_scenario("llama-3.1-405b-h100", changes)
+        em.load_scenario(LLAMA, changes)
     with pytest.raises(em.InputError, match=r'system\.tokens_seen: "-1 token" is negative'):
-        em.load_scenario("llama-3.1-405b-h100", ["system.tokens_seen=-1 token"])
+        em.load_scenario(LLAMA, ["system.tokens_seen=-1 token"])

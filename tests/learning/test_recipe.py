@@ -148,28 +148,26 @@ def test_only_repeated_data_are_worth_fewer_tokens():
 def test_a_target_loss_takes_the_tokens_that_reach_it():
     repeated = outcome_of(SMALL, *FOUR_EPOCHS)
     scenario = load_scenario(SMALL, FOUR_EPOCHS)
-    with jax.enable_x64(True):
-        learning, size = learning_of(scenario.system, scenario.plan), parameters_in_loss(scenario.system)
-        batch = scenario.plan.batch[0]
-        assert float(learning.tokens(size, repeated.loss, batch)) == pytest.approx(24e9, rel=1e-9)
-        end = learning.effective_tokens(size, repeated.loss)
-        assert float(learning.tokens_to(size, end, batch)) == pytest.approx(24e9, rel=1e-9)
-        slope = jax.grad(lambda x: learning.tokens_to(size, x, batch))(end)
-        assert float(learning.penalty(size, end, batch)) == pytest.approx(float(slope), rel=1e-6)
+    learning, size = learning_of(scenario.system, scenario.plan), parameters_in_loss(scenario.system)
+    batch = scenario.plan.batch[0]
+    assert float(learning.tokens(size, repeated.loss, batch)) == pytest.approx(24e9, rel=1e-9)
+    end = learning.effective_tokens(size, repeated.loss)
+    assert float(learning.tokens_to(size, end, batch)) == pytest.approx(24e9, rel=1e-9)
+    slope = jax.grad(lambda x: learning.tokens_to(size, x, batch))(end)
+    assert float(learning.penalty(size, end, batch)) == pytest.approx(float(slope), rel=1e-6)
 
 
 def test_a_loss_beyond_what_the_data_can_give_is_out_of_reach():
     scenario = load_scenario(SMALL, FOUR_EPOCHS)
-    with jax.enable_x64(True):
-        learning, size = learning_of(scenario.system, scenario.plan), parameters_in_loss(scenario.system)
-        batch = scenario.plan.batch[0]
-        best = learning.run(size, 1e20, batch)[0]  # 16.39 times the data
-        for below in (1e-3, 1e-2, 0.1):
-            tokens, slope = jax.value_and_grad(lambda loss: learning.tokens(size, loss, batch))(best - below)
-            assert np.isfinite(tokens)
-            assert float(tokens) > 1e5 * 6e9
-            assert np.isfinite(slope)
-            assert float(slope) < 0.0
+    learning, size = learning_of(scenario.system, scenario.plan), parameters_in_loss(scenario.system)
+    batch = scenario.plan.batch[0]
+    best = learning.run(size, 1e20, batch)[0]  # 16.39 times the data
+    for below in (1e-3, 1e-2, 0.1):
+        tokens, slope = jax.value_and_grad(lambda loss: learning.tokens(size, loss, batch))(best - below)
+        assert np.isfinite(tokens)
+        assert float(tokens) > 1e5 * 6e9
+        assert np.isfinite(slope)
+        assert float(slope) < 0.0
     tables = load_scenario(SMALL, FOUR_EPOCHS).tables
     for loss, message in ((float(best) - 1e-3, "even system.data repeated without end leave"), (2.49, None)):
         goal = {**tables["plan"], "goal": {"loss": f"{loss} nat/token"}}
@@ -189,17 +187,16 @@ def test_a_schedule_of_one_batch_is_that_batch():
 
 
 def test_the_loss_falls_with_unique_tokens():
-    with jax.enable_x64(True):
-        law = load_scenario(SMALL).system.learning
+    law = load_scenario(SMALL).system.learning
 
-        def loss(unique):
-            learning = RepeatedLearning(law, LimitedData(unique))
-            return learning.run(jnp.asarray(1.2e9), jnp.asarray(24e9), jnp.asarray(5e5))[0]
+    def loss(unique):
+        learning = RepeatedLearning(law, LimitedData(unique))
+        return learning.run(jnp.asarray(1.2e9), jnp.asarray(24e9), jnp.asarray(5e5))[0]
 
-        for unique in (3e9, 10e9):
-            slope = (loss(unique * 1.0001) - loss(unique * 0.9999)) / (2e-4 * unique)
-            assert float(jax.grad(loss)(jnp.asarray(unique))) == pytest.approx(float(slope), rel=1e-4)
-            assert float(slope) < 0.0
+    for unique in (3e9, 10e9):
+        slope = (loss(unique * 1.0001) - loss(unique * 0.9999)) / (2e-4 * unique)
+        assert float(jax.grad(loss)(jnp.asarray(unique))) == pytest.approx(float(slope), rel=1e-4)
+        assert float(slope) < 0.0
 
 
 @pytest.mark.parametrize(

@@ -61,24 +61,22 @@ def test_power_is_heat_over_cop_with_mover_and_tower():
 
 @given(heat=st.floats(0.0, 1e8), supply=st.floats(283.0, 320.0), warming=st.floats(0.0, 10.0))
 def test_power_is_proportional_to_heat_and_falls_with_supply(heat, supply, warming):
-    with jax.enable_x64(True):
-        cooling = cooling_at(SEASONS, CarnotChiller(0.45, 330.0))
-        power = demand(cooling, heat, supply).power
-        assert power >= 0
-        np.testing.assert_allclose(demand(cooling, 2 * heat, supply).power, 2 * power, rtol=1e-12)
-        assert demand(cooling, heat, supply + warming).power <= power * (1 + 1e-12)
-        assert power <= cooling.hottest_demand(heat, cooling.at(supply)).power * (1 + 1e-12)
+    cooling = cooling_at(SEASONS, CarnotChiller(0.45, 330.0))
+    power = demand(cooling, heat, supply).power
+    assert power >= 0
+    np.testing.assert_allclose(demand(cooling, 2 * heat, supply).power, 2 * power, rtol=1e-12)
+    assert demand(cooling, heat, supply + warming).power <= power * (1 + 1e-12)
+    assert power <= cooling.hottest_demand(heat, cooling.at(supply)).power * (1 + 1e-12)
 
 
 def test_the_year_is_the_mean_of_its_hours():
     # An independent sum over 365 x 24 phases, with the formulas called one by one: the rule has 8.
-    with jax.enable_x64(True):
-        cooling = cooling_at(SEASONS, CarnotChiller(0.45, 318.15))
-        year, day = np.meshgrid(np.arange(365) / 365, (np.arange(24) + 0.5) / 24, indexing="ij")
-        wave = 9.0 * np.cos(2 * np.pi * year) + 3.0 * np.cos(2 * np.pi * day)
-        chilled = 1.0 - np.asarray(free_cooling_share(293.15, 10.0, 285.0 + wave + 5.0, 3.5))
-        mean = np.mean(chilled / (0.45 * 293.15 / 25.0)) + 0.02
-        np.testing.assert_allclose(demand(cooling, 1.0, 293.15).power, mean, rtol=5e-3)
+    cooling = cooling_at(SEASONS, CarnotChiller(0.45, 318.15))
+    year, day = np.meshgrid(np.arange(365) / 365, (np.arange(24) + 0.5) / 24, indexing="ij")
+    wave = 9.0 * np.cos(2 * np.pi * year) + 3.0 * np.cos(2 * np.pi * day)
+    chilled = 1.0 - np.asarray(free_cooling_share(293.15, 10.0, 285.0 + wave + 5.0, 3.5))
+    mean = np.mean(chilled / (0.45 * 293.15 / 25.0)) + 0.02
+    np.testing.assert_allclose(demand(cooling, 1.0, 293.15).power, mean, rtol=5e-3)
 
 
 def test_flow_and_fans_of_a_loop_by_hand():
@@ -185,9 +183,8 @@ def test_free_cooling_is_the_mean_of_days(source):
 
 @given(supply=st.floats(250.0, 350.0), source=st.floats(250.0, 320.0), warming=st.floats(0.0, 20.0))
 def test_free_cooling_is_a_share_that_rises_with_supply(supply, source, warming):
-    with jax.enable_x64(True):
-        share = free_cooling_share(supply, 10.0, source, 3.0)
-        assert -1e-12 <= share <= free_cooling_share(supply + warming, 10.0, source, 3.0) + 1e-12 <= 1 + 2e-12
+    share = free_cooling_share(supply, 10.0, source, 3.0)
+    assert -1e-12 <= share <= free_cooling_share(supply + warming, 10.0, source, 3.0) + 1e-12 <= 1 + 2e-12
 
 
 def test_heat_rejection_by_hand():

@@ -5,22 +5,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.physics import delivery
 from energymodel.physics.leakage import NEVER, PowerGate, gating_break_even, gating_saving
 from energymodel.physics.power_swing import EnergyStorage, lagged_swing, smoothed_swing, steepest_ramp, stored_ramp
-
-LOSSES = (0.02, 0.03, 0.05)  # docs/physics.md B5
-
-
-def test_delivery_by_hand():
-    regulator = delivery.Regulator(1000.0, *LOSSES)
-    np.testing.assert_allclose(regulator.input_power(0.0), 20.0)
-    np.testing.assert_allclose(regulator.input_power(500.0), 547.5)  # 500 + 1000 x 0.0475
-    np.testing.assert_allclose(
-        delivery.Distribution(12.0, 1e-3).loss(700.0), 16 * delivery.Distribution(48.0, 1e-3).loss(700.0)
-    )
-    np.testing.assert_allclose(delivery.distribution_loss(700.0, 0.8, 1e-4) / 700.0, 0.1094, atol=5e-5)  # B5: 10.94 %
-
 
 # docs/physics.md B5: 5 W of leakage, 0.5 W when off, 50 uJ to wake
 GATE = PowerGate(1.0, 0.1, 50e-6, 5e-6, 1e-9)
@@ -28,11 +14,10 @@ GATE = PowerGate(1.0, 0.1, 50e-6, 5e-6, 1e-9)
 
 @given(leakage=st.floats(0.1, 100.0), residual=st.floats(0.0, 0.9), wake=st.floats(1e-6, 1e-3))
 def test_saving_is_nothing_at_break_even(leakage, residual, wake):
-    with jax.enable_x64(True):
-        idle = gating_break_even(wake, leakage, residual * leakage)
-        saving = gating_saving(leakage, residual * leakage, idle, wake, 1.0)
-        np.testing.assert_allclose(saving, 0.0, atol=1e-15)
-        assert gating_saving(leakage, residual * leakage, 2 * idle, wake, 1.0) > 0
+    idle = gating_break_even(wake, leakage, residual * leakage)
+    saving = gating_saving(leakage, residual * leakage, idle, wake, 1.0)
+    np.testing.assert_allclose(saving, 0.0, atol=1e-15)
+    assert gating_saving(leakage, residual * leakage, 2 * idle, wake, 1.0) > 0
 
 
 def test_gates_act_above_break_even_only():
@@ -55,11 +40,10 @@ times = st.floats(1e-3, 1e2)
 @given(low=times, high=times, lag=times)
 @settings(max_examples=50, deadline=None)
 def test_swing_is_a_share_of_the_height_and_the_same_upside_down(low, high, lag):
-    with jax.enable_x64(True):
-        swing = float(lagged_swing(700.0, low, low + high, lag))
-        assert 0.0 < swing <= 700.0 * (1.0 + 1e-12)
-        np.testing.assert_allclose(swing, lagged_swing(700.0, high, low + high, lag), rtol=1e-9)
-        assert swing >= float(lagged_swing(700.0, low, low + high, 2.0 * lag)) * (1.0 - 1e-12)
+    swing = float(lagged_swing(700.0, low, low + high, lag))
+    assert 0.0 < swing <= 700.0 * (1.0 + 1e-12)
+    np.testing.assert_allclose(swing, lagged_swing(700.0, high, low + high, lag), rtol=1e-9)
+    assert swing >= float(lagged_swing(700.0, low, low + high, 2.0 * lag)) * (1.0 - 1e-12)
 
 
 def test_swings_and_ramps_between_their_limits():
@@ -70,10 +54,9 @@ def test_swings_and_ramps_between_their_limits():
     np.testing.assert_allclose(steepest_ramp(700.0, 100.0, 0.1), 7.0)
     # On either side of the joint of the series.
     np.testing.assert_allclose(steepest_ramp(700.0, 0.999e-4, 0.1), steepest_ramp(700.0, 1.001e-4, 0.1), rtol=2e-6)
-    with jax.enable_x64(True):
-        slopes = jax.grad(steepest_ramp, argnums=(0, 1, 2))(700.0, 0.0, 0.1)
-        np.testing.assert_allclose(slopes, [10.0, -700.0 / (2.0 * 0.1**2), -700.0 / 0.1**2])
-        assert np.isfinite(jax.grad(lagged_swing, argnums=1)(700.0, 0.0, 5.0, 0.1))
+    slopes = jax.grad(steepest_ramp, argnums=(0, 1, 2))(700.0, 0.0, 0.1)
+    np.testing.assert_allclose(slopes, [10.0, -700.0 / (2.0 * 0.1**2), -700.0 / 0.1**2])
+    assert np.isfinite(jax.grad(lagged_swing, argnums=1)(700.0, 0.0, 5.0, 0.1))
 
 
 def test_swing_and_ramp_are_those_of_the_integrated_lag():
@@ -121,21 +104,19 @@ def test_none_and_enough_storage():
 )
 @settings(max_examples=60, deadline=None)
 def test_storage_keeps_to_its_power_and_energy(low, high, power, energy, efficiency):
-    with jax.enable_x64(True):
-        swing, loss = smoothed_swing(400.0, low, low + high, power, energy, efficiency)
-        assert -1e-9 <= float(swing) <= 400.0
-        removed = 400.0 - float(swing)
-        taken = removed / (1.0 + efficiency * low / high)
-        given_back = removed - taken
-        assert max(taken, given_back) <= power * (1.0 + 1e-9) + 1e-9
-        assert given_back * high <= energy * (1.0 + 1e-9) + 1e-9
-        np.testing.assert_allclose(float(loss) * (low + high), taken * low - given_back * high, atol=1e-7)
+    swing, loss = smoothed_swing(400.0, low, low + high, power, energy, efficiency)
+    assert -1e-9 <= float(swing) <= 400.0
+    removed = 400.0 - float(swing)
+    taken = removed / (1.0 + efficiency * low / high)
+    given_back = removed - taken
+    assert max(taken, given_back) <= power * (1.0 + 1e-9) + 1e-9
+    assert given_back * high <= energy * (1.0 + 1e-9) + 1e-9
+    np.testing.assert_allclose(float(loss) * (low + high), taken * low - given_back * high, atol=1e-7)
 
 
 @given(power=st.floats(0.0, 1e3), energy=st.floats(0.0, 1e3), more=st.floats(1.0, 3.0))
 @settings(max_examples=60, deadline=None)
 def test_more_storage_never_steepens_a_ramp(power, energy, more):
-    with jax.enable_x64(True):
-        ramp = float(stored_ramp(400.0, 0.01, 0.016, power, energy))
-        assert float(stored_ramp(400.0, 0.01, 0.016, more * power, energy)) <= ramp * (1.0 + 1e-9)
-        assert float(stored_ramp(400.0, 0.01, 0.016, power, more * energy)) <= ramp * (1.0 + 1e-9)
+    ramp = float(stored_ramp(400.0, 0.01, 0.016, power, energy))
+    assert float(stored_ramp(400.0, 0.01, 0.016, more * power, energy)) <= ramp * (1.0 + 1e-9)
+    assert float(stored_ramp(400.0, 0.01, 0.016, power, more * energy)) <= ramp * (1.0 + 1e-9)

@@ -66,10 +66,9 @@ def test_default_h100_saving_and_slope_of_its_clock():
 
 @given(cap=st.floats(250.0, 799.0), static=st.floats(50.0, 200.0), floor=st.floats(0.6, 0.95))
 def test_clock_at_cap_draws_the_cap(cap, static, floor):
-    with jax.enable_x64(True):
-        chip = BusyPower(VoltageCurve(floor, 0.6, 0.03), static, 800.0 - static)
-        clock = clock_at(cap, chip, minimum=0.01)
-        np.testing.assert_allclose(chip(clock), cap, rtol=1e-12)
+    chip = BusyPower(VoltageCurve(floor, 0.6, 0.03), static, 800.0 - static)
+    clock = clock_at(cap, chip, minimum=0.01)
+    np.testing.assert_allclose(chip(clock), cap, rtol=1e-12)
 
 
 def test_clock_at_cap_has_its_slopes_and_stays_finite_at_the_bounds():

@@ -69,13 +69,12 @@ def test_runaway_resistance_is_the_largest_with_a_fixed_point():
     share=st.floats(0.01, 0.95),
 )
 def test_feedback_balances_heat_and_is_stable(base, leakage, coolant, sensitivity, share):
-    with jax.enable_x64(True):
-        critical = runaway_resistance(base, leakage, coolant, sensitivity, 338.15)
-        resistance = min(share * critical, 0.5)
-        temperature = thermal.leakage_temperature(base, leakage, coolant, resistance, sensitivity, 338.15)
-        leaks = leakage * np.exp(sensitivity * (temperature - 338.15))
-        np.testing.assert_allclose(temperature, coolant + resistance * (base + leaks), rtol=1e-10)
-        assert thermal.loop_gain(resistance, leaks, sensitivity) < 1
+    critical = runaway_resistance(base, leakage, coolant, sensitivity, 338.15)
+    resistance = min(share * critical, 0.5)
+    temperature = thermal.leakage_temperature(base, leakage, coolant, resistance, sensitivity, 338.15)
+    leaks = leakage * np.exp(sensitivity * (temperature - 338.15))
+    np.testing.assert_allclose(temperature, coolant + resistance * (base + leaks), rtol=1e-10)
+    assert thermal.loop_gain(resistance, leaks, sensitivity) < 1
 
 
 def test_feedback_gradients_are_finite_everywhere():

@@ -56,11 +56,11 @@ from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
 from energymodel.sweeps.best_points import Top
 from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
-from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.trajectory import run_trajectory
 from monitor.recorded_run import plan as recorded_plan
 from monitor.recorded_run import steps_until
+from outcomes import outcome_of
 from readers.test_measured_log import write_run
 from report.reference_optimum import infeasible, optimum
 from report.reference_sensitivity import of_optimum, sensitivity
@@ -73,9 +73,7 @@ HOSTILE = '</title><script>alert("x")</script> \u202ereversed & <b>bold'
 def evaluated() -> tuple[em.Scenario, TrainingOutcome, OutcomeSpread]:
     """A small run whose title is hostile."""
     scenario = dataclasses.replace(em.load_scenario("test-1b-h100"), title=HOSTILE)
-    with jax.enable_x64(True):
-        outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
-    return scenario, outcome, outcome_spread(scenario)
+    return scenario, outcome_of("test-1b-h100"), outcome_spread(scenario)
 
 
 def front() -> Front:

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import energymodel
 from energymodel import sources
 from energymodel.performance.kernels import compute_time, roofline_time, token_rate
 from energymodel.performance.network import link_bandwidth
@@ -38,7 +37,7 @@ from energymodel.physics.switching import (
 )
 from energymodel.physics.thermal import temperature_slope
 from energymodel.physics.voltage import voltage_fraction
-from energymodel.system.evaluate import evaluate_once
+from outcomes import outcome_of
 
 AGREE = 1e-6
 SHARP = 200.0
@@ -273,8 +272,7 @@ def test_energy_estimate_is_the_sum_of_the_corrected_parts():
 
 
 def test_indices_of_an_outcome_are_the_stated_ones():
-    scenario = energymodel.load_scenario("llama-3.1-405b-h100")
-    outcome = evaluate_once(scenario.system, scenario.plan)
+    outcome = outcome_of("llama-3.1-405b-h100")
     energy, seconds = outcome.energy.total, outcome.time
     assert_agree(outcome.etp, sources.stated_energy_time_product(energy, seconds))
     assert_agree(outcome.ppw, sources.stated_performance_per_watt(outcome.tokens / seconds, outcome.power_average))

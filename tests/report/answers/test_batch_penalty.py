@@ -1,19 +1,16 @@
 """Tokens that the batch wastes, with an interval that widens beyond the data."""
 
-import jax
 import pytest
 
 import energymodel as em
 from energymodel.report.answers.details import batch_sentences
 from energymodel.report.number import sentence
-from energymodel.system.evaluate import evaluate_once
+from outcomes import outcome_of
 
 
 def lines(name, *changes):
     scenario = em.load_scenario(name, changes)
-    with jax.enable_x64(True):
-        outcome = evaluate_once(scenario.system, scenario.plan)
-    return batch_sentences(scenario, scenario.plan, outcome)
+    return batch_sentences(scenario, scenario.plan, outcome_of(name, *changes))
 
 
 def interval(words):
