@@ -97,13 +97,10 @@ def build_inputs(function: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 def call_with(function: Any, values: dict[str, Any]) -> Any:
     """Call with built inputs."""
-    parameters = inspect.signature(function).parameters
-    variadic = next(
-        (name for name in values if name in parameters and parameters[name].kind.name == "VAR_POSITIONAL"), None
-    )
-    if variadic is None:
-        return function(**values)
-    return function(*(values[name] for name in parameters if name in values and name != variadic), *values[variadic])
+    bound = inspect.signature(function).bind_partial()
+    assert set(values) <= set(bound.signature.parameters), f"{function} has no {set(values)}"
+    bound.arguments.update(values)
+    return function(*bound.args, **bound.kwargs)
 
 
 def call(function: Any, inputs: dict[str, Any]) -> Any:

@@ -98,19 +98,10 @@ def front() -> Front:
     )
 
 
-def _evaluate() -> Answer:
-    return evaluate_answer(*evaluated(), details=True)
-
-
 def _evaluate_over_time() -> Answer:
     scenario, outcome, spread = evaluated()
     _, run = run_trajectory(scenario.system, scenario.plan, 3)
     return evaluate_answer(scenario, outcome, spread, trajectory=run)
-
-
-def _pareto() -> Answer:
-    spread = evaluated()[2]
-    return pareto_answer(front(), spread, spread, details=True)
 
 
 def _batch() -> Answer:
@@ -295,11 +286,11 @@ def _explore() -> Answer:
 
 
 BUILDERS: dict[str, Callable[[], Answer]] = {
-    "evaluate": _evaluate,
+    "evaluate": lambda: evaluate_answer(*evaluated(), details=True),
     "evaluate --trajectory": _evaluate_over_time,
     "explore": _explore,
     "evaluate, uncertainty unknown": lambda: evaluate_answer(*evaluated()[:2], None),
-    "pareto": _pareto,
+    "pareto": lambda: pareto_answer(front(), evaluated()[2], evaluated()[2], details=True),
     "batch": _batch,
     "calibrate": _calibrate,
     "calendar": _calendar,
