@@ -9,6 +9,7 @@ bill them.
 """
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -90,32 +91,33 @@ def rental_cost(chips: Numeric, time: Numeric, price: Numeric) -> Values:
     return jnp.asarray(price) * chips * time
 
 
+class Usage(NamedTuple):
+    """What a run is charged for.
+
+    - `chip_price`: purchase price of one chip [USD].
+    - `chips`: number of chips [1].
+    - `time`: calendar time [s].
+    - `energy`: energy of the facility over that time [J].
+    - `power`: peak power that the facility must provide [W].
+    - `link_price`: purchase price per chip of the links and switch ports that the chip does not include [USD].
+    - `plant_price`: purchase price per chip of what the building has beyond its price per watt [USD].
+    """
+
+    chip_price: Numeric
+    chips: Numeric
+    time: Numeric
+    energy: Numeric
+    power: Numeric
+    link_price: Numeric = 0.0
+    plant_price: Numeric = 0.0
+
+
 class AbstractPrice(eqx.Module):
     """Price model of a run."""
 
     @abc.abstractmethod
-    def cost(
-        self,
-        chip_price: Numeric,
-        chips: Numeric,
-        time: Numeric,
-        energy: Numeric,
-        power: Numeric,
-        link_price: Numeric = 0.0,
-        plant_price: Numeric = 0.0,
-    ) -> Values:
-        """Cost of a run [USD].
-
-        **Arguments:**
-
-        - `chip_price`: purchase price of one chip [USD].
-        - `chips`: number of chips [1].
-        - `time`: calendar time [s].
-        - `energy`: energy of the facility over that time [J].
-        - `power`: peak power that the facility must provide [W].
-        - `link_price`: purchase price per chip of the links and switch ports that the chip does not include [USD].
-        - `plant_price`: purchase price per chip of what the building has beyond its price per watt [USD].
-        """
+    def cost(self, usage: Usage) -> Values:
+        """Cost of a run [USD]."""
 
 
 class OwnedPrice(AbstractPrice):
@@ -137,23 +139,15 @@ class OwnedPrice(AbstractPrice):
     facility_life: Real = real("s", doc="time over which the facility is recovered", within=ABOVE_ZERO)
     delay_cost: Real = real("USD/s", doc="value of finishing earlier")
 
-    def cost(
-        self,
-        chip_price: Numeric,
-        chips: Numeric,
-        time: Numeric,
-        energy: Numeric,
-        power: Numeric,
-        link_price: Numeric = 0.0,
-        plant_price: Numeric = 0.0,
-    ) -> Values:
+    def cost(self, usage: Usage) -> Values:
         """See `AbstractPrice.cost`."""
-        server_price = (jnp.asarray(chip_price) * self.server_multiplier + link_price) * chips
-        hardware = capital_rate(server_price, self.interest_rate, self.life, self.utilization) * time
-        building = jnp.asarray(self.facility_price) * power + jnp.asarray(plant_price) * chips
-        plant = capital_rate(building, self.interest_rate, self.facility_life, self.utilization) * time
-        supply = electricity_cost(energy, self.electricity) + demand_cost(power, time, self.demand_charge)
-        return hardware + plant + supply + delay_cost(time, self.delay_cost)
+        server_price = (jnp.asarray(usage.chip_price) * self.server_multiplier + usage.link_price) * usage.chips
+        hardware = capital_rate(server_price, self.interest_rate, self.life, self.utilization)
+        building = jnp.asarray(self.facility_price) * usage.power + jnp.asarray(usage.plant_price) * usage.chips
+        plant = capital_rate(building, self.interest_rate, self.facility_life, self.utilization)
+        supply = electricity_cost(usage.energy, self.electricity)
+        supply += demand_cost(usage.power, usage.time, self.demand_charge)
+        return (hardware + plant) * usage.time + supply + delay_cost(usage.time, self.delay_cost)
 
 
 class RentedPrice(AbstractPrice):
@@ -162,18 +156,9 @@ class RentedPrice(AbstractPrice):
     chip_time: Real = real("USD/s", doc="price of one chip")
     delay_cost: Real = real("USD/s", doc="value of finishing earlier")
 
-    def cost(
-        self,
-        chip_price: Numeric,
-        chips: Numeric,
-        time: Numeric,
-        energy: Numeric,
-        power: Numeric,
-        link_price: Numeric = 0.0,
-        plant_price: Numeric = 0.0,
-    ) -> Values:
+    def cost(self, usage: Usage) -> Values:
         """See `AbstractPrice.cost`; the rent covers chip price, links, plant, energy and power."""
-        return rental_cost(chips, time, self.chip_time) + delay_cost(time, self.delay_cost)
+        return rental_cost(usage.chips, usage.time, self.chip_time) + delay_cost(usage.time, self.delay_cost)
 
 
 Series = Float[Array | np.ndarray, " steps"]

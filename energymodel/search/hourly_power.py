@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.economics.cost import OwnedPrice
+from energymodel.economics.cost import OwnedPrice, Usage
 from energymodel.errors import InputError
 from energymodel.physics.weather import Hour
 from energymodel.runtime.compilation import Compiled
@@ -83,7 +83,7 @@ def levels_of(scenario: Scenario) -> Levels:
             *(speeds[name][fits] for name in ("clock", "rate", "base", "heat")),
             paused_base=float((load + power.delivery_loss + power.other) * plan.chips),
             paused_heat=float(power.equipment * plan.chips),
-            money_held=float(price.cost(chip.price, plan.chips, 1.0, 0.0, peak, equipment)),
+            money_held=float(price.cost(Usage(chip.price, plan.chips, 1.0, 0.0, peak, equipment))),
             carbon_held=float(system.market.carbon.embodied(chip.embodied_carbon, plan.chips, 1.0)),
             tokens=float(speeds["tokens"][fits[-1]]),
         )

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from energymodel.economics.cost import Usage
 from energymodel.numerics import Numeric, Real, Values
 from energymodel.performance.reliability import Calendar
 from energymodel.performance.serving import Serving
@@ -73,7 +74,7 @@ def run_outcome(
     feed = facility.feed(step.busy_load)
     chilled = facility.cooling.chilled_heat(feed.equipment, step.coolant)
     prices = system.links_price(step.network) + facility.equipment_price(), facility.cooling.added_price(feed.equipment)
-    money = market.price.cost(chip.price, all_chips, run.time, energy, peak_power, *prices)
+    money = market.price.cost(Usage(chip.price, all_chips, run.time, energy, peak_power, *prices))
     carbon_operational = market.carbon.operational(energy)
     carbon_embodied = market.carbon.embodied(chip.embodied_carbon, all_chips, run.time)
     served = serving_of(system, step, energy / chip_time, peak_power / plan.chips, prices)
@@ -154,8 +155,8 @@ def serving_of(system: TrainingSystem, step: Step, power: Real, peak_power: Real
         chip.sustained_bandwidth,
     )
     energy = power * chip_time
-    waiting = market.price.cost(chip.price, 0.0, chip_time, 0.0, 0.0)  # the value of time is that of the run
-    money = market.price.cost(chip.price, 1.0, chip_time, energy, peak_power, *prices) - waiting
+    waiting = market.price.cost(Usage(chip.price, 0.0, chip_time, 0.0, 0.0))  # the value of time is that of the run
+    money = market.price.cost(Usage(chip.price, 1.0, chip_time, energy, peak_power, *prices)) - waiting
     embodied = market.carbon.embodied(chip.embodied_carbon, 1.0, chip_time)
     return Served(chip_time, energy, money, market.carbon.operational(energy) + embodied)
 
@@ -221,7 +222,7 @@ def money_until(
     chip, price = system.accelerator, system.market.price
 
     def cost(time: Numeric, energy: Numeric) -> Values:
-        return price.cost(chip.price, plan.chips, time, energy, outcome.power_peak)
+        return price.cost(Usage(chip.price, plan.chips, time, energy, outcome.power_peak))
 
     total = cost(outcome.time, outcome.energy.total)
     return cost(time, energy) + (outcome.money - total) * (jnp.asarray(time) / outcome.time)

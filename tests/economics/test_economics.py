@@ -24,7 +24,7 @@ OWNED = cost.OwnedPrice(
     delay_cost=0.01,
 )
 RENTED = cost.RentedPrice(chip_time=2 / 3600, delay_cost=0.01)
-RUN = {"chip_price": 30e3, "chips": 16.0, "time": 1e6, "energy": 1.6e10, "power": 2e4}
+RUN = cost.Usage(chip_price=30e3, chips=16.0, time=1e6, energy=1.6e10, power=2e4)
 
 
 def test_recovery_factor_pays_back_the_price_and_joins_its_series():
@@ -54,29 +54,29 @@ def test_costs_and_carbon_are_the_sums_of_their_parts():
         cost.demand_cost(2e4, 1e6, 15 / (1000 * 730 * 3600)),
         cost.delay_cost(1e6, 0.01),
     ]
-    np.testing.assert_allclose(OWNED.cost(**RUN), sum(parts), rtol=1e-14)
+    np.testing.assert_allclose(OWNED.cost(RUN), sum(parts), rtol=1e-14)
     np.testing.assert_allclose(CARBON.operational(1e9), operational_carbon(1e9, 0.35 / 3.6e6), rtol=1e-14)
     np.testing.assert_allclose(
         CARBON.embodied(150.0, 8.0, 1e6), 1.5 * embodied_carbon(150.0, 8.0, 1e6, 4 * cost.YEAR, 0.8), rtol=1e-14
     )
-    assert RENTED.cost(**RUN) == RENTED.cost(**(RUN | {"energy": 0.0, "power": 0.0}))
-    np.testing.assert_allclose(RENTED.cost(**RUN), cost.rental_cost(16.0, 1e6, 2 / 3600) + 1e4, rtol=1e-14)
+    assert RENTED.cost(RUN) == RENTED.cost(RUN._replace(energy=0.0, power=0.0))
+    np.testing.assert_allclose(RENTED.cost(RUN), cost.rental_cost(16.0, 1e6, 2 / 3600) + 1e4, rtol=1e-14)
 
 
 @pytest.mark.parametrize("price", [OWNED, RENTED])
 def test_cost_is_homogeneous_in_fleet_and_load(price):
     # Doubling chips, energy and power doubles everything but the value of time.
-    twice = RUN | {"chips": 32.0, "energy": 3.2e10, "power": 4e4}
+    twice = RUN._replace(chips=32.0, energy=3.2e10, power=4e4)
     delay = 1e6 * 0.01
-    np.testing.assert_allclose(price.cost(**twice) - delay, 2 * (price.cost(**RUN) - delay), rtol=1e-13)
+    np.testing.assert_allclose(price.cost(twice) - delay, 2 * (price.cost(RUN) - delay), rtol=1e-13)
 
 
 def test_single_precision():
     with jax.enable_x64(False):
         price = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), OWNED)
-        value, gradient = jax.value_and_grad(lambda p: p.cost(**RUN))(price)
+        value, gradient = jax.value_and_grad(lambda p: p.cost(RUN))(price)
     assert value.dtype == jnp.float32
-    np.testing.assert_allclose(value, OWNED.cost(**RUN), rtol=1e-5)
+    np.testing.assert_allclose(value, OWNED.cost(RUN), rtol=1e-5)
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))
 
 

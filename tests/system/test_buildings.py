@@ -6,6 +6,7 @@ import pytest
 
 import energymodel as em
 from cli.shell import run
+from energymodel.economics.cost import Usage
 from energymodel.physics.chiller import LiftChiller
 from energymodel.physics.delivery import Regulator
 from energymodel.report.answers.evaluate import broken_limits
@@ -188,7 +189,7 @@ def test_each_watt_of_chillers_has_its_price_and_the_limit_binds_on_a_hot_day():
     scenario = em.load_scenario(SMALL, WARM)
     price, run_time = scenario.system.market.price, with_chillers(0.0).time
     single, two = with_chillers(20e3), with_chillers(21e3)
-    recovery = price.cost(0.0, scenario.plan.chips, run_time, 0.0, 0.0, 0.0, 0.5 * 1e3)
+    recovery = price.cost(Usage(0.0, scenario.plan.chips, run_time, 0.0, 0.0, 0.0, 0.5 * 1e3))
     np.testing.assert_allclose(two.money - single.money, recovery, rtol=1e-6)
     heat = float(with_chillers(0.0).chilled_heat) / float(scenario.plan.chips)
     np.testing.assert_allclose(with_chillers(heat).slack.chillers, 0.0, atol=1e-9)

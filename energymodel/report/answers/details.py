@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from energymodel.economics.cost import Usage
 from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.report.answer import Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run, Runs, parts_table
@@ -166,7 +167,7 @@ def costs(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) 
     price, chips = system.market.price, plan.chips + system.spare_chips(plan.spares)
 
     def cost(chip_price: Any, chips: Any, energy: Any, power: Any) -> Any:
-        return price.cost(chip_price, chips, outcome.time, energy, power)
+        return price.cost(Usage(chip_price, chips, outcome.time, energy, power))
 
     waiting, rent = cost(0.0, 0.0, 0.0, 0.0), cost(0.0, chips, 0.0, 0.0)
     parts = {
