@@ -96,12 +96,27 @@ def stage_clocks(
     with jax.enable_x64(True):
         wanted = np.atleast_1d(np.asarray(deadlines, np.float64))
         case, bounds = _problem(pipeline, schedule, per)
-        if np.any(wanted < case.fastest * (1.0 - BROKEN)):
+        fastest = float(case.fastest)
+        if np.any(wanted < fastest * (1.0 - BROKEN)):
             raise ValueError(
-                f"stage_clocks: a deadline of {wanted.min():.6g} s is shorter than {case.fastest:.6g} s, the makespan "
+                f"stage_clocks: a deadline of {wanted.min():.6g} s is shorter than {fastest:.6g} s, the makespan "
                 f"at the highest clock, {float(pipeline.maximum_clock):.4g}. Give at least that."
             )
-        return _front(case, bounds, wanted)
+        solution, paths = _cutting_planes(case, bounds, np.maximum(wanted / fastest, 1.0 + INTERIOR))
+        choice = solution.x
+        step_time = np.asarray(_makespans(choice.log_clock, case))
+        broken = jnp.asarray(step_time > choice.stretch * fastest * (1.0 + 10.0 * BROKEN))
+        late = jax.vmap(lambda broken, result: RESULTS.where(broken, RESULTS.out_of_iterations, result))
+        return StageClocks(
+            clock=np.exp(choice.log_clock),
+            step_time=step_time,
+            energy=np.asarray(_energies(choice.log_clock, case, step_time)),
+            one_clock_energy=one_clock(case, bounds, step_time)[1],
+            price=solution.multipliers.upper.stretch * case.unit / fastest,
+            late=step_time / wanted - 1.0,
+            result=late(broken, solution.result),
+            paths=paths,
+        )
 
 
 def stage_front(
@@ -136,8 +151,8 @@ def stage_front(
         count = 2 * schedule.ranks * {"rank": 1, "phase": 2, "operation": schedule.microbatches}[per]
         if count > MOST_CLOCKS:
             raise InputError(f"per {per}: {count} clocks are more than {MOST_CLOCKS}. Take per = rank.")
-        case, bounds = _problem(pipeline, schedule, per)
-        return _front(case, bounds, float(case.fastest) * np.linspace(1.0, 1.0 + slowdown, points))
+        fastest = float(_problem(pipeline, schedule, per)[0].fastest)
+    return stage_clocks(pipeline, schedule, fastest * np.linspace(1.0, 1.0 + slowdown, points), per=per)
 
 
 def _problem(pipeline: PipelineLoad, schedule: Schedule, per: Per) -> tuple[_Problem, tuple[np.ndarray, np.ndarray]]:
@@ -150,25 +165,6 @@ def _problem(pipeline: PipelineLoad, schedule: Schedule, per: Per) -> tuple[_Pro
     fastest = _makespans(highest[None], case)
     unit = _energies(highest[None], case, fastest)
     return case._replace(fastest=float(fastest[0]), unit=float(unit[0])), (lowest, highest)
-
-
-def _front(case: _Problem, bounds: tuple[np.ndarray, np.ndarray], deadlines: np.ndarray) -> StageClocks:
-    fastest = float(case.fastest)
-    solution, paths = _cutting_planes(case, bounds, np.maximum(deadlines / fastest, 1.0 + INTERIOR))
-    choice = solution.x
-    step_time = np.asarray(_makespans(choice.log_clock, case))
-    broken = jnp.asarray(step_time > choice.stretch * fastest * (1.0 + 10.0 * BROKEN))
-    late = jax.vmap(lambda broken, result: RESULTS.where(broken, RESULTS.out_of_iterations, result))
-    return StageClocks(
-        clock=np.exp(choice.log_clock),
-        step_time=step_time,
-        energy=np.asarray(_energies(choice.log_clock, case, step_time)),
-        one_clock_energy=one_clock(case, bounds, step_time)[1],
-        price=solution.multipliers.upper.stretch * case.unit / fastest,
-        late=step_time / deadlines - 1.0,
-        result=late(broken, solution.result),
-        paths=paths,
-    )
 
 
 def one_clock(
