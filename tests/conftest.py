@@ -28,6 +28,8 @@ from energymodel.runtime.compilation import Compiled
 MEMORY, ROOM = 0.9e9, 0.3e9  # bytes that a process may keep after a test, and above what is no program
 LARGEST = ("test_sensitivity", "test_optimize", "test_result")  # files of tests/search whose searches take most memory
 ALLOWED = pytest.StashKey[float]()
+COMPILED: list[Compiled] = []
+"""Those that were imported with the tests, which `gc.get_objects` leaves out once they are frozen."""
 PEAKS = pytest.StashKey[list[int]]()
 
 
@@ -50,6 +52,7 @@ def pytest_configure(config):
 def pytest_collection_finish():
     """Let the garbage collector leave what was imported alone, and look less often at what tracing makes."""
     gc.collect()
+    COMPILED[:] = (entry for entry in gc.get_objects() if type(entry) is Compiled)
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
 
@@ -87,7 +90,7 @@ def room():
 
 def forget_programs() -> None:
     """Drop all compiled programs."""
-    for entry in gc.get_objects():
+    for entry in (*COMPILED, *gc.get_objects()):
         if type(entry) is Compiled:
             entry._programs.clear()
     jax.clear_caches()

@@ -25,7 +25,7 @@ def files(tmp_path):
 def test_a_recorded_run_is_reported(tmp_path, files):
     log, meter = files
     output, metrics = tmp_path / "run.jsonl", tmp_path / "run.prom"
-    options = ("--no-replan", "-o", str(output), "--metrics", str(metrics))
+    options = ("--no-replan", "--every", "0.15", "-o", str(output), "--metrics", str(metrics))
     result = run("monitor", *PLAN, "--log", log, "--power", meter, *options)
     assert result.exit_code == 0, result.stderr
     assert "30.0 %, step 600" in result.stdout
@@ -51,7 +51,7 @@ def test_what_a_new_plan_saves_is_said_and_replan_reads_the_file(tmp_path, files
 
 def test_json_lines_are_json_and_the_page_has_their_numbers(tmp_path, files):
     log, meter = files
-    page, words = tmp_path / "run.html", ("--json", "--replay", "1e9", "--no-replan")
+    page, words = tmp_path / "run.html", ("--json", "--replay", "1e9", "--every", "0.15", "--no-replan")
     result = run("monitor", *PLAN, "--log", log, "--power", meter, *words, "-o", str(page))
     assert result.exit_code == 0, result.stderr
     lines = [json.loads(line) for line in result.stdout.splitlines()]
