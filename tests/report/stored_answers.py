@@ -23,6 +23,7 @@ from energymodel.calibration.calibration_case import PredictedAmount
 from energymodel.explorer.answer import Shown, explore_answer
 from energymodel.explorer.view import Nearby, View, Warmth
 from energymodel.monitor.monitor import Monitor
+from energymodel.monitor.status import Status
 from energymodel.readers.measured_log import measure_logs
 from energymodel.report import terminal
 from energymodel.report.answer import Answer
@@ -243,14 +244,19 @@ def _calendar() -> Answer:
     return calendar_answer(calendar(scenario, minimize="money", start="0", deadline="4 h"))
 
 
-def _monitor(*, planned: bool) -> Answer:
-    """A fifth of a recorded run, with a new plan for the rest."""
+@cache
+def _watched() -> Status:
+    """A fifth of a recorded run."""
     monitor = Monitor(recorded_plan())
     for record in steps_until(0.2, slower=1.2):
         monitor.add(record)
-    status = monitor.update()
+    return monitor.update()
+
+
+def _monitor(*, planned: bool) -> Answer:
+    """The watched run, with a new plan for the rest."""
     replanned = Replan(cast(Any, SimpleNamespace(caution="Mind.")), optimum(), {}) if planned else None
-    return monitor_answer(status, replanned, details=planned)
+    return monitor_answer(_watched(), replanned, details=planned)
 
 
 def _doctor() -> Answer:
