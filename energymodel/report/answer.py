@@ -4,9 +4,11 @@ A command asks its question, and a builder in `report.answers` makes an `Answer`
 intervals, and words around them. A builder computes everything that is shown and formats nothing: digits, units,
 intervals and marks of priors are chosen by `number`, for all surfaces alike. In a command:
 
-    @command(Source)                                  # brings SCENARIO, --set, --json, -o, --full, --open, --device
-    def limits(run: Run) -> Any:                      # `run` has the source, the progress and what is to be shown
-        return limits_answer(run.source.read(), ...)  # printed and written to the files; its result is the exit code
+```python
+@command(Source)                                  # brings SCENARIO, --set, --json, -o, --full, --open, --device
+def limits(run: Run) -> Any:                      # `run` has the source, the progress and what is to be shown
+    return limits_answer(run.source.read(), ...)  # printed and written to the files; its result is the exit code
+```
 
 `terminal`, `page` and `data` render the answer; `drawing` lays out its charts, `painter` makes PNG and PDF of
 them. A new command gets a function `NAME_answer(...) -> Answer` in `answers`, listed in its `__init__.pyi`, and an
