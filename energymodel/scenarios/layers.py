@@ -98,8 +98,8 @@ def layout_switches(words: Mapping[str, Any], where: str) -> dict[str, float]:
             continue
         word = f"{_number(words[key], f'{where}{key}'):g}" if key == "zero" else str(words[key])
         if word == "noun" or word not in choices:
-            known = suggest(word, choices.keys() - {"noun"})
-            raise InputError(f'{where}{key}: "{word}" is not a {choices["noun"]}. {known}')
+            near = suggest(word, choices.keys() - {"noun"})
+            raise InputError(f'{where}{key}: "{word}" is not a {choices["noun"]}. {near}')
         switches |= dict.fromkeys(SCHEDULES if key == "schedule" else (), 0.0) | choices[word]
     return switches
 

@@ -228,8 +228,8 @@ def _parse_range(name: str, text: str, unit: str) -> _Range:
     count = count.lower() if count.lower() in SCALES else count
     parts = _Range(name, unit, sign, low, high, scale, count)
     if count in SCALES and _is_count(scale):
-        place = f'before "{count}"' if sign == ":" else f'last, after "{count}"'
-        raise parts.wrong(f"the number of values, {scale}, comes {place}.", count=scale, scale=count)
+        order = f'before "{count}"' if sign == ":" else f'last, after "{count}"'
+        raise parts.wrong(f"the number of values, {scale}, comes {order}.", count=scale, scale=count)
     if not count or count in SCALES:
         raise parts.wrong("the number of values is missing.", scale=count or scale)
     if scale and scale not in SCALES:

@@ -44,7 +44,7 @@ def flow(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure
     right = min(longest, (0.3 if width >= _WIDE else 0.25) * width)
     step = (width - right - _NODE) / max(last, 1)
     total = math.fsum(part.value for part in flows if part.source == root)
-    whole = answer.table("outcome").number(chart.whole) if chart.whole else None
+    outcome = answer.table("outcome").number(chart.whole) if chart.whole else None
     nodes: dict[str, _Node] = {}
     bottoms: dict[int, float] = {}  # of the columns
 
@@ -60,7 +60,7 @@ def flow(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure
                 add(fed, top)
                 top += fed.value / total * _STREAM
 
-    add(_Flow("", root, total, read(whole[1], whole[0]) if whole else "", ""), 0.0)
+    add(_Flow("", root, total, read(outcome[1], outcome[0]) if outcome else "", ""), 0.0)
     marks = _bands(flows, nodes, step)
     for node in nodes.values():
         x, height = node.column * step, len(node.lines) * _LINE
