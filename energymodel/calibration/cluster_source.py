@@ -1,13 +1,13 @@
 """Clusters, chips and models by the words of a person or a public table."""
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from energymodel.errors import InputError, suggest
+from energymodel.readers.expressions import data_file
 from energymodel.scenarios.clusters import UNFITTED, cluster_parts
 from energymodel.scenarios.files import companions, names
 from energymodel.scenarios.scenario import Scenario, load_scenario
@@ -17,9 +17,7 @@ PLACEHOLDER = "test-1b-h100"  # scenario with a model and a plan that run on mos
 ALIKE = {"llama3": "llama31"}  # families of models of one shape: Llama 3 has that of Llama 3.1
 NOUNS = {"hardware": "accelerator", "software": "framework"}
 FRAMEWORK = "megatron"  # of rows that name no framework
-USUAL_WORDS: dict[str, dict[str, str]] = tomllib.loads(
-    Path(__file__).with_name("cluster_words.toml").read_text("utf-8")
-)
+USUAL_WORDS: dict[str, dict[str, str]] = data_file(__file__, "cluster_words.toml")
 
 
 def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str, assumed: Counter[str]) -> str:

@@ -4,9 +4,7 @@ A constant is fitted in a coordinate z that runs over all real numbers, so that 
 physical range: `value = lower + e^z` above one bound, `lower + (upper - lower) sigmoid(z)` between two.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.numerics import sigmoid
+from energymodel.readers.expressions import data_file
 
 Values = dict[str, Float[Array | np.ndarray, "..."]]  # values of constants by name, in their units
 Rows = Float[Array | np.ndarray, " rows"]  # a column of measurements
@@ -75,7 +74,7 @@ class ConstantPrior(NamedTuple):
 ConstantPriors = Mapping[str, ConstantPrior]
 DECLARED: Mapping[str, ConstantPriors] = {
     kind: {name: ConstantPrior(**fields) for name, fields in table.items()}
-    for kind, table in tomllib.loads(Path(__file__).with_name("constants.toml").read_text("utf-8")).items()
+    for kind, table in data_file(__file__, "constants.toml").items()
 }
 """Priors of `constants.toml`, by kind."""
 

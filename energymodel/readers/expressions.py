@@ -48,7 +48,7 @@ class _Sentences(string.Formatter):
         return format_quantity(value, format_spec) if format_spec in SI_UNITS else format(value, format_spec)
 
 
-def refuse(rows: Iterable[Mapping[str, Any]], words: Mapping[str, Any]) -> None:
+def refuse(rows: Iterable[Mapping[str, Any]], words: Mapping[str, Any], path: str = "") -> None:
     """Refuse what the first row whose expression `refuse` holds says may not be.
 
     **Arguments:**
@@ -56,6 +56,7 @@ def refuse(rows: Iterable[Mapping[str, Any]], words: Mapping[str, Any]) -> None:
     - `rows`: of a data file, each with the `text` of its message and perhaps a `path` before it, an expression of the
       `value` that it is about, or names of `each` of several.
     - `words`: of expressions and messages.
+    - `path`: before the text of rows without one, such as a file of a user, whose name is no sentence.
 
     **Raises:** `InputError` with path and text.
     """
@@ -65,8 +66,8 @@ def refuse(rows: Iterable[Mapping[str, Any]], words: Mapping[str, Any]) -> None:
             if value := name or row.get("value"):
                 bound = {**bound, "value": evaluate(value, words)}
             if evaluate(row["refuse"], bound):
-                path = f"{row['path']}: " if row["path"] else ""
-                raise InputError(_Sentences().vformat(f"{path}{row['text']}", (), bound))
+                before, text = (_Sentences().vformat(row.get(part, ""), (), bound) for part in ("path", "text"))
+                raise InputError(": ".join(part for part in (before or path, text) if part))
 
 
 def work_out(rules: Mapping[str, Any], words: dict[str, Any], path: str = "") -> dict[str, Any]:
@@ -78,7 +79,7 @@ def work_out(rules: Mapping[str, Any], words: dict[str, Any], path: str = "") ->
         if isinstance(rule, str):
             words[name] = evaluate(rule, words)
         else:
-            refuse([{"path": path, **rule}], words)
+            refuse([rule], words, path)
     return words
 
 

@@ -119,7 +119,8 @@ REFUSED = yaml.safe_load(Path(__file__).with_name("refused_models.yaml").read_te
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused["words"])
 def test_what_cannot_be_read_is_refused_in_one_line(refused):
     with pytest.raises(InputError, match=refused["words"]) as error:
-        model_of(refused["config"], "config.json")
+        model_of(refused["config"], "{of}/config.json")
+    assert str(error.value).startswith("{of}/config.json: ")
     assert "\n" not in str(error.value)
 
 
