@@ -60,12 +60,12 @@ def main() -> None:
 
 def evaluation(explorer: Explorer) -> float:
     """Median time of the compiled program [ms]."""
-    settled = explorer.own.settled
-    around: Any = explorer.around(settled)
+    own = explorer.own
+    around: Any = explorer.around(own)
     times = []
     for _ in range(200):
         started = time.perf_counter()
-        explorer.evaluator(settled.vector, *around)
+        explorer.evaluator(own.vector, *around)
         times.append(1e3 * (time.perf_counter() - started))
     return float(np.median(times))
 

@@ -5,21 +5,20 @@ Its numbers are those of `evaluate`, from the same builders, so that both say th
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from energymodel.explorer.state import PlanSpace, Settled
+from energymodel.explorer.state import PagePlan, PlanSpace
 from energymodel.explorer.view import Operation, View
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import costs_table, large_costs, parts_chart
 from energymodel.report.answers.evaluate import capacity_warnings
-from energymodel.report.answers.run_tables import OWN, Run
+from energymodel.report.answers.run_tables import OWN
 from energymodel.report.cells import CHANGE, Column, Quantity, number, present, share, words
 from energymodel.report.number import plain
 from energymodel.search.training_run import LIMITS_OF_SYSTEM
-from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.system.outcome import TrainingOutcome
 
 NOW = "this plan"
@@ -57,24 +56,11 @@ _ROUNDING, _SAME = 1e-6, 5e-5
 _SMALLEST_RISE = 0.05  # K
 
 
-class Shown(NamedTuple):
-    """A plan that is shown, with what is drawn of it, and how uncertain that is where it is known."""
-
-    settled: Settled
-    view: View
-    spread: OutcomeSpread | None = None
-
-    @property
-    def run(self) -> Run:
-        """The plan with its outcome."""
-        return Run(self.settled.scenario.plan, self.view.outcome, self.spread)
-
-
 def explore_answer(
     space: PlanSpace,
-    own: Shown,
-    now: Shown,
-    pins: Mapping[str, Shown],
+    own: PagePlan,
+    now: PagePlan,
+    pins: Mapping[str, PagePlan],
     figures: Collection[str] = tuple(FIGURES),
     objective: str = "energy",
 ) -> Answer:
@@ -99,9 +85,9 @@ def explore_answer(
         [_spoken(outcome), run_tables.limits_sentence(limits)],
         [outcome, limits, *compared, *(table for table, _ in drawn)],
         present(*(chart for _, chart in drawn)),
-        warnings=capacity_warnings(now.view.outcome),
+        warnings=capacity_warnings(now.outcome),
         inputs=space.own.named_tables,
-        result="infeasible" if is_broken(now.view.outcome) else "successful",
+        result="infeasible" if is_broken(now.outcome) else "successful",
     )
 
 
@@ -128,15 +114,15 @@ def _spoken(outcome: Table) -> Sentence:
     return Sentence(f"{'; '.join(parts).capitalize()}.", numbers)
 
 
-def compare_table(space: PlanSpace, plans: Mapping[str, Shown]) -> Table:
+def compare_table(space: PlanSpace, plans: Mapping[str, PagePlan]) -> Table:
     """Plans side by side: numbers and layouts that differ, and outputs with their changes against the first plan."""
     first, *others = plans.values()
     lines: list[tuple[Column, list[Any], list[Any]]] = []  # of each column: the plans, and the changes of the others
-    layouts = [space.layouts.names(plan.settled.layout) for plan in plans.values()]
+    layouts = [space.layouts.names(plan.layout) for plan in plans.values()]
     nothing = [None] * len(others)
-    for path in dict.fromkeys(path for plan in plans.values() for path in plan.settled.values):
+    for path in dict.fromkeys(path for plan in plans.values() for path in plan.values):
         knob = space.knobs[path]
-        values = [knob.quantity(plan.settled.values.get(path, knob.own)) for plan in plans.values()]
+        values = [knob.quantity(plan.values.get(path, knob.own)) for plan in plans.values()]
         lines.append((knob.column, values, nothing))
     for name, field in space.layouts.fields.items():
         lines.append((words(name, field.label), [layout[name] for layout in layouts], nothing))
@@ -153,7 +139,9 @@ def compare_table(space: PlanSpace, plans: Mapping[str, Shown]) -> Table:
     return Table("compare", "Plans side by side", columns, rows, tall=True, labels=labels, kinds=kinds)
 
 
-def _figure(name: str, own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> tuple[Table, Chart | None]:
+def _figure(
+    name: str, own: PagePlan, now: PagePlan, pins: Mapping[str, PagePlan], objective: str
+) -> tuple[Table, Chart | None]:
     """The table of a figure, and the figure; none where there is nothing to draw."""
     if name == "front":
         return front(own, now, pins, objective)
@@ -213,7 +201,7 @@ def thermal(view: View) -> tuple[Table, Chart]:
     return table, Chart("bars", title, "warmth", "step", ["to"], subtitle, **look)
 
 
-def front(own: Shown, now: Shown, pins: Mapping[str, Shown], objective: str) -> tuple[Table, Chart]:
+def front(own: PagePlan, now: PagePlan, pins: Mapping[str, PagePlan], objective: str) -> tuple[Table, Chart]:
     """Time against energy, money or carbon of plans with other batches and clocks, at the loss of this one."""
     nearby, of = now.view.nearby, ("time", objective)
     times, values = np.asarray(nearby.time), np.asarray(getattr(nearby, objective))

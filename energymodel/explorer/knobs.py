@@ -101,6 +101,10 @@ class Knob(NamedTuple):
         margin = _MARGIN * max(abs(self.low), abs(self.high))
         return math.isfinite(value) and self.low - margin <= value <= self.high + margin
 
+    def clipped(self, value: float) -> float:
+        """The nearest value between the ends."""
+        return min(max(value, self.low), self.high)
+
     def quantity(self, value: float) -> Quantity:
         """What a person reads of a value, in SI."""
         return Quantity((value - self.origin) / self.per)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from energymodel.errors import InputError
 from energymodel.explorer.answer import FIGURES, OBJECTIVES
 from energymodel.explorer.knobs import Knob
-from energymodel.explorer.layout_choice import LAYOUT_FIELDS
-from energymodel.explorer.state import Asked
+from energymodel.explorer.state import LAYOUT_FIELDS, Asked
 
 LONGEST = 32_768
 """Bytes of a message, and of a form that is sent to be saved."""
@@ -105,7 +104,7 @@ def _asked(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> Asked:
         if not knob.holds(number):
             low, high, words = map(knob.words, (knob.low, knob.high, number))
             raise RefusedPartError(path, f"{knob.label}: {words} is outside the range of the slider, {low} to {high}.")
-        values[path] = min(max(number, knob.low), knob.high)
+        values[path] = knob.clipped(number)
     layout = {}
     for field, name in _table(content.get("layout", {}), "layout").items():
         if field not in LAYOUT_FIELDS:

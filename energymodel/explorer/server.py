@@ -21,11 +21,10 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from energymodel.errors import InputError
-from energymodel.explorer.explorer import Explorer, Page
+from energymodel.explorer.explorer import Explorer, Improved, Page
 from energymodel.explorer.fragments import STATIC, knob_html, page_html, static_text
 from energymodel.explorer.guard import Guard, new_token
 from energymodel.explorer.messages import LONGEST, Message, RefusedPartError, read_message, request_of
-from energymodel.explorer.optimize_here import Improved
 from energymodel.explorer.state import Asked
 
 ADDRESS = "127.0.0.1"

@@ -28,7 +28,7 @@ def plan_at(**content):
 def test_own_plan_has_the_outcome_of_evaluate(explorer):
     own = explorer.space.own
     expected = jax.device_get(evaluate_once(own.system, own.plan))
-    result = explorer.own.view.outcome
+    result = explorer.own.outcome
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), result, expected)
 
 
@@ -56,7 +56,7 @@ def test_saved_scenario_evaluates_to_the_numbers_that_are_shown(explorer):
     result = explorer.plan_at(asked)
     again = load_scenario(tomllib.loads(explorer.scenario_toml(asked)))
     outcome = jax.device_get(evaluate_once(again.system, again.plan))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), result.view.outcome, outcome)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), result.outcome, outcome)
     assert float(again.plan.layout.tensor) == 2.0
 
 
@@ -79,7 +79,7 @@ def test_energy_of_an_operation_goes_down_to_the_landauer_bound(explorer):
 
 
 def test_counts_become_whole():
-    result = plan_at(values={CHIPS: 29.0, BATCH: 1e6}, layout={"tensor": "2"}, moved="tensor").settled
+    result = plan_at(values={CHIPS: 29.0, BATCH: 1e6}, layout={"tensor": "2"}, moved="tensor")
     layout = result.scenario.plan.layout
     group = float(layout.tensor * layout.pipeline * layout.context)
     assert result.chips % 8 == 0
@@ -89,7 +89,7 @@ def test_counts_become_whole():
 
 
 def test_layout_keeps_the_field_that_was_moved(explorer):
-    result = plan_at(layout={"tensor": "4", "pipeline": "1"}, moved="tensor").settled
+    result = plan_at(layout={"tensor": "4", "pipeline": "1"}, moved="tensor")
     assert explorer.space.layouts.names(result.layout)["tensor"] == "4"
     assert result.chips == 16.0  # of the scenario: the layout follows the chips
 
@@ -167,8 +167,8 @@ def test_optimum_from_here_saves_energy_in_the_same_layout_and_time(explorer):
     assert result.values is not None
     assert told
     after = explorer.plan_at(here._replace(values=result.values))
-    np.testing.assert_array_equal(after.settled.layout, before.settled.layout)
-    old, new = before.view.outcome, after.view.outcome
+    np.testing.assert_array_equal(after.layout, before.settled.layout)
+    old, new = before.outcome, after.view.outcome
     assert float(new.energy.total) <= float(old.energy.total) * (1.0 + 1e-9)
     assert float(new.time) <= float(old.time) * (1.0 + 1e-6)
     assert float(new.loss) == pytest.approx(float(old.loss), rel=1e-9)
@@ -179,13 +179,13 @@ def test_optimum_from_here_saves_energy_in_the_same_layout_and_time(explorer):
 
 @pytest.mark.slow
 def test_search_from_a_plan_that_breaks_a_limit_ends_within_all(explorer):
-    power = float(explorer.own.view.outcome.power_peak)
+    power = float(explorer.own.outcome.power_peak)
     limit = "system.facility.power_limit"
     here = message(values={limit: max(0.8 * power, explorer.space.knobs[limit].low), CHIPS: 32.0}).asked
-    assert float(explorer.plan_at(here).view.outcome.slack.facility_power) < 0.0
+    assert float(explorer.plan_at(here).outcome.slack.facility_power) < 0.0
     result = explorer.optimize(here, "energy", lambda sentence: None)
     assert result.values is not None
-    slack = explorer.plan_at(here._replace(values=result.values)).view.outcome.slack
+    slack = explorer.plan_at(here._replace(values=result.values)).outcome.slack
     assert all(float(getattr(slack, name)) >= -1e-6 for name in slack.__dataclass_fields__ if name != "information")
 
 
