@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from energymodel.report.answer import Answer, Chart
-from energymodel.report.charts.bars import bars, intervals, stack, tornado
+from energymodel.report.charts.bars import bars, intervals, stack
 from energymodel.report.charts.flow import flow
 from energymodel.report.charts.plane import points
 from energymodel.report.charts.ranks import timeline
@@ -20,15 +20,8 @@ WIDTH, NARROW = 720.0, 360.0
 _ROW, _SWATCH, _GAP, _APART = 20.0, 14.0, 6.0, 16.0  # of the legend
 _HEADING, _HEADING_LINE = 15.0, 20.0
 _LINES = 12  # of a description
-_KINDS = {
-    "bars": bars,
-    "stack": stack,
-    "plane": points,
-    "intervals": intervals,
-    "tornado": tornado,
-    "flow": flow,
-    "timeline": timeline,
-}
+_KINDS = {"bars": bars, "tornado": bars, "stack": stack, "intervals": intervals}
+_KINDS |= {"plane": points, "flow": flow, "timeline": timeline}
 
 
 def svg(answer: Answer, chart: Chart, width: float = WIDTH, *, heading: bool = False, style: bool = False) -> str:

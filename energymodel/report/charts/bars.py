@@ -45,7 +45,7 @@ def _by_label(table: Table, labels: str, name: str) -> Mapping[str, Cell]:
 def stack(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
     """Bars of parts of a whole, one for each column; the largest parts come first, those of nothing are left out."""
     table, end = answer.table(chart.table), width - 14.0
-    outcome = next((table for table in answer.tables if table.name == "outcome" and chart.whole in table.names), None)
+    outcome = next((table for table in answer.tables if table.name == "outcome" and chart.total in table.names), None)
     column = table.column(chart.y[0])[0]
     bars = [
         {label: cell for label, cell in _by_label(table, chart.x, name).items() if isinstance(cell, Quantity)}
@@ -62,7 +62,7 @@ def stack(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figur
     marks = axis.across(0.0, bottom)
     for row, (name, parts) in enumerate(zip(chart.y, bars, strict=True)):
         top, title = row * _STACK + _LABEL, table.column(name)[0].title
-        of, sum_of_bar = outcome.number(chart.whole, row) if outcome else (column, Quantity(totals[row]))
+        of, sum_of_bar = outcome.number(chart.total, row) if outcome else (column, Quantity(totals[row]))
         words, start = read(sum_of_bar, of), 0.0
         name = shortened(title, width - text_width(words) - 24.0)
         marks.append(text(name, 0.0, top - 5.0, size=SIZE, class_="em-halo"))
@@ -107,21 +107,32 @@ class _Bar(NamedTuple):
 
 
 def bars(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
-    """Bars in a group for each line, from nothing or from the column `base`, with their intervals and one limit."""
-    table = answer.table(chart.table)
-    names, starts, beside = (_by_label(table, chart.x, name) for name in (chart.series, chart.base, chart.label))
-    groups: dict[str, list[_Bar]] = {label: [] for label in chart.only}
+    """Bars in a group for each line, from nothing or from the column `base`, with their intervals and one limit.
+
+    Changes of a "tornado" go to both sides of one line, in the order of the table, with the words of `hover` at the
+    ends.
+    """
+    table, shared = answer.table(chart.table), chart.kind == "tornado"
+    names, starts = (_by_label(table, chart.x, name) for name in (chart.series, chart.base))
+    groups: dict[str, list[_Bar]] = {label: [] for label in (words_of(table, chart.x) if shared else chart.only)}
     series: dict[str, int] = {}
     values, columns = [chart.limit[0]] if chart.limit else [], []
-    for name in chart.y:
+    at_ends = list(chart.hover) if shared and chart.hover else [chart.label] * len(chart.y)
+    for index, (name, at_end) in enumerate(zip(chart.y, at_ends, strict=True)):
+        beside = _by_label(table, chart.x, at_end)
         for label, column, cell in table.drawn(name, chart.only, "" if table.tall else chart.x):
-            several = (name if table.tall else column.title) if len(chart.y) > 1 else ""
+            if shared and not (math.isfinite(cell.value) and cell.value):
+                continue
+            several = (name if table.tall else column.title) if shared or len(chart.y) > 1 else ""
             of, start = str(names.get(label) or "") if names else several, starts.get(label)
-            words = read(beside[label], table.column(chart.label)[0]) if beside else read(cell, column)
-            ends = interval(cell, column)
+            amount, ends = read(cell, column), interval(cell, column)
+            words = read(beside[label], table.column(at_end)[0]) if beside else amount
             hover = f"{label}{f', {of}' if of else ''}: {words}{f' ({ends})' if ends else ''}"
+            if shared:
+                hover = f"{label} {of}{f' ({words})' if words and beside else ''}: {amount}"
             low, high = known_ends(cell) or (None, None)
-            color = series.setdefault(of, len(series))
+            # a single column of changes has the color of the second end
+            color = series.setdefault(of, index + 2 - len(chart.y) if shared else len(series))
             if chart.base and chart.limit and cell.value > chart.limit[0]:
                 color = 1  # beyond the limit
             bar = _Bar(start.value if isinstance(start, Quantity) else 0.0, cell.value, color, words, hover, low, high)
@@ -129,36 +140,11 @@ def bars(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure
             values += [end for end in (bar.end, low, high, bar.start if chart.base else None) if end is not None]
             columns.append(column)
     log = bool(chart.log)
-    ends = bounds(values, log=log, zero=not log and not chart.base)
+    ends = bounds(values, log=log, zero=not log and not chart.base, margin=0.0 if shared else 0.05)
     axis = Axis(chart.axis, columns[0] if columns else SHARE, *ends, log)
     rows = [(label, group) for label, group in groups.items() if group]
-    entries = [Entry(*pair) for pair in series.items()] if len(series) > 1 else []
-    return _rows(rows, axis, width, hatches, entries, limit=chart.limit)
-
-
-def tornado(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
-    """Changes to both sides, in the order of the table; `hover` names columns of the words at both ends."""
-    table = answer.table(chart.table)
-    columns = [table.column(name) for name in chart.y]
-    ends = [table.column(name) for name in chart.hover] or columns
-    rows, used = [], {}
-    for row, label in enumerate(words_of(table, chart.x)):
-        sides = []
-        for index, ((column, cells), (of, words)) in enumerate(zip(columns, ends, strict=True)):
-            cell, color = cells[row], index + 2 - len(columns)  # one column has the color of the second end
-            if not isinstance(cell, Quantity) or not math.isfinite(cell.value) or not cell.value:
-                continue
-            beside, change = read(words[row], of), read(cell, column)
-            hover = f"{label} {column.title}{f' ({beside})' if beside and chart.hover else ''}: {change}"
-            sides.append(_Bar(0.0, cell.value, color, beside, hover))
-            used[index] = Entry(column.title, color)
-        if isinstance(columns[-1][1][row], Quantity) and (not chart.only or label in chart.only):
-            rows.append((label, sides))
-    values = [0.0, *(bar.end for _, sides in rows for bar in sides)]
-    low, high = min(values), max(values)
-    axis = Axis(chart.axis or "change", columns[-1][0], low, high if high > low else 1.0)
-    entries = [used[index] for index in sorted(used) if used[index].words]
-    return _rows(rows, axis, width, hatches, entries, shared=True)
+    entries = [Entry(*pair) for pair in series.items()] if shared or len(series) > 1 else []
+    return _rows(rows, axis, width, hatches, entries, limit=chart.limit, shared=shared)
 
 
 def _rows(

@@ -44,7 +44,7 @@ def flow(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure
     right = min(longest, (0.3 if width >= _WIDE else 0.25) * width)
     step = (width - right - _NODE) / max(last, 1)
     total = math.fsum(part.value for part in flows if part.source == root)
-    outcome = answer.table("outcome").number(chart.whole) if chart.whole else None
+    outcome = answer.table("outcome").number(chart.total) if chart.total else None
     nodes: dict[str, _Node] = {}
     bottoms: dict[int, float] = {}  # of the columns
 
