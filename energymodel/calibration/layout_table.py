@@ -110,7 +110,7 @@ def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:
     if ends and (values["pipeline"] < 2.0 or sum(ends.values()) > values["layers"]):
         words = " and ".join(f"{name} = {count:g}" for name, count in ends.items())
         raise InputError(
-            f"{ROW}: {words} [1] do not cut {values['layers']:g} layers over {values['pipeline']:g} pipeline ranks. "
+            f"{ROW}: {words} do not cut {values['layers']:g} layers over {values['pipeline']:g} pipeline ranks. "
             "Give fewer layers, or pipeline of 2 or more."
         )
     check_rows("heads", {**values, "where": ROW})

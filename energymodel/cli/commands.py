@@ -6,15 +6,7 @@ import sys
 import typer
 
 from energymodel import __version__
-from energymodel.cli import (
-    doctor_command,
-    measurement_commands,
-    monitor_command,
-    plan_commands,
-    presets_command,
-    search_commands,
-    sweep_command,
-)
+from energymodel.cli import installed_commands, measurement_commands, plan_commands, search_commands
 from energymodel.cli.shell import BAD_INPUT, DEFECT, TRUSTED, fail
 from energymodel.runtime.cache_folder import keep_compiled_programs
 from energymodel.runtime.process import INTERRUPTED
@@ -30,7 +22,7 @@ COMMANDS = {
     "replan": search_commands.replan,
     "scenario": plan_commands.scenario,
     "sensitivity": plan_commands.sensitivity,
-    "sweep": sweep_command.sweep,
+    "sweep": search_commands.sweep,
     "predict": measurement_commands.predict,
     "calibrate": measurement_commands.calibrate,
     "calendar": search_commands.calendar,
@@ -41,8 +33,8 @@ COMMANDS = {
     "frontier": search_commands.frontier,
     "limits": plan_commands.limits,
     "measure": measurement_commands.measure,
-    "monitor": monitor_command.monitor,
-    "doctor": doctor_command.doctor,
+    "monitor": measurement_commands.monitor,
+    "doctor": installed_commands.doctor,
     "timeline": plan_commands.timeline,
 }
 MOVED = {
@@ -80,7 +72,7 @@ def _energymodel(
 for _name, _command in COMMANDS.items():
     _text, _separator, _example = str(_command.__doc__).rpartition(EXAMPLE)
     app.command(_name, help=_text, epilog=EXAMPLE + " ".join(_example.split()))(_command)
-app.add_typer(presets_command.app, name="presets")
+app.add_typer(installed_commands.app, name="presets")
 
 
 def _moved(context: typer.Context) -> None:

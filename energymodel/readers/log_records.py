@@ -4,11 +4,20 @@ Each reader is a generator over lines that yields a record as soon as its line i
 a file that still grows are read alike. What a line does not say is NaN.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 NOT_SAID = math.nan
+
+
+def reported(unit: str, title: str | None = None, default: Any = dataclasses.MISSING, **look: Any) -> Any:
+    """A field of a record with its unit, "text" of words, and how a table shows it: as a `Column` of reports has it.
+
+    - `title`: by default the name; `look`: kind and digits, and `aside` of what only files hold.
+    """
+    return dataclasses.field(default=default, metadata={"unit": unit, "title": title, **look})
 
 
 @dataclass(frozen=True, slots=True)

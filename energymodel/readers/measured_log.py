@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.readers.log_records import PowerReading, is_chip, is_node
+from energymodel.readers.log_records import PowerReading, is_chip, is_node, reported
 from energymodel.readers.logged_run import TRAINING, LoggedRun, Segment, batches, logged_run, relative_scatter
 from energymodel.readers.metered import (
     SHORTEST,
@@ -47,32 +47,30 @@ MOST_HOURS = 14  # zones differ from UTC by at most so many hours
 class Measurement:
     """The training steps of one log at one batch. What was not measured is NaN.
 
-    - `steps`: that count; `step_time`: their median [s], `step_scatter` the standard deviation over it [1].
-    - `sequences`, `tokens`: of a batch; `token_rate` [1/s], `flops_rate` [1/s] and `memory` [B] of one device.
-    - `loss`: of the last steps, median [nat/token].
-    - `power`: mean of a chip while it trains [W]; `energy`: of a chip in a step [J]; `how` they were measured.
-    - `node_power`: mean of a node while it trains, where nodes have meters [W].
-    - `clock` [Hz], `temperature` [K], `power_limit` [W]: medians over devices while they train.
+    - `steps`: that count; `step_time`: their median, and `step_scatter` the standard deviation over it.
+    - `sequences`, `tokens`: of a batch; `token_rate`, `flops_rate` [FLOP/s] and `memory`: of one device.
+    - `loss`: of the last steps, median; `power` of a chip, `node_power` of a node while it trains.
+    - `clock`, `temperature`, `power_limit` [W]: medians over devices while they train.
     """
 
-    source: str
-    steps: int
-    step_time: float
-    step_scatter: float
-    sequences: float
-    tokens: float
-    token_rate: float
+    source: str = reported("text", "log", aside=True)
+    steps: int = reported("1", kind="count")
+    sequences: float = reported("1", "batch (sequences)", kind="count")
+    step_time: float = reported("s")
+    step_scatter: float = reported("1", "scatter", kind="share", digits="two")
+    tokens: float = reported("token", "tokens of a step")
+    token_rate: float = reported("token/s", "tokens/s of a chip")
     flops_rate: float
-    memory: float
-    loss: float
-    power: float = math.nan
-    energy: float = math.nan
-    node_power: float = math.nan
-    clock: float = math.nan
-    temperature: float = math.nan
+    loss: float = reported("nat/token")
+    power: float = reported("W", "power of a chip", math.nan)
+    energy: float = reported("J", "energy of a chip and step", math.nan)
+    node_power: float = reported("W", "power of a node", math.nan)
+    clock: float = reported("Hz", default=math.nan)
+    temperature: float = reported("K", default=math.nan)
+    memory: float = reported("B", default=math.nan)
     power_limit: float = math.nan
-    devices: int = 0
-    how: str = ""
+    devices: int = reported("1", "devices with a meter", 0, kind="count")
+    how: str = reported("text", "power measured by", "")
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.readers.log_records import PowerReading, is_node
+from energymodel.readers.log_records import PowerReading, is_node, reported
 from energymodel.readers.logged_run import WAITING, Segment
 
 SHORTEST = 10.0
@@ -256,42 +256,41 @@ def no_part_twice(devices: Mapping[str, list[PowerReading]]) -> dict[str, list[P
     return {name: rows for name, rows in devices.items() if counts(*parts_of(name))}
 
 
-class PhaseEnergy(NamedTuple):
+@dataclass(frozen=True)
+class PhaseEnergy:
     """What all devices that were read took in one phase of a run.
 
-    - `group`: the log, or the run of a table, that it belongs to.
-    - `duration`: of all its spans [s]; `spans`: their number.
-    - `energy`: of all devices [J]; `power`: its mean of one device [W].
-    - `coverage`: share of the time with readings [1].
+    - `group`: the log, or the run of a table, that it belongs to; `spans`: number of its spans, of `duration` together.
+    - `energy`: of all devices; `power`: its mean of one device; `coverage`: share of the time with readings.
     """
 
-    group: str
-    phase: str
-    spans: int
-    duration: float
-    energy: float
-    power: float
-    coverage: float
+    phase: str = reported("text")
+    group: str = reported("text", "of")
+    spans: int = reported("1", kind="count")
+    duration: float = reported("s")
+    energy: float = reported("J")
+    power: float = reported("W", "power of a device")
+    coverage: float = reported("1", "measured", kind="share")
 
 
-class DevicePower(NamedTuple):
+@dataclass(frozen=True)
+class DevicePower:
     """What one device took in all of its log. What was not measured is NaN.
 
-    - `readings`: their number; `duration`: for how long its energy is known [s].
-    - `energy` [J] and `power`: its mean [W], or that of a single reading; `how` they were measured.
-    - `clock` [Hz], `temperature` [K], `power_limit` [W]: medians.
+    - `readings`: their number; `duration`: for how long its energy is known; `how`: by which meter.
+    - `power`: its mean, or that of a single reading; clock, temperature and limit are medians.
     """
 
-    group: str
-    device: str
-    readings: int
-    duration: float
-    energy: float
-    power: float
-    clock: float
-    temperature: float
-    power_limit: float
-    how: str
+    device: str = reported("text")
+    group: str = reported("text", "of", aside=True)
+    readings: int = reported("1", kind="count")
+    duration: float = reported("s", aside=True)
+    energy: float = reported("J")
+    power: float = reported("W")
+    clock: float = reported("Hz")
+    temperature: float = reported("K")
+    power_limit: float = reported("W")
+    how: str = reported("text", "by")
 
 
 def groups_of(devices: Mapping[str, list[PowerReading]]) -> dict[str, dict[str, list[PowerReading]]]:
@@ -322,7 +321,7 @@ def device_power(group: str, device: str, readings: Sequence[PowerReading]) -> D
     if seconds > 0.0:
         power, how = energy / seconds, meter.how
     energy = energy if seconds > 0.0 else math.nan
-    return DevicePower(group, device, len(readings), seconds, energy, power, **meter.states(), how=how)
+    return DevicePower(device, group, len(readings), seconds, energy, power, **meter.states(), how=how)
 
 
 def median(values: Iterable[float]) -> float:
@@ -342,7 +341,7 @@ def phase_energies(group: str, spans: Iterable[Segment], meters: Mapping[str, Me
         duration = sum(stop - start for start, stop in own)
         if seconds > 0.0:
             coverage = min(covered / (duration * len(meters)), 1.0)
-            phases.append(PhaseEnergy(group, phase, len(own), duration, energy, energy / seconds, coverage))
+            phases.append(PhaseEnergy(phase, group, len(own), duration, energy, energy / seconds, coverage))
     return phases
 
 
@@ -352,7 +351,7 @@ def whole_energy(phases: Sequence[PhaseEnergy]) -> PhaseEnergy:
     device_seconds = sum(phase.energy / phase.power for phase in phases if phase.power > 0.0)
     covered = sum(phase.coverage * phase.duration for phase in phases) / duration
     power = energy / device_seconds if device_seconds > 0.0 else 0.0
-    return PhaseEnergy(phases[0].group, "all", sum(phase.spans for phase in phases), duration, energy, power, covered)
+    return PhaseEnergy("all", phases[0].group, sum(phase.spans for phase in phases), duration, energy, power, covered)
 
 
 def power_segments(meters: Sequence[Metered]) -> list[Segment]:

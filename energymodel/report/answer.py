@@ -76,12 +76,10 @@ class Table:
         return cls(name, title, [*cells], [[*cells.values()]], tall=True, level=level)
 
     @classmethod
-    def records(
-        cls, name: str, title: str, columns: Sequence[Column], of: Iterable[object], most: int = 0, **look: Any
-    ) -> "Table":
-        """A row for each record, whose attributes have the names of the columns; empty where a number is not finite."""
-        records = list(of)
-        cells = {column: [finite(getattr(record, column.name)) for record in records] for column in columns}
+    def records(cls, name: str, title: str, records: Sequence[Any], most: int = 0, **look: Any) -> "Table":
+        """A row for each record and a column for each of its fields with a unit; empty where a number is not finite."""
+        fields = [field for field in dataclasses.fields(records[0]) if "unit" in field.metadata]
+        cells = {Column.of(field): [finite(getattr(record, field.name)) for record in records] for field in fields}
         return cls.of(name, title, cells, most, **look)
 
     def column(self, name: str) -> tuple[Column, list[Cell]]:
@@ -151,7 +149,7 @@ class Chart:
     - `series`, `label`, `hover`: columns that group, name and explain points, or words at the ends of bars.
     - `lines`: whether points are joined, or names of the series of which they are.
     - `base`: column of numbers where bars start.
-    - `whole`: column of the table `outcome` that the parts of a stack add up to.
+    - `total`: column of the table `outcome` that the parts of a stack add up to.
     - `only`: names of the lines that are drawn, in their order; all by default.
     - `limit`: an amount with its name, drawn as a line; `diagonal`: name of the line where both axes are equal.
     """
@@ -168,7 +166,7 @@ class Chart:
     lines: bool | Sequence[str] = False
     base: str = ""
     log: Sequence[str] = ()
-    whole: str = ""
+    total: str = ""
     only: Sequence[str] = ()
     limit: tuple[float, str] | tuple[float, str, str] | None = None
     axis: str = ""

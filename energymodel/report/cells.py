@@ -87,6 +87,14 @@ class Column:
         object.__setattr__(self, "title", spaced(self.name) if self.title is None else self.title)
         object.__setattr__(self, "kind", self.kind or ("temperature" if self.unit == "K" else "amount"))
 
+    @classmethod
+    def of(cls, field: dataclasses.Field[Any]) -> "Column":
+        """The column of a field whose metadata hold its unit, "text" of words, and perhaps title, kind and digits."""
+        about = dict(field.metadata)
+        unit, level = about.pop("unit"), DATA if about.pop("aside", False) else SHORT
+        look = {"kind": "words"} if unit == "text" else {"unit": unit}
+        return cls(field.name, **look, **about, level=level)
+
     @property
     def changed(self) -> "Column":
         """The column of changes: differences of temperatures, ratios of all else."""

@@ -9,7 +9,7 @@ import jax
 from figures import BLUE, GRAY, ORANGE, add_axes, new_figure, save
 
 import energymodel as em
-from energymodel.report.fields import part_fields
+from energymodel.report.answers.plan_fields import part_fields
 from energymodel.system.evaluate import evaluate_once
 
 HERE = Path(__file__).parent

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from energymodel.calibration.calibrate import Calibration
-from energymodel.calibration.calibrated_scenario import FittedConstant
+from energymodel.calibration.calibrate import Calibration, FittedConstant
 from energymodel.report.answers.calibrate import calibration_toml
 
 

@@ -9,7 +9,7 @@ import jax
 import pytest
 
 from cli.shell import assert_bad_input, numbers, run, run_json
-from energymodel.cli import doctor_command
+from energymodel.report.answers import doctor
 from energymodel.runtime.cache_folder import clear, contents, default_folder
 from energymodel.scenarios.files import CATEGORIES, names
 from test_repository import ROOT
@@ -67,8 +67,8 @@ def test_it_says_what_is_here(ours):
 
 
 def test_a_missing_extra_is_named_with_its_command(ours, monkeypatch):
-    version = doctor_command._version
-    monkeypatch.setattr(doctor_command, "_version", lambda name: None if name == "matplotlib" else version(name))
+    version = doctor.installed_version
+    monkeypatch.setattr(doctor, "installed_version", lambda name: None if name == "matplotlib" else version(name))
     result = run("doctor")
     assert result.exit_code == 0
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
@@ -79,17 +79,17 @@ def test_a_missing_extra_is_named_with_its_command(ours, monkeypatch):
 
 
 def test_a_package_that_is_too_old_is_a_problem(ours, monkeypatch):
-    version = doctor_command._version
-    monkeypatch.setattr(doctor_command, "_version", lambda name: "0.0.1" if name == "scipy" else version(name))
+    version = doctor.installed_version
+    monkeypatch.setattr(doctor, "installed_version", lambda name: "0.0.1" if name == "scipy" else version(name))
     result = run("doctor")
     assert result.exit_code == 3
-    wanted = next(each["wanted"] for each in doctor_command.packages() if each["name"] == "scipy")
+    wanted = next(row[2] for row in doctor.packages_table().rows if row[0] == "scipy")
     assert f'Warning: scipy 0.0.1; needed: {wanted}. Install it: pip install "energymodel".' in result.stdout
 
 
 def test_each_extra_of_the_project_has_its_purpose():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert {*doctor_command.EXTRAS, *doctor_command.DEVELOPMENT} >= set(extras)
+    assert {*doctor.EXTRAS, *doctor.DEVELOPMENT} >= set(extras)
 
 
 def test_the_project_s_own_folder_is_cleared_of_all_programs(ours):

@@ -8,10 +8,10 @@ import pytest
 import energymodel as em
 from cli.shell import SMALL, run, run_json
 from energymodel.calibration.cluster_source import cluster_system
-from energymodel.cli.presets_command import find, preset_toml, scenario_toml
+from energymodel.cli.installed_commands import find, preset_toml, scenario_toml
 from energymodel.errors import InputError
 from energymodel.monitor.expectation import course_prior
-from energymodel.report.answers.installed import KINDS
+from energymodel.report.answers.presets import KINDS
 from energymodel.scenarios.files import CATEGORIES, names, read_preset
 
 

@@ -16,11 +16,11 @@ from rich.console import Console
 
 import energymodel as em
 from energymodel.calibration.best_setting import EnergyCurve, PowerSetting, Recommendation
-from energymodel.calibration.calibrate import Calibration, GroupError
+from energymodel.calibration.calibrate import Calibration, FittedConstant, GroupError
 from energymodel.calibration.calibrate_logs import measured_rows
-from energymodel.calibration.calibrated_scenario import FittedConstant
 from energymodel.calibration.calibration_case import PredictedAmount
-from energymodel.explorer.answer import Shown, explore_answer
+from energymodel.explorer.answer import explore_answer
+from energymodel.explorer.state import PagePlan
 from energymodel.explorer.view import Nearby, View, Warmth
 from energymodel.monitor.monitor import Monitor
 from energymodel.monitor.status import Status
@@ -31,14 +31,15 @@ from energymodel.report.answers.batch import batch_answer
 from energymodel.report.answers.calendar import calendar_answer
 from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.details import money_parts
+from energymodel.report.answers.doctor import cleared_answer, doctor_answer
 from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.report.answers.fleet import fleet_answer, site_answer
-from energymodel.report.answers.installed import category_answer, cleared_answer, doctor_answer, presets_answer
 from energymodel.report.answers.limits import limits_answer
 from energymodel.report.answers.measure import measure_answer
 from energymodel.report.answers.monitor import monitor_answer
 from energymodel.report.answers.optimize import design_chip_answer, optimize_answer
 from energymodel.report.answers.pareto import compare_answer, frontier_answer, pareto_answer
+from energymodel.report.answers.presets import category_answer, presets_answer
 from energymodel.report.answers.samples import samples_answer
 from energymodel.report.answers.scenario import replan_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
@@ -259,23 +260,6 @@ def _monitor(*, planned: bool) -> Answer:
     return monitor_answer(_watched(), replanned, details=planned)
 
 
-def _doctor() -> Answer:
-    package = {"name": "zarr", "version": None, "wanted": ">=3", "extra": "sweep", "suits": False}
-    cache = {"folder": "/cache", "refusal": "", "of_this_project": True, "size_b": 3548}
-    facts = {
-        **dict.fromkeys(("version", "python", "platform", "backend"), "1"),
-        "cores": 2,
-        "devices": [{"kind": "cpu"}],
-        "float64": True,
-        "kernels": None,
-        "presets": {"nodes": 3},
-        "terminal": {"interactive": False},
-        "packages": [package],
-        "cache": {**cache, "lowered_programs": 2, "compiled_programs": 1},
-    }
-    return doctor_answer(facts, {"sweep": "arrays"}, ["JAX does not compute in float64 here."])
-
-
 def _explore() -> Answer:
     """The own plan of the page, with plans near it made by hand."""
     scenario, outcome, spread = evaluated()
@@ -287,7 +271,8 @@ def _explore() -> Answer:
     warmth = Warmth(*map(np.array, (298.0, 3.0, 20.0, 15.0, 5.0, 360.0)))  # type: ignore[arg-type]
     money = money_parts(scenario, scenario.plan, outcome)
     view = View(outcome, cast(Any, money), roof, warmth, cast(Any, None), near)
-    own = Shown(cast(Any, SimpleNamespace(scenario=scenario)), view, spread)
+    nothing: Any = None
+    own = PagePlan(nothing, scenario, {}, nothing, 0.0, 0.0, view, spread)
     return explore_answer(cast(Any, SimpleNamespace(own=scenario)), own, own, {})
 
 
@@ -301,7 +286,7 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "calibrate": _calibrate,
     "calendar": _calendar,
     "compare": _compare,
-    "doctor": _doctor,
+    "doctor": lambda: doctor_answer("No module named pallas"),
     "doctor --clear-cache": lambda: cleared_answer("/cache", 3, 3508, 1),
     "fleet": lambda: _fleet(searched=False),
     "fleet --minimize": lambda: _fleet(searched=True),

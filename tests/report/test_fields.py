@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 
 import energymodel as em
+from energymodel.report.answers.plan_fields import part_fields, plan_fields
 from energymodel.report.answers.run_tables import plan_table
-from energymodel.report.fields import part_fields, plan_fields
 from energymodel.system.outcome import EnergyBreakdown
 
 

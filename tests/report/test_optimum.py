@@ -14,6 +14,7 @@ import energymodel as em
 from cli.shell import numbers
 from energymodel.report import data
 from energymodel.report.answers.optimize import headline, optimize_answer
+from energymodel.report.answers.plan_fields import command_of, plan_fields
 from energymodel.report.answers.run_tables import Run, limits_table, prior_count
 from energymodel.report.answers.search_parts import (
     binding_sentence,
@@ -24,8 +25,6 @@ from energymodel.report.answers.search_parts import (
     search_sentences,
 )
 from energymodel.report.cells import SHORT, Quantity
-from energymodel.report.command_text import command_of
-from energymodel.report.fields import plan_fields
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.result import Optimum

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from energymodel.report.answers.installed import MAIN, category_answer
+from energymodel.report.answers.presets import MAIN, category_answer
 from energymodel.scenarios.files import names
 from energymodel.units import format_quantity
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.report.fields import total
+from energymodel.report.answers.plan_fields import total
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.outcome_spread import DEVIATIONS, outcome_spread
 from energymodel.system.evaluate import evaluate_once

@@ -1,15 +1,16 @@
 from .batch import batch_answer
 from .calendar import calendar_answer
 from .calibrate import calibrate_answer, calibration_toml
+from .doctor import cleared_answer, doctor_answer
 from .evaluate import evaluate_answer
 from .fleet import fleet_answer, site_answer
-from .installed import category_answer, cleared_answer, doctor_answer, presets_answer
 from .limits import limits_answer
 from .measure import measure_answer
 from .monitor import forecast_line, monitor_answer
 from .optimize import architecture_answer, design_chip_answer, optimize_answer
 from .pareto import compare_answer, frontier_answer, pareto_answer
 from .predict import RunPrediction, run_prediction_answer, table_prediction_answer
+from .presets import category_answer, presets_answer
 from .samples import samples_answer
 from .scenario import replan_answer, rest_toml, scenario_answer, scenario_toml
 from .sensitivity import sensitivity_answer

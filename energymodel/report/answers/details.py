@@ -12,10 +12,10 @@ import numpy as np
 from energymodel.economics.cost import Usage
 from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.report.answer import Chart, Sentence, Table
+from energymodel.report.answers.plan_fields import part_fields, total
 from energymodel.report.answers.run_tables import Run, Runs, parts_table
 from energymodel.report.answers.timeline import step_parts
 from energymodel.report.cells import FULL, Column, number, present, share, spaced, words
-from energymodel.report.fields import part_fields, total
 from energymodel.scenarios.scenario import SYSTEM, Scenario, distributions
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64, spread_along
@@ -66,7 +66,7 @@ def parts_chart(table: Table, of: str, subtitle: str) -> Chart:
     """Bars of the parts of a whole, one for each run."""
     amounts = [column.name for column in table.columns if column.kind not in ("words", "share", "change")]
     title, axis = largest_parts(table, spaced(of)), spaced(of)
-    return Chart("stack", title, table.name, "part", amounts, subtitle, label="share", whole=of, axis=axis)
+    return Chart("stack", title, table.name, "part", amounts, subtitle, label="share", total=of, axis=axis)
 
 
 def largest_parts(table: Table, of: str) -> Sentence:
@@ -112,7 +112,7 @@ def energy_flow(outcome: TrainingOutcome) -> tuple[Table, Chart]:
     title = Sentence("{share} of the energy switches operations that the model needs", of_model)
     table = Table("energy_flow", "Energy from the grid to bits", columns, rows, level=FULL)
     subtitle = "Energy from the grid to the bits that are switched"
-    return table, Chart("flow", title, table.name, "from", ["amount"], subtitle, "to", label="share", whole="energy")
+    return table, Chart("flow", title, table.name, "from", ["amount"], subtitle, "to", label="share", total="energy")
 
 
 def bits_sentence(run: Run) -> Sentence | None:

@@ -14,45 +14,6 @@ MOST_DEVICES = 16
 """Devices that the short form shows."""
 MOST_POINTS = 500
 """Steps and times of each log that are drawn."""
-_STEPS = (
-    words("source", "log", DATA),
-    Column("steps", kind="count"),
-    Column("sequences", "batch (sequences)", kind="count"),
-    Column("step_time", unit="s"),
-    Column("step_scatter", "scatter", kind="share", digits="two"),
-    Column("tokens", "tokens of a step", "token"),
-    Column("token_rate", "tokens/s of a chip", "token/s"),
-    Column("loss", unit="nat/token"),
-    Column("power", "power of a chip", "W"),
-    Column("energy", "energy of a chip and step", "J"),
-    Column("node_power", "power of a node", "W"),
-    Column("clock", unit="Hz"),
-    Column("temperature", unit="K"),
-    Column("memory", unit="B"),
-    Column("devices", "devices with a meter", kind="count"),
-    words("how", "power measured by"),
-)
-_PHASES = (
-    words("phase"),
-    words("group", "of"),
-    Column("spans", kind="count"),
-    Column("duration", unit="s"),
-    Column("energy", unit="J"),
-    Column("power", "power of a device", "W"),
-    Column("coverage", "measured", kind="share"),
-)
-_DEVICES = (
-    words("device"),
-    words("group", "of", DATA),
-    Column("readings", kind="count"),
-    Column("duration", unit="s", level=DATA),
-    Column("energy", unit="J"),
-    Column("power", unit="W"),
-    Column("clock", unit="Hz"),
-    Column("temperature", unit="K"),
-    Column("power_limit", unit="W"),
-    words("how", "by"),
-)
 
 
 def measure_answer(logs: MeasuredLogs, rows: Sequence[Mapping[str, Any]]) -> Answer:
@@ -64,9 +25,9 @@ def measure_answer(logs: MeasuredLogs, rows: Sequence[Mapping[str, Any]]) -> Ans
     if logs.rows:
         tables.append(steps_table(logs.rows))
     if logs.devices:
-        tables.append(Table.records("devices", "Devices", _DEVICES, logs.devices, MOST_DEVICES))
+        tables.append(Table.records("devices", "Devices", logs.devices, MOST_DEVICES))
     if logs.phases:
-        tables.append(Table.records("phases", "Energy by phase", _PHASES, _with_sums(logs.phases)))
+        tables.append(Table.records("phases", "Energy by phase", _with_sums(logs.phases)))
     for table, title in ((step_times_table(logs), "Time of a step"), (power_table(logs), "Mean power of a device")):
         if table.rows:
             _, x, y = table.names
@@ -108,7 +69,7 @@ def steps_table(rows: Sequence[Measurement]) -> Table:
     labels = [_short(row.source) for row in rows]
     if len(set(labels)) < len(labels):
         labels = [f"{label}, batch {row.sequences:g}" for label, row in zip(labels, rows, strict=True)]
-    return Table.records("steps", "Training steps", _STEPS, rows, tall=True, labels=labels)
+    return Table.records("steps", "Training steps", rows, tall=True, labels=labels)
 
 
 def _with_sums(phases: Sequence[PhaseEnergy]) -> list[PhaseEnergy]:

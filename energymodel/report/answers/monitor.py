@@ -8,10 +8,10 @@ from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import detail_parts, parts_chart
 from energymodel.report.answers.evaluate import intervals_chart
 from energymodel.report.answers.optimize import headline, plans_table
+from energymodel.report.answers.plan_fields import total
 from energymodel.report.answers.run_tables import OWN, Run, outcome_table, parts_table
 from energymodel.report.answers.scenario import whole_run_table
 from energymodel.report.cells import CHANGE, DATA, FULL, PAGE, Column, number, words
-from energymodel.report.fields import total
 from energymodel.report.number import known_ends, sentence
 from energymodel.search.replan import Replan
 from energymodel.sweeps.first_order import SavingAtRisk

@@ -11,6 +11,7 @@ from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import details as where
 from energymodel.report.answers import run_tables, search_parts
 from energymodel.report.answers.evaluate import intervals_chart, limits_chart
+from energymodel.report.answers.plan_fields import command_of
 from energymodel.report.answers.run_tables import FOUND, OWN, Run
 from energymodel.report.cells import (
     DATA,
@@ -26,7 +27,6 @@ from energymodel.report.cells import (
     spaced,
     words,
 )
-from energymodel.report.command_text import command_of
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.architecture import FLATNESS, Architecture
 from energymodel.search.compare import DesignedOptimum

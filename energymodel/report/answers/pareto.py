@@ -10,10 +10,9 @@ import numpy as np
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import detail_parts, parts_chart
+from energymodel.report.answers.plan_fields import command_of, kind_of, plan_fields
 from energymodel.report.answers.run_tables import Run, outcome_table
 from energymodel.report.cells import DATA, FULL, SHORT, Column, Number, Quantity, attributes, number, share, words
-from energymodel.report.command_text import command_of
-from energymodel.report.fields import kind_of, plan_fields
 from energymodel.search.compare import Comparison, Frontier, FrontierStep
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import Front

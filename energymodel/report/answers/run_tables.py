@@ -9,6 +9,7 @@ import equinox as eqx
 from scipy.special import ndtr
 
 from energymodel.report.answer import Sentence, Table
+from energymodel.report.answers.plan_fields import OF_LIFE, kind_of, part_fields, plan_fields, total
 from energymodel.report.cells import (
     CHANCE,
     CHANGE,
@@ -23,7 +24,6 @@ from energymodel.report.cells import (
     spaced,
     words,
 )
-from energymodel.report.fields import OF_LIFE, kind_of, part_fields, plan_fields, total
 from energymodel.scenarios.clock_scale import REFERENCE_CLOCK
 from energymodel.scenarios.scenario import SYSTEM, Scenario, priors, switched_off
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation

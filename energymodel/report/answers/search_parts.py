@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from energymodel.report.answer import Chart, Sentence, Table
+from energymodel.report.answers.plan_fields import Field, command_of, exact, plan_fields
 from energymodel.report.answers.run_tables import Run, outcome_table, plan_table
 from energymodel.report.cells import DATA, FULL, Column, Number, Quantity, attributes, number, share, spaced, words
-from energymodel.report.command_text import command_of, exact
-from energymodel.report.fields import Field, plan_fields
 from energymodel.report.number import sentence
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import OBEYS_LIMITS_ASKED, NearTie, Optimum, Refinement

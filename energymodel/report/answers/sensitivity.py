@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import elasticity_chart
+from energymodel.report.answers.plan_fields import PERCENT
 from energymodel.report.answers.run_tables import priors_table
 from energymodel.report.cells import (
     DATA,
@@ -20,7 +21,6 @@ from energymodel.report.cells import (
     spaced,
     words,
 )
-from energymodel.report.fields import PERCENT
 from energymodel.scenarios.scenario import SYSTEM
 from energymodel.search.sensitivity import CHANGE, FREE, MEASURE, SHARES, NumberEffects, Sensitivity
 from energymodel.search.training_run import is_gain

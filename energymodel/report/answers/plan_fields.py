@@ -1,12 +1,16 @@
-"""Numbers of plans and outcomes with title and unit."""
+"""Numbers of plans and outcomes with title and unit, and plans as the commands that evaluate them."""
 
 import dataclasses
+import shlex
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
 
 from energymodel.ranges import declared_numbers
 from energymodel.report.cells import spaced
+from energymodel.scenarios.scenario import Scenario
+from energymodel.system.plan import TrainingPlan
 
 PERCENT = {"mfu", "hfu", "availability", "euf", "clock"}
 """Outputs that are read in percent."""
@@ -52,3 +56,24 @@ def plan_fields(plan: eqx.Module) -> list[Field]:
         for path, field, numbers in declared_numbers(plan, "plan")
         for index, number in enumerate(numbers)
     ]
+
+
+def command_of(scenario: Scenario, plan: TrainingPlan, chosen: Mapping[str, str]) -> str:
+    """The command that evaluates a plan with the scenario's own changes, and with numbers of the system by path."""
+    own, fields = {field.name: field.value for field in plan_fields(scenario.plan)}, plan_fields(plan)
+    values = {field.name: exact(field) for field in fields if own.get(field.name) != field.value}
+    if plan.knots > 1:
+        batch = [exact(field) for field in fields if field.name.startswith("plan.batch[")]
+        values = {name: value for name, value in values.items() if not name.startswith("plan.batch")}
+        values["plan.batch"] = f"[{', '.join(batch)}]"
+    changes = {path: value for path, value in scenario.changes if not path.startswith("optimize.")}
+    pairs = [f"{name}={value}" for name, value in {**changes, **chosen, **values}.items()]
+    options = [f'--set "{pair}"' if " " in pair else f"--set {pair}" for pair in pairs]
+    cluster = [f"--cluster {shlex.quote(scenario.cluster)}"] if scenario.cluster else []
+    return " ".join([f"energymodel evaluate {scenario.source or shlex.quote(scenario.name)}", *cluster, *options])
+
+
+def exact(field: Field) -> str:
+    """A number with all digits and its unit, as `--set` reads it."""
+    number = repr(field.value).removesuffix(".0")
+    return number if field.unit == "1" else f"{number} {field.unit}"

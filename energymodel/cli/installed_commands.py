@@ -1,5 +1,6 @@
-"""`energymodel presets`: the numbers that come with the model, and where they are from."""
+"""Commands about what is installed here: the presets, and versions, packages, devices and the cache."""
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,10 +9,11 @@ import typer.core
 
 import energymodel as em
 from energymodel.cli import completion, shell
-from energymodel.cli.options import argument
+from energymodel.cli.options import argument, flag
 from energymodel.cli.shell import Delivery
 from energymodel.errors import InputError, suggest
 from energymodel.report import answers
+from energymodel.runtime.cache_folder import clear, contents, folder_in_use
 
 
 class _ListByDefault(typer.core.TyperGroup):
@@ -166,3 +168,53 @@ def preset_toml(category: str, name: str) -> str:
     if category in PLANS:
         change = merge(change, {"plan": PLANS[category]})
     return f"{heading}# A scenario file: {BASE} {what}\n" + dumps({"base": BASE, **change})
+
+
+@shell.guarded
+def doctor(
+    *,
+    clear_cache: bool = flag("Remove the compiled programs; the next runs compile again."),
+    yes: bool = flag("Do not ask before removing them.", "--yes", "-y"),
+    show: Delivery,
+) -> int:
+    """Say what is installed here and what is missing.
+
+    Versions, devices, optional packages, and the folder that keeps compiled programs.
+
+    Example: energymodel doctor --clear-cache
+    """
+    show.check()
+    if clear_cache:
+        return show.deliver(answers.cleared_answer(*_clear(sure=yes)))
+    if yes:
+        raise InputError("--yes answers the question of --clear-cache. Add --clear-cache, or leave --yes out.")
+    return show.deliver(answers.doctor_answer(_kernels()))
+
+
+def _clear(*, sure: bool) -> tuple[str, int, int, int]:
+    """Folder, programs removed, their size [B], and programs left in place."""
+    folder = folder_in_use().path  # also one that is not used because others could write there
+    if folder is None or folder.is_symlink():
+        raise InputError(f"--clear-cache: {folder_in_use().refusal}")
+    held = contents(folder)
+    if not sure and held.lowered + held.compiled:
+        if not sys.stdin.isatty():
+            raise InputError(f"{folder}: --clear-cache asks first, and there is nobody to ask. Add --yes.")
+        from energymodel.report.number import plain
+
+        size = plain(held.size, "B")
+        typer.confirm(f"Remove the compiled programs in {folder} ({size})?", abort=True, err=True)
+    try:
+        removed = clear(folder)
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be removed: {error.strerror}.") from None
+    return str(folder), removed.lowered + removed.compiled, removed.size, held.compiled - removed.compiled
+
+
+def _kernels() -> str | None:
+    """Why the accelerator kernels cannot be imported, or `None`."""
+    try:
+        import energymodel_kernels  # noqa: F401
+    except Exception as error:  # whatever is wrong with them is what the person wants to know
+        return f"{type(error).__name__}: {error}"
+    return None

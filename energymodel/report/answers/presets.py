@@ -1,0 +1,104 @@
+"""The answers of `presets`: the numbers that come with the project."""
+
+from collections import Counter
+from typing import Any
+
+from energymodel.report.answer import Answer, Sentence, Table
+from energymodel.report.cells import DATA, Column, Quantity, words
+from energymodel.scenarios.files import CATEGORIES, companions, is_quantity, names, read_preset
+
+KINDS = ("measured", "published", "specification", "derived", "definition", "prior")
+MAIN = {
+    "hardware": {
+        "peak_flops": "bf16",
+        "memory_capacity": "memory",
+        "memory_bandwidth": "bandwidth",
+        "rated_power": "power",
+        "reference_clock": "clock",
+    },
+    "nodes": {
+        "chips": "chips",
+        "scale_up.lanes": "lanes",
+        "scale_up.lane_bandwidth": "a lane",
+        "overhead_power": "host",
+    },
+}
+"""Numbers that tell the presets of a category apart, and their headings."""
+_NOTES = {
+    "hardware": "bf16 is dense and accumulates in fp32; clock is that of the peak rate, 1 in plan.clock. Each belongs "
+    "to the node that --set system.accelerator=NAME brings along; system.node=NAME takes another.",
+    "nodes": "A lane is one direction of one link; host is the power of the node beside chips and fans.",
+}
+_ALSO = (
+    ("To print one, ready to be copied and edited", "energymodel presets show NAME"),
+    ("To compare those of a category", "energymodel presets hardware"),
+)
+
+
+def presets_answer() -> Answer:
+    """All categories and all presets."""
+    listed = [
+        [category, name, str(read_preset(category, name).get("title", ""))]
+        for category in CATEGORIES
+        for name in names(category)
+    ]
+    counts = [[category, what, len(names(category))] for category, what in CATEGORIES.items()]
+    columns = [words("category"), words("holds", "what it holds"), Column("presets", kind="count")]
+    return Answer(
+        "presets",
+        "Presets",
+        Sentence(f"{len(listed)} in {len(counts)} categories"),
+        [],
+        [
+            Table("categories", "Categories", columns, counts),
+            Table("presets", "Presets", [words("category"), words("preset"), words("title")], listed),
+        ],
+        also=_ALSO,
+        rows="presets",
+    )
+
+
+def category_answer(category: str) -> Answer:
+    """Presets of a category by name: main numbers, title, how many numbers there are of each kind."""
+    main, units = MAIN.get(category, {}), {}
+    rows: list[list[Any]] = []
+    for name in names(category):
+        preset = read_preset(category, name)
+        numbers = dict(_quantities(preset))
+        kinds = Counter(str(number.get("kind", "given")) for number in numbers.values())
+        units |= {path: numbers[path]["unit"] for path in main if path in numbers}
+        cells = [_cell(numbers[path]) if path in numbers else None for path in main]
+        node = companions(name).get("node", "") if category == "hardware" else ""
+        of_kinds = [kinds[kind] for kind in KINDS]
+        count = f"{kinds['prior']} of {sum(of_kinds)}"
+        rows.append([name, *cells, node, count, str(preset.get("title", "")), *of_kinds])
+    columns = [
+        words("preset"),
+        *(Column(path, title, units.get(path, "1")) for path, title in main.items()),
+        words("node", "usual node", 0 if category == "hardware" else DATA),
+        words("priors_of", "priors"),
+        words("title", level=DATA),
+        *(Column(kind, kind, kind="count", level=DATA) for kind in KINDS),
+    ]
+    note = "The last column counts priors, which are assumed, among all numbers of a preset."
+    return Answer(
+        "presets",
+        category,
+        Sentence(CATEGORIES[category]),
+        [],
+        [Table("presets", "Presets", columns, rows, note=" ".join(filter(None, (_NOTES.get(category), note))))],
+        also=[("To say where each number is from", "energymodel presets show NAME")],
+        rows="presets",
+    )
+
+
+def _quantities(table: Any, path: str = "") -> list[tuple[str, dict[str, Any]]]:
+    if is_quantity(table):
+        return [(path, table)]
+    if not isinstance(table, dict):
+        return []
+    return [pair for key, value in table.items() for pair in _quantities(value, f"{path}.{key}" if path else key)]
+
+
+def _cell(number: dict[str, Any]) -> Quantity:
+    return Quantity(float(number["value"]), prior=str(number.get("source", "")) if number["kind"] == "prior" else "")
