@@ -71,20 +71,12 @@ class EnergyCurve(NamedTuple):
     measured: Float[np.ndarray, " rows"]
 
 
-class NextRun(NamedTuple):
-    """The batch that a job should be trained at next, to find the one that takes the least energy to its target."""
-
-    device: str
-    workload: str
-    batch: float
-
-
 class Recommendation(NamedTuple):
     """The best settings, the curve about each, and the settings that were asked about."""
 
     settings: tuple[PowerSetting, ...] = ()
     curves: tuple[EnergyCurve, ...] = ()
-    runs: tuple[NextRun, ...] = ()  # batches to try where epochs to a target are known
+    runs: tuple[tuple[str, str, float], ...] = ()  # device, workload, batch to try where epochs to a target are known
     asked: tuple[PowerSetting, ...] = ()
 
 
@@ -216,7 +208,7 @@ def recommendation(
             near = {round(size * factor) for size in tried for factor in (0.5, 2.0)}
             options = sorted({*tried, *(float(size) for size in near if size >= 1)})
             following = next_batch(options, tried, best[-1].batch, 2, settings.noise)
-            next_runs += [] if following is None else [NextRun(best[-1].device, workload, following)]
+            next_runs += [] if following is None else [(best[-1].device, workload, following)]
     asked = []
     for line, profile, own in settings.asked:
         time, power = float(runs.reference_time[profile]), float(runs.reference_power[profile])

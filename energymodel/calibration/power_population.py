@@ -26,34 +26,31 @@ GENERATIONS = 1.5  # after which what a lineage has in common falls by a factor 
 
 
 class Architecture(NamedTuple):
-    """Architecture of a card, and its generation in what it descends from."""
+    """Architecture of cards, its generation in what it descends from, and the pattern of the names of its cards."""
 
     name: str
     lineage: str
     generation: float
+    cards: str
 
 
 @cache
-def architectures() -> Mapping[str, tuple[Architecture, str]]:
-    """Known architectures with the pattern of the names of their cards, newest first."""
+def architectures() -> Mapping[str, Architecture]:
+    """Known architectures, newest first."""
     tables = read_toml(FOLDER / "architectures.toml")
     return {
-        name: (Architecture(name, table["lineage"], float(table["generation"])), table["cards"])
+        name: Architecture(name, table["lineage"], float(table["generation"]), table["cards"])
         for name, table in tables.items()
     }
 
 
 def architecture_of(card: str) -> Architecture | None:
     """The architecture of a card by its name, such as "Quadro RTX 6000", "h100-sxm" or "volta"; `None` if unknown."""
-    plain = re.sub(r"[\s_\-/()]+", " ", card.strip().lower())
-    if plain in architectures():
-        return architectures()[plain][0]
+    plain, every = re.sub(r"[\s_\-/()]+", " ", card.strip().lower()), architectures()
     spaced = re.sub(r"\b(rtx|gtx|tpu)(?=\w*\d)", r"\1 ", plain).replace("rtx  ", "rtx ")
-    for architecture, cards in architectures().values():
-        if re.search(rf"(?<![a-z0-9])(?:{cards})(?![a-z0-9])", spaced):
-            return architecture
-    named = (architecture for name, (architecture, _) in architectures().items() if re.search(rf"\b{name}\b", plain))
-    return next(named, None)
+    by_card = (of for of in every.values() if re.search(rf"(?<![a-z0-9])(?:{of.cards})(?![a-z0-9])", spaced))
+    by_name = (of for of in every.values() if re.search(rf"\b{of.name}\b", plain))
+    return every.get(plain) or next(by_card, next(by_name, None))
 
 
 def likenesses(

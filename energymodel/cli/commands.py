@@ -7,7 +7,7 @@ import typer
 
 from energymodel import __version__
 from energymodel.cli import installed_commands, measurement_commands, plan_commands, search_commands
-from energymodel.cli.shell import BAD_INPUT, DEFECT, TRUSTED, fail
+from energymodel.cli.shell import DEFECT, TRUSTED, fail
 from energymodel.runtime.cache_folder import keep_compiled_programs
 from energymodel.runtime.process import INTERRUPTED
 from energymodel.runtime.terminal import guard_streams
@@ -37,12 +37,6 @@ COMMANDS = {
     "doctor": installed_commands.doctor,
     "timeline": plan_commands.timeline,
 }
-MOVED = {
-    "site-power": "it is `energymodel fleet --site` now, with the same options",
-    "stage-clocks": "it is `energymodel timeline --clocks` now, with the same options",
-    "documents": "its table is the page docs/documents.md now",
-}
-"""Commands that are no longer here, and what does their work."""
 
 app = typer.Typer(
     name="energymodel",
@@ -73,15 +67,6 @@ for _name, _command in COMMANDS.items():
     _text, _separator, _example = str(_command.__doc__).rpartition(EXAMPLE)
     app.command(_name, help=_text, epilog=EXAMPLE + " ".join(_example.split()))(_command)
 app.add_typer(installed_commands.app, name="presets")
-
-
-def _moved(context: typer.Context) -> None:
-    name = str(context.info_name)
-    raise typer.Exit(fail(f"{name}: {MOVED[name]}.", BAD_INPUT, "error"))
-
-
-for _name in MOVED:
-    app.command(_name, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_moved)
 
 
 def run_command() -> None:

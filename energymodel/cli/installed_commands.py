@@ -12,6 +12,7 @@ from energymodel.cli import completion, shell
 from energymodel.cli.options import argument, flag
 from energymodel.cli.shell import Delivery
 from energymodel.errors import InputError, suggest
+from energymodel.readers.expressions import data_file
 from energymodel.report import answers
 from energymodel.runtime.cache_folder import clear, contents, folder_in_use
 
@@ -34,42 +35,8 @@ app = typer.Typer(
     epilog="Example: energymodel presets hardware",
 )
 BASE = "llama-3.1-405b-h100"
-PLACES = {
-    "models": "workload",
-    "hardware": "accelerator",
-    "nodes": "node",
-    "networks": "network",
-    "topologies": "network.topology",
-    "software": "software",
-    "facilities": "facility",
-    "regulators": "facility.bus_converter",
-    "weather": "facility.cooling.weather",
-    "inlets": "facility.cooling.inlet",
-    "regions": "market",
-    "prices": "market.price",
-    "carbon": "market.carbon",
-    "designs": "chip_design",
-    "access": "accelerator.access",
-    "cores": "chip_design.technology.core",
-    "learning": "learning",
-    "recipes": "recipe",
-    "optimizers": "recipe.optimizer",
-    "schedules": "recipe.learning_rate",
-    "reliability": "reliability",
-}
-"""Where a scenario holds a component of each category."""
-_EQUAL = {"chips": 7168, "layout": {"pipeline": 14, "virtual_stages": 1, "zero": 1}}
-_ONE_STAGE = {"layout": {"pipeline": 1, "virtual_stages": 1, "zero": 3}}
-PLANS: dict[str, dict[str, Any]] = {
-    "models": _ONE_STAGE,
-    "software": _EQUAL,
-    "clusters": _EQUAL,
-    "hardware": {"chips": 8192},
-    "networks": {"chips": 8192},
-}
-"""Plans of the scenario that every preset of a category can run: models have any number of layers, some frameworks run
-equal stages without interleaving and with ZeRO 1 alone, and every network has ports for so many chips."""
-LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
+WHERE = data_file(__file__, "preset_places.toml")
+"""Where a scenario holds a component of each category, and plans that every preset of some can run."""
 
 
 @app.command("list", epilog="Example: energymodel presets list hardware")
@@ -159,14 +126,14 @@ def preset_toml(category: str, name: str) -> str:
     if category == "clusters":
         change, what = {"system": preset["system"]}, "on this cluster. Edit it."
     else:
-        path = PLACES.get(category) or LAW_PLACES.get(str(preset["component"]), "learning.critical_batch")
+        path = WHERE["places"].get(category) or WHERE["laws"].get(str(preset["component"]), "learning.critical_batch")
         # The name makes it replace what the base has there, whatever law or device that is.
         change = nested(f"system.{path}", {"preset": name, **preset_in_si(category, name)})
         what = f"with this system.{path}. Edit it, or copy parts into another."
     if category == "cores":
         change = merge({"system": {"chip_design": "scaled"}}, change)
-    if category in PLANS:
-        change = merge(change, {"plan": PLANS[category]})
+    if category in WHERE["plans"]:
+        change = merge(change, {"plan": WHERE["plans"][category]})
     return f"{heading}# A scenario file: {BASE} {what}\n" + dumps({"base": BASE, **change})
 
 

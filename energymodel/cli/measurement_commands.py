@@ -222,8 +222,8 @@ def _predict_run(source: Parts, run: Run) -> Any:
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
     for sentence in (*made.assumed, *unsaid):
         shell.note(sentence)
-    prediction = answers.RunPrediction(scenario, outcome, outcome_spread(scenario), made.says_tokens)
-    return answers.run_prediction_answer(prediction, made.assumed, details=run.show.details)
+    wanted = {"of_whole_run": made.says_tokens, "details": run.show.details}
+    return answers.run_prediction_answer(scenario, outcome, outcome_spread(scenario), made.assumed, **wanted)
 
 
 def _predict_table(path: Path, choices: "TableChoices", run: Run) -> Any:

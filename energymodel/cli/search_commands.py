@@ -262,21 +262,13 @@ class Hours:
 
 
 @command(Source)
-def calendar(
-    run: Run,
-    hours: Hours,
-    battery: str | None = option("", hidden=True),
-    battery_efficiency: float | None = option("", hidden=True),
-) -> Any:
+def calendar(run: Run, hours: Hours) -> Any:
     """Cheapest or cleanest start and hourly power of a run.
 
     Beside the best constant power, over the hours of a grid.
 
     Example: energymodel calendar olmo-2-13b-h100 --deadline "40 d" --plot calendar.svg
     """
-    for name, value in (("--battery", battery), ("--battery-efficiency", battery_efficiency)):
-        if value is not None:
-            raise InputError(f"{name}: a calendar plans no battery anymore. Leave it out.")
     return answers.calendar_answer(em.calendar(run.source.read(), **vars(hours), progress=run.progress))
 
 

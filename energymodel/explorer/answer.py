@@ -231,10 +231,8 @@ def front(own: PagePlan, now: PagePlan, pins: Mapping[str, PagePlan], objective:
     ]
     subtitle = "Plans with other batches and clocks that reach the loss of this plan"
     if obeying.any():
-        title, subtitle = (
-            _front_title(points[NOW], times[best], values[best], objective),
-            f"{subtitle} within all limits",
-        )
+        title = _front_title(points[NOW], times[best], values[best], objective)
+        subtitle = f"{subtitle} within all limits"
     else:
         title = Sentence("Every plan with another batch or clock breaks a limit, too")
     look = {"series": "series", "label": "name", "lines": [_FRONT], "hover": [column.name for column in columns[2:]]}

@@ -13,6 +13,7 @@ import numpy as np
 
 from energymodel.physics.limits import landauer_energy
 from energymodel.ranges import EXTENTS, Range, declaration
+from energymodel.readers.expressions import data_file
 from energymodel.report.cells import Column, Quantity
 from energymodel.report.number import Scale, scale_of, text
 from energymodel.scenarios.checks import UNLIMITED_TOKENS
@@ -31,40 +32,8 @@ _DECADE = 10.0
 _LOSS_SPAN, _NEAR_FLOOR = 1.25, 0.95  # of the scenario's own loss, and of the way from there to its floor
 _MARGIN = 1e-9
 
-GROUPS: Mapping[str, Mapping[str, str]] = {
-    "Plan": {
-        BATCH: "Batch",
-        CLOCK: "Clock",
-        POWER_CAP: "Power cap per chip",
-        COOLANT: "Coolant temperature",
-        CHIPS: "Chips",
-        "plan.goal.tokens": "Training tokens",
-        "plan.goal.loss": "Target loss",
-    },
-    "Prices and carbon": {
-        "system.market.price.electricity": "Electricity price",
-        "system.market.price.chip_time": "Rent per chip",
-        "system.accelerator.price": "Price of a chip",
-        "system.market.price.delay_cost": "Value of time",
-        "system.market.carbon.intensity": "Carbon intensity of the grid",
-    },
-    "Hardware, toward the limits": {
-        GENERATIONS: "Process generations from today",
-        BUSY_POWER: "Energy of an operation, by busy power",
-        f"{DESIGN}voltage": "Supply voltage, relative",
-        f"{DESIGN}number_bits": "Bits of a number",
-        f"{DESIGN}error_margin": "Margin against thermal noise",
-        f"{DESIGN}memory_stacks": "Memory stacks, relative",
-        f"{DESIGN}link_lanes": "Link lanes within a node, relative",
-        "system.accelerator.memory_bandwidth": "Memory bandwidth",
-        "system.node.scale_up.lane_bandwidth": "Bandwidth of a lane within a node",
-        "system.network.link.lane_bandwidth": "Bandwidth of a lane between nodes",
-        "system.accelerator.leakage.power": "Leakage power",
-        "system.accelerator.thermal_resistance": "Thermal resistance of the package",
-        "system.facility.power_limit": "Power limit of the site",
-    },
-}
-"""The knobs that the page starts with, by group; those that a scenario lacks are left out."""
+GROUPS: Mapping[str, Mapping[str, str]] = data_file(__file__, "knobs.toml")
+"""The knobs that the page starts with and their labels, by group; those that a scenario lacks are left out."""
 
 
 class Knob(NamedTuple):

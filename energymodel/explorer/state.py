@@ -76,14 +76,6 @@ LAYOUT_FIELDS: Mapping[str, LayoutField] = {
 """Fields of the layout on the page, by name."""
 
 
-class Choice(NamedTuple):
-    """A field of the layout with its possible names on the chips of the plan, each with whether it is chosen."""
-
-    field: str
-    label: str
-    options: tuple[tuple[str, bool], ...]
-
-
 class LayoutChoice:
     """The layouts that a software runs, as rows of a table whose columns are the fields of a `ParallelLayout`."""
 
@@ -142,8 +134,11 @@ class LayoutChoice:
         row[FIELDS.index("fp8")] = wanted[FIELDS.index("fp8")]
         return row, bool(divides[best])
 
-    def _choices(self, row: tuple[float, ...], chips: float) -> list[Choice]:
-        """What each field of the page can be on so many chips; a degree with one value is left out."""
+    def _choices(self, row: tuple[float, ...], chips: float) -> list[tuple[str, str, list[tuple[str, bool]]]]:
+        """Fields with their labels and possible names on so many chips, each with whether it is chosen.
+
+        A degree with one value is left out.
+        """
         table, choices = self._table[self._dividing(chips)], []
         for name, field in self.fields.items():
             chosen = field.name([row[column] for column in field.columns])
@@ -152,7 +147,7 @@ class LayoutChoice:
             ordered = [option for option in (*field.meanings, _OWN) if option in names]
             ordered = ordered if field.meanings else sorted(names, key=float)
             if field.meanings or len(names) > 1:
-                choices.append(Choice(name, field.label, tuple((option, option == chosen) for option in ordered)))
+                choices.append((name, field.label, [(option, option == chosen) for option in ordered]))
         return choices
 
 

@@ -8,9 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from energymodel.readers.expressions import data_file
+
 Part = TypeVar("Part")
 
 SHORT, FULL, PAGE, DATA = range(4)
+LEVELS = {"short": SHORT, "full": FULL, "page": PAGE, "data": DATA}
 """Levels: on every surface; under --full; folded on a page, but on no terminal; in JSON, CSV and data frames alone."""
 CHANGE, CHANCE = "change", "chance"
 """Kinds of rows of a tall table whose numbers are no amounts: changes against another row, and probabilities."""
@@ -101,6 +104,14 @@ class Column:
         if self.kind in ("temperature", "difference"):
             return dataclasses.replace(self, kind="difference")
         return self if self.kind == "words" else dataclasses.replace(self, unit="1", kind="change")
+
+
+def declared(group: str) -> tuple[Column, ...]:
+    """Columns of a group of `columns.toml`."""
+    of_group = data_file(__file__, "columns.toml")[group]
+    return tuple(
+        Column(name, **{**about, "level": LEVELS[about.get("level", "short")]}) for name, about in of_group.items()
+    )
 
 
 def words(name: str, title: str | None = None, level: int = SHORT) -> Column:

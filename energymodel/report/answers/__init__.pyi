@@ -9,7 +9,7 @@ from .measure import measure_answer
 from .monitor import forecast_line, monitor_answer
 from .optimize import architecture_answer, design_chip_answer, optimize_answer
 from .pareto import compare_answer, frontier_answer, pareto_answer
-from .predict import RunPrediction, run_prediction_answer, table_prediction_answer
+from .predict import run_prediction_answer, table_prediction_answer
 from .presets import category_answer, presets_answer
 from .samples import samples_answer
 from .scenario import replan_answer, rest_toml, scenario_answer, scenario_toml
@@ -18,7 +18,6 @@ from .sweep import cost_answer, sweep_answer
 from .timeline import stage_clocks_answer, timeline_answer
 
 __all__ = [
-    "RunPrediction",
     "architecture_answer",
     "batch_answer",
     "calendar_answer",

@@ -80,7 +80,7 @@ def _sentences(fitted: Calibration) -> list[Sentence]:
         *([errors] if means else []),
         *([] if form is None else [Sentence(f"Form: {form.name}, since {form.reason}")]),
         *commands(fitted),
-        *(Sentence(f"Next run of {run.workload} on {run.device}: batch {run.batch:g}.") for run in fitted.best.runs),
+        *(Sentence(f"Next run of {work} on {device}: batch {batch:g}.") for device, work, batch in fitted.best.runs),
         *([Sentence(f"Not determined by these measurements: {undetermined}.")] if undetermined and fitted.rows else []),
         Sentence(
             f"Measure next: {fitted.next_setting}. It reduces the variance of predictions by {{gain}}.",
@@ -206,10 +206,8 @@ def residuals_parts(fitted: Calibration) -> tuple[Table, list[Chart]]:
     log, charts = ["along"] if along.min() > 0.0 and along.max() > LOG_SPAN * along.min() else [], []
     for name, error in errors.items():
         half, look = {"half": share(np.median(np.abs(error)))}, {"hover": ["group", name], "log": log, "axis": "error"}
-        title, subtitle = (
-            f"Half of the rows have an error of {name} below {{half}}",
-            f"Predicted {name} over measured, less one",
-        )
+        title = f"Half of the rows have an error of {name} below {{half}}"
+        subtitle = f"Predicted {name} over measured, less one"
         charts.append(Chart("plane", Sentence(title, half), "residuals", "along", [name], subtitle, **look))
     return Table.of("residuals", "Errors of the fit", cells, level=DATA), charts
 

@@ -11,7 +11,7 @@ import jax
 from packaging.requirements import Requirement
 
 from energymodel.report.answer import Answer, Sentence, Table
-from energymodel.report.cells import DATA, Column, number, words
+from energymodel.report.cells import DATA, Column, declared, number, words
 from energymodel.runtime.cache_folder import CacheContents, contents, default_folder, folder_in_use
 from energymodel.scenarios.files import CATEGORIES, names
 
@@ -28,13 +28,6 @@ EXTRAS = {
 """What a person gets from each extra."""
 DEVELOPMENT = ("test", "lint", "docs", "benchmark")
 """Extras for people who change this project."""
-_PACKAGES = (
-    words("name", "package"),
-    words("version"),
-    words("wanted", "needed"),
-    words("extra", "for"),
-    words("suits", level=DATA),
-)
 
 
 def doctor_answer(kernels: str | None) -> Answer:
@@ -121,7 +114,7 @@ def packages_table() -> Table:
             rows.append([wanted_by[0], required.name, version or "missing", str(required.specifier), suits])
     rows.sort(key=lambda row: order.index(row[0]))
     listed = [[*row[1:4], row[0] or "every command", row[4]] for row in rows]
-    return Table("packages", "Packages", _PACKAGES, listed)
+    return Table("packages", "Packages", declared("packages"), listed)
 
 
 def installed_version(name: str) -> str | None:

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import (
@@ -16,7 +17,7 @@ from energymodel.report.answers.details import (
     spent,
 )
 from energymodel.report.answers.run_tables import OWN, Run
-from energymodel.report.cells import DATA, Column, Quantity, number, present, share
+from energymodel.report.cells import DATA, Quantity, declared, number, present, share
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -28,22 +29,7 @@ DRAWN = (
     *("power_peak", "pue", "memory_per_chip", "energy_per_bit", "landauer_multiple"),
 )
 """Outputs whose intervals are drawn."""
-_OVER_TIME = (
-    Column("time", unit="s", digits="rows"),
-    Column("progress", digits="rows", level=DATA),
-    Column("batch", unit="token", digits="rows"),
-    Column("tokens", unit="token", digits="rows"),
-    Column("token_rate", unit="token/s", digits="rows", level=DATA),
-    Column("loss", unit="nat/token", digits="rows"),
-    Column("loss_rate", unit="nat/token/s", digits="rows", level=DATA),
-    Column("information", unit="bit", digits="rows", level=DATA),
-    Column("information_rate", "learned", "bit/s", digits="rows"),
-    Column("power", unit="W", digits="rows"),
-    Column("energy", unit="J", digits="rows"),
-    Column("energy_per_bit", "next bit", "J/bit", digits="rows"),
-    Column("money", unit="USD", digits="rows"),
-    Column("carbon", unit="kg", digits="rows"),
-)
+_OVER_TIME = declared("over_time")
 
 
 def evaluate_answer(
@@ -185,33 +171,23 @@ def broken_limits(scenario: Scenario, run: Run) -> list[Sentence]:
     """One sentence for each limit of the hardware and the building that the plan breaks."""
     system, plan, outcome, slacks = scenario.system, run.plan, run.outcome, run.outcome.slack
     chips, cap, coolant = float(plan.chips), float(plan.power_cap), float(plan.coolant_temperature)
-    lowest_clock = cap / math.exp(float(slacks.clock))
-    flux = float(outcome.power_busy) / float(system.accelerator.die_area)
-    load, is_cold = math.exp(-float(slacks.supplies)), coolant < float(system.facility.cooling.inlet.lowest)
-    floor = "Raise plan.power_floor, or give system.facility.storage power and energy (per chip)."
-    raised = "Raise system.facility.power_limit to {value}, or lower plan.chips or plan.power_cap."
-    chillers = (
-        "Raise system.facility.cooling.chiller_capacity to {each} per chip, raise plan.coolant_temperature, or lower "
-        "plan.power_cap or plan.clock."
-    )
-    other_class = "Change plan.coolant_temperature, or take another class: system.facility.cooling.inlet=ashrae-a4."
-    supplies = "Raise rated_power of system.facility.power_supply, .bus_converter or .point_of_load."
-    limits = {  # value, unit, next step
-        "facility_power": (outcome.power_peak, "W", raised),
-        "temperature": (outcome.temperature, "K", "Lower plan.coolant_temperature, plan.power_cap or plan.clock."),
-        "clock": (lowest_clock, "W", "The chip draws more than plan.power_cap at its lowest clock: raise it."),
-        "heat_flux": (flux, "W/m^2", "Lower plan.power_cap, or take another system.facility."),
-        "coolant": (coolant, "K", other_class),
-        "ramp": (outcome.temperature_ramp, "K/s", "Lower plan.power_cap, or raise system.facility.ramp_limit."),
-        "chillers": (outcome.chilled_heat, "W", chillers),
-        "supplies": (load, "1", supplies),
-        "power_swing": (outcome.power_swing, "W", floor),
-        "power_ramp": (outcome.power_ramp, "W/s", floor),
+    is_cold = coolant < float(system.facility.cooling.inlet.lowest)
+    values = {
+        "facility_power": outcome.power_peak,
+        "temperature": outcome.temperature,
+        "clock": cap / math.exp(float(slacks.clock)),
+        "heat_flux": float(outcome.power_busy) / float(system.accelerator.die_area),
+        "coolant": coolant,
+        "ramp": outcome.temperature_ramp,
+        "chillers": outcome.chilled_heat,
+        "supplies": math.exp(-float(slacks.supplies)),
+        "power_swing": outcome.power_swing,
+        "power_ramp": outcome.power_ramp,
     }
     sentences = []
-    for name, (amount, unit, remedy) in limits.items():
+    for name, (unit, remedy) in data_file(__file__, "remedies.toml").items():
         if (slack := float(getattr(slacks, name))) < 0.0:
-            is_below, value = name == "coolant" and is_cold, float(amount)
+            is_below, value = name == "coolant" and is_cold, float(values[name])
             limit = value * math.exp(-slack if is_below else slack)
             amounts = {"value": value, "limit": limit, "each": value / chips}
             numbers = {key: number(of, unit) for key, of in amounts.items()}

@@ -20,6 +20,7 @@ from energymodel.report.cells import (
     Column,
     Quantity,
     attributes,
+    declared,
     finite,
     number,
     present,
@@ -130,20 +131,7 @@ def scenario_found(optimum: Optimum) -> Scenario:
     return dataclasses.replace(optimum.scenario, system=run.system)
 
 
-_CHIP = (
-    Column("peak_flops", "peak rate, 16 bits", "FLOP/s"),
-    Column("energy_per_flop", "switching energy of an operation", "J/FLOP"),
-    Column("reference_clock", "clock 1", "Hz"),
-    Column("reference_voltage", "supply at clock 1", "V"),
-    Column("die_area", unit="m^2"),
-    Column("cache_size", "last cache", "B"),
-    Column("memory_capacity", "memory", "B"),
-    Column("memory_bandwidth", unit="B/s"),
-    Column("rated_power", unit="W"),
-    Column("idle_power", unit="W"),
-    Column("price", unit="USD"),
-    Column("embodied_carbon", unit="kg"),
-)
+_CHIP = declared("chip")
 
 
 def design_chip_answer(designed: DesignedOptimum, risk: SavingAtRisk | None = None) -> Answer:

@@ -12,7 +12,19 @@ from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import detail_parts, parts_chart
 from energymodel.report.answers.plan_fields import command_of, kind_of, plan_fields
 from energymodel.report.answers.run_tables import Run, outcome_table
-from energymodel.report.cells import DATA, FULL, SHORT, Column, Number, Quantity, attributes, number, share, words
+from energymodel.report.cells import (
+    DATA,
+    FULL,
+    SHORT,
+    Column,
+    Number,
+    Quantity,
+    attributes,
+    declared,
+    number,
+    share,
+    words,
+)
 from energymodel.search.compare import Comparison, Frontier, FrontierStep
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import Front
@@ -175,18 +187,7 @@ def _exchange_charts(front: Front, plans: Table) -> list[Chart]:
 
 _CHOICES = ("accelerator", "precision", "network", "topology")
 _OUTPUTS = ("clock", "time", "energy", "power_average", "money", "carbon")
-_NUMBERS = (
-    Column("most_chips", kind="count", level=DATA),
-    Column("chips", kind="count"),
-    words("layout", "t x p x c"),
-    Column("clock", digits="rows"),
-    Column("batch", unit="token", digits="rows", level=DATA),
-    Column("time", unit="s", digits="rows"),
-    Column("energy", unit="J", digits="rows"),
-    Column("power_average", "power", "W", digits="rows"),
-    Column("money", unit="USD", digits="rows"),
-    Column("carbon", unit="kg", digits="rows", level=DATA),
-)
+_NUMBERS = declared("combinations")
 
 
 def compare_answer(comparison: Comparison) -> Answer:
@@ -249,21 +250,7 @@ NOTE = (
     "priors. Nothing says that such chips can be made."
 )
 _RATIOS = ("time", "energy", "power_average")
-_STEPS = (
-    Column("generations", digits="rows"),
-    Column("operation_energy", "operation", "J/FLOP"),
-    Column("landauer_multiple", "x Landauer"),
-    Column("time", unit="s", digits="two"),
-    Column("energy", unit="J", digits="two"),
-    Column("power_average", "power", "W", digits="two"),
-    Column("money", unit="USD", digits="two", level=DATA),
-    Column("chips", kind="count"),
-    Column("batch", unit="token", digits="two", level=DATA),
-    Column("clock", digits="two", level=DATA),
-    words("binds"),
-    words("reason", level=DATA),
-    *(Column(f"{name}_ratio", name.replace("_", " "), digits="two", level=DATA) for name in _RATIOS),
-)
+_STEPS = declared("frontier")
 
 
 def frontier_answer(frontier: Frontier) -> Answer:

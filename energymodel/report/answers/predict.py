@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,37 +27,22 @@ BARS, ROWS = 20, 40
 FITS, RISKY = "fits in memory", "out-of-memory risk above 50 %"
 
 
-class RunPrediction(NamedTuple):
-    """A scenario that was made of a user's files, and its outcome.
+def run_prediction_answer(
+    scenario: Scenario,
+    outcome: TrainingOutcome,
+    spread: OutcomeSpread,
+    assumed: Sequence[str] = (),
+    *,
+    of_whole_run: bool,
+    details: bool = False,
+) -> Answer:
+    """Whether a configuration of a user fits, what steps, tokens and the run take, and the rest of a run.
 
     - `of_whole_run`: whether anybody said how many tokens the run has; else only shares of it are shown.
     """
-
-    scenario: Scenario
-    outcome: TrainingOutcome
-    spread: OutcomeSpread
-    of_whole_run: bool
-
-    @property
-    def capacity(self) -> float:
-        """Memory of a chip [B]."""
-        return float(self.scenario.system.accelerator.memory_capacity)
-
-    @property
-    def fits(self) -> bool:
-        """Whether the plan needs no more memory than there is."""
-        return float(self.outcome.memory_per_chip) <= self.capacity
-
-    @property
-    def run(self) -> Run:
-        """The plan with its outcome."""
-        return Run(self.scenario.plan, self.outcome, self.spread)
-
-
-def run_prediction_answer(run: RunPrediction, assumed: Sequence[str] = (), *, details: bool = False) -> Answer:
-    """Whether a configuration fits, what steps, tokens and the run take, and the rest of a run."""
-    verdict = memory_sentence(run)
-    of_run = evaluate_answer(run.scenario, run.outcome, run.spread, details=details and run.of_whole_run)
+    run, capacity = Run(scenario.plan, outcome, spread), float(scenario.system.accelerator.memory_capacity)
+    verdict, fits = memory_sentence(outcome, capacity), float(outcome.memory_per_chip) <= capacity
+    of_run = evaluate_answer(scenario, outcome, spread, details=details and of_whole_run)
     outputs, step = of_run.table("outcome"), next(chart for chart in of_run.charts if chart.table == "step_time_parts")
     answer = dataclasses.replace(
         of_run,
@@ -67,26 +52,26 @@ def run_prediction_answer(run: RunPrediction, assumed: Sequence[str] = (), *, de
             {name: outputs.number(name) for name in ("step_time", "mfu")},
         ),
         sentences=[verdict, *of_run.sentences[:2]],
-        tables=[prediction_table(run), *of_run.tables],
+        tables=[prediction_table(run, capacity, of_whole_run=of_whole_run), *of_run.tables],
         charts=[step, *(chart for chart in of_run.charts if chart is not step)],
         notes=[*map(Sentence, assumed), *of_run.notes],
         also=(),
-        result="successful" if run.fits else "infeasible",
-        message="" if run.fits else sentence(verdict),
+        result="successful" if fits else "infeasible",
+        message="" if fits else sentence(verdict),
     )
-    return answer if run.of_whole_run else _of_a_step(run, answer, details=details)
+    return answer if of_whole_run else _of_a_step(scenario, run, answer, details=details)
 
 
-def _of_a_step(run: RunPrediction, answer: Answer, *, details: bool) -> Answer:
+def _of_a_step(scenario: Scenario, run: Run, answer: Answer, *, details: bool) -> Answer:
     """The same without what depends on the number of tokens."""
-    limits = limits_table(run.run, but="information")  # which follows from the tokens
+    limits = limits_table(run, but="information")  # which follows from the tokens
     outputs, priors = answer.table("outcome"), answer.table("priors")
     tables = [*(answer.table(name) for name in ("prediction", "plan", "step_time_parts")), limits]
     charts = [answer.charts[0], *limits_chart(limits), intervals_chart(outputs, OF_A_STEP)]
     notes = list(answer.notes[-1:])
-    if details:
-        passes, timeline, of_step = step_parts(run.scenario, run.run)
-        why, shares = causes(run.scenario, run.spread, "step_time")
+    if details and run.spread is not None:
+        passes, timeline, of_step = step_parts(scenario, run)
+        why, shares = causes(scenario, run.spread, "step_time")
         tables, charts = [*tables, *present(passes, why)], [*charts, *present(timeline, shares)]
         notes = [of_step, *notes]
     sentences = [
@@ -98,11 +83,11 @@ def _of_a_step(run: RunPrediction, answer: Answer, *, details: bool) -> Answer:
     return dataclasses.replace(answer, sentences=sentences, tables=tables, charts=charts, notes=notes, warnings=[])
 
 
-def memory_sentence(run: RunPrediction) -> Sentence:
+def memory_sentence(outcome: TrainingOutcome, capacity: float) -> Sentence:
     """It fits, or what it lacks and what to do."""
-    amounts = {"need": run.outcome.memory_per_chip, "capacity": run.capacity}
-    numbers = {name: number(amount, "B") for name, amount in amounts.items()}
-    if run.fits:
+    need = float(outcome.memory_per_chip)
+    numbers = {"need": number(need, "B"), "capacity": number(capacity, "B")}
+    if need <= capacity:
         return Sentence("It fits: {need} of {capacity} per chip.", numbers)
     return Sentence(
         "It does not fit: {need} of {capacity} per chip. Raise the tensor or pipeline degree or the sharding, "
@@ -112,10 +97,9 @@ def memory_sentence(run: RunPrediction) -> Sentence:
     )
 
 
-def prediction_table(prediction: RunPrediction) -> Table:
+def prediction_table(run: Run, capacity: float, *, of_whole_run: bool) -> Table:
     """What steps, tokens and the run take, with intervals."""
-    run, outcome = prediction.run, prediction.outcome
-    steps, tokens, chips = float(outcome.steps), float(outcome.tokens), float(prediction.scenario.plan.chips)
+    steps, tokens, chips = float(run.outcome.steps), float(run.outcome.tokens), float(run.plan.chips)
     time = run.quantity("step_time")
 
     def scaled(name: str, factor: float = 1.0) -> Quantity:
@@ -125,9 +109,9 @@ def prediction_table(prediction: RunPrediction) -> Table:
         return tuple(amount / end for end in (time.value, time.high, time.low) if end)
 
     cells: dict[Column, Any] = {
-        words("fits", "fits in memory"): prediction.fits,
+        words("fits", "fits in memory"): float(run.outcome.memory_per_chip) <= capacity,
         Column("memory_per_chip", "memory per chip", "B"): scaled("memory_per_chip"),
-        Column("capacity", "memory of a chip", "B"): prediction.capacity,
+        Column("capacity", "memory of a chip", "B"): capacity,
         Column("step_time", unit="s"): time,
         Column("token_rate", "tokens per second", "token/s"): rate(tokens / steps),
         Column("token_rate_per_chip", "tokens per second and chip", "token/s"): rate(tokens / steps / chips),
@@ -138,7 +122,7 @@ def prediction_table(prediction: RunPrediction) -> Table:
     for name in ("energy", "money"):
         cells[Column(f"{name}_per_step", f"{name} per step", units[name])] = scaled(name, 1.0 / steps)
         cells[Column(f"{name}_per_giga_token", f"{name} per 1e9 tokens", units[name])] = scaled(name, 1e9 / tokens)
-    if prediction.of_whole_run:
+    if of_whole_run:
         for name in ("tokens", "time", "energy", "money", "carbon"):
             cells[Column(f"{name}_of_run", f"{name} of the run", units[name])] = scaled(name)
         cells[Column("loss", "final loss", "nat/token")] = scaled("loss")

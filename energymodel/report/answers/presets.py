@@ -3,32 +3,14 @@
 from collections import Counter
 from typing import Any
 
+from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Answer, Sentence, Table
 from energymodel.report.cells import DATA, Column, Quantity, words
 from energymodel.scenarios.files import CATEGORIES, companions, is_quantity, names, read_preset
 
 KINDS = ("measured", "published", "specification", "derived", "definition", "prior")
-MAIN = {
-    "hardware": {
-        "peak_flops": "bf16",
-        "memory_capacity": "memory",
-        "memory_bandwidth": "bandwidth",
-        "rated_power": "power",
-        "reference_clock": "clock",
-    },
-    "nodes": {
-        "chips": "chips",
-        "scale_up.lanes": "lanes",
-        "scale_up.lane_bandwidth": "a lane",
-        "overhead_power": "host",
-    },
-}
-"""Numbers that tell the presets of a category apart, and their headings."""
-_NOTES = {
-    "hardware": "bf16 is dense and accumulates in fp32; clock is that of the peak rate, 1 in plan.clock. Each belongs "
-    "to the node that --set system.accelerator=NAME brings along; system.node=NAME takes another.",
-    "nodes": "A lane is one direction of one link; host is the power of the node beside chips and fans.",
-}
+MAIN = data_file(__file__, "presets.toml")
+"""Numbers that tell the presets of a category apart, with their headings, and a note below the table."""
 _ALSO = (
     ("To print one, ready to be copied and edited", "energymodel presets show NAME"),
     ("To compare those of a category", "energymodel presets hardware"),
@@ -86,7 +68,7 @@ def category_answer(category: str) -> Answer:
         category,
         Sentence(CATEGORIES[category]),
         [],
-        [Table("presets", "Presets", columns, rows, note=" ".join(filter(None, (_NOTES.get(category), note))))],
+        [Table("presets", "Presets", columns, rows, note=" ".join(filter(None, (MAIN["notes"].get(category), note))))],
         also=[("To say where each number is from", "energymodel presets show NAME")],
         rows="presets",
     )

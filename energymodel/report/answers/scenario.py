@@ -8,7 +8,7 @@ from energymodel.report import toml_text
 from energymodel.report.answer import Answer, Sentence, Table
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.run_tables import plan_table
-from energymodel.report.cells import DATA, Column, Quantity, words
+from energymodel.report.cells import DATA, Column, Quantity, declared, words
 from energymodel.scenarios.pieces import Pieces
 from energymodel.search.replan import Forecast, Replan
 from energymodel.sweeps.first_order import SavingAtRisk
@@ -37,14 +37,7 @@ def scenario_toml(pieces: Pieces) -> str:
 
 
 _MOST_UPDATES = 8
-_TOTALS = (
-    Column("time", unit="s"),
-    Column("energy", unit="J"),
-    Column("equipment_energy", "energy of nodes and switches", "J"),
-    Column("money", unit="USD"),
-    Column("carbon", unit="kg"),
-    Column("loss", unit="nat/token"),
-)
+_TOTALS = declared("whole_run")
 
 
 def replan_answer(replan: Replan, file: str, risk: SavingAtRisk | None = None) -> Answer:

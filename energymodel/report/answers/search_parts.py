@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Chart, Sentence, Table
 from energymodel.report.answers.plan_fields import Field, command_of, exact, plan_fields
 from energymodel.report.answers.run_tables import Run, outcome_table, plan_table
@@ -20,19 +21,8 @@ from energymodel.sweeps.outcome_spread import DEVIATIONS
 from energymodel.system.facility import NO_LIMIT
 from energymodel.system.outputs import objective_value
 
-# Steps of a limit that a person would consider, in SI, by its unit, the largest first.
-_STEPS = {
-    "s": ((86_400.0, "1 day"), (3_600.0, "1 hour"), (60.0, "1 minute")),
-    "W": ((1e6, "1 MW"), (1e3, "1 kW"), (1.0, "1 W")),
-    "USD": ((1e6, "1 M USD"), (1e3, "1000 USD"), (1.0, "1 USD")),
-    "kg": ((1e6, "1 kt"), (1e3, "1 t"), (1.0, "1 kg")),
-    "B": ((1e9, "1 GB"), (1e6, "1 MB")),
-    "K": ((1.0, "1 K"),),
-    "nat/token": ((0.01, "0.01 nat/token"),),
-    "m^2": ((1e-4, "1 cm^2"), (1e-6, "1 mm^2")),
-    "W/m^2": ((1e4, "1 W/cm^2"),),
-    "1": ((1000.0, "1000"), (100.0, "100"), (10.0, "10"), (1.0, "1")),
-}
+_STEPS = data_file(__file__, "limit_steps.toml")
+"""Steps of a limit that a person would consider, in SI, by its unit, the largest first."""
 _SAME = 1e-4  # relative difference of an objective that no one minds
 _COMPARED = ("plan.chips", "plan.batch", "plan.clock", "plan.coolant_temperature")
 _DEGREES = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
@@ -72,7 +62,7 @@ def prices_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
 
 def price_step(optimum: Optimum, name: str, half: float) -> tuple[str, Quantity | None]:
     """A step of a limit in words, and what it saves of the objective."""
-    price, steps = optimum.prices[name], _STEPS.get(optimum.limit_units.get(name, ""), ())
+    price, steps = optimum.prices[name], _STEPS.get(optimum.limit_units.get(name, ""), [])
     if not steps or name not in optimum.limits or not math.isfinite(price.price) or price.price == 0.0:
         return "", None
     step, text = next((pair for pair in steps if pair[0] <= _LARGEST_STEP * optimum.limits[name]), steps[-1])
@@ -146,10 +136,8 @@ def saving_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
 
 def saving_chart(optimum: Optimum, table: Table) -> Chart | None:
     """The causes of the saving as bars."""
-    largest, subtitle = (
-        share(table.rows[0][2] if table.rows else 0.0),
-        f"Saving of {optimum.minimize} by what is changed",
-    )
+    largest = share(table.rows[0][2] if table.rows else 0.0)
+    subtitle = f"Saving of {optimum.minimize} by what is changed"
     look = {"axis": f"{optimum.minimize} saved", "most": len(table.rows) - 1, "read": lambda _: largest}
     return Chart.ranked(table, "saved", "The {name} brings {largest} of the saving", subtitle, **look)
 
@@ -183,10 +171,8 @@ def saving_causes(risk: SavingAtRisk) -> tuple[Table, Chart | None]:
     """Numbers that nobody measured, by their share of the variance of the saving."""
     axis, title = "share of the variance", "Numbers that nobody measured, by what they do to the saving"
     rows = [[name.removeprefix("system."), part] for name, part in risk.shares.items()]
-    columns, large = (
-        [words("number"), Column("share", axis, kind="share", digits="two")],
-        sum(part >= SMALLEST for _, part in rows),
-    )
+    columns = [words("number"), Column("share", axis, kind="share", digits="two")]
+    large = sum(part >= SMALLEST for _, part in rows)
     table = Table("saving_causes", title, columns, rows, short=range(large), level=FULL)
     first = "{name} causes {largest} of the variance of the saving"
     return table, Chart.ranked(table, "share", first, title, axis, SMALLEST, CAUSES)
@@ -201,10 +187,8 @@ def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
         rows.append(["all layouts that were not searched, at least", others, ""])
     excess = Column("excess", f"more {of} than the best", kind="share", digits="two")
     table = Table("layouts", "Layouts compared", [words("layout"), excess, words("label", "")], rows, level=FULL)
-    title, subtitle = (
-        f"Another layout takes at least {{largest}} more {of}",
-        f"{of.capitalize()} above that of the best layout",
-    )
+    title = f"Another layout takes at least {{largest}} more {of}"
+    subtitle = f"{of.capitalize()} above that of the best layout"
     nearest = share(min((row[1] for row in rows), default=0.0))
     return table, Chart.ranked(table, "excess", title, subtitle, f"more {of}", read=lambda _: nearest)
 
