@@ -101,8 +101,8 @@ def timeline(
 
     Example: energymodel timeline llama-3.1-405b-h100 --plot step.svg
     """
-    from energymodel.search.pipeline import Per, step_timeline
-    from energymodel.search.pipeline_clocks import stage_front
+    from energymodel.search.pipeline import step_timeline
+    from energymodel.search.pipeline_clocks import Per, stage_front
     from energymodel.system.outputs import parse_number
 
     for name, value in (("per", per), ("points", points), ("slowdown", slowdown)):

@@ -142,17 +142,23 @@ def compare(run: Run, variants: Variants, question: Question) -> Any:
 
     Example: energymodel compare olmo-2-13b-h100 --accelerator b200-sxm --accelerator tpu-v5p
     """
+    asked = _on_hardware(run, question)
     if not any(vars(variants).values()):
         raise InputError(
             "compare: nothing to compare. Give --accelerator, --precision, --network, --topology or --chips, each "
             "repeatable."
         )
-    asked = {**{name: values or () for name, values in vars(variants).items()}, **_on_hardware(run, question)}
-    return answers.compare_answer(em.compare(run.source.stored, **asked))
+    choices = {name: values or () for name, values in vars(variants).items()}
+    return answers.compare_answer(em.compare(run.source.stored, **choices, **asked))
 
 
 def _on_hardware(run: Run, question: Question) -> dict[str, Any]:
     """What searches on other hardware are asked alike."""
+    if shape := next((path.strip() for path in question.vary or () if path.strip().startswith(MODEL)), None):
+        raise InputError(
+            f"vary {shape}: the shape of the model is searched by `energymodel optimize --vary {shape}`, on one "
+            "hardware at a time. Leave it out, or run that for each with --set system.accelerator=NAME."
+        )
     asked = {"minimize": question.minimize, "limits": question.limit, "vary": question.vary, "progress": run.progress}
     return {**asked, "changes": run.source.changes or (), "cluster": run.source.cluster}
 

@@ -1,11 +1,9 @@
-"""Cost of a run: hardware, facility, electricity, demand charge and delay; prices and carbon that vary by the hour.
+"""Cost of a run: hardware, facility, electricity, demand charge and delay; the price above which an hour's pause pays.
 
 Shared arguments: calendar `time` t of the run and `life`, n times 365 days over which a price is recovered [s];
 `interest_rate` r for one year, above -1 [1/year]; `utilization` u, share of its life in which equipment runs, above 0
 [1]; `energy` E at the meter, cooling and delivery losses included [J]; peak `power` P_peak [W]; `demand_charge` d
-[USD/(W s)], 15 USD per kW and month of 730 h being 5.708e-9; of series, `values` c_i, price [USD/J] or carbon intensity
-[kg/J], and `powers` P_i of the facility [W], one for each `step` dt [s], within which both are constant, as markets
-bill them.
+[USD/(W s)], 15 USD per kW and month of 730 h being 5.708e-9.
 """
 
 import abc
@@ -13,10 +11,8 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, Scalar, Values, real
+from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 YEAR = 8760.0 * 3600.0
@@ -159,18 +155,6 @@ class RentedPrice(AbstractPrice):
     def cost(self, usage: Usage) -> Values:
         """See `AbstractPrice.cost`; the rent covers chip price, links, plant, energy and power."""
         return rental_cost(usage.chips, usage.time, self.chip_time) + delay_cost(usage.time, self.delay_cost)
-
-
-Series = Float[Array | np.ndarray, " steps"]
-"""One value per step."""
-
-
-def series_total(values: Series, powers: Series, step: Numeric = HOUR) -> Scalar:
-    """Cost or emission of a varying power at a varying price, `C = dt sum_i c_i P_i` [definition].
-
-    **Returns:** cost [USD] or emission [kg]; negative where prices are.
-    """
-    return jnp.asarray(step) * jnp.sum(jnp.asarray(values) * jnp.asarray(powers))
 
 
 def pause_price(held: Numeric, price: Numeric, running_power: Numeric, paused_power: Numeric) -> Values:

@@ -1,32 +1,41 @@
 """Start, power and end of a run over the hours of a grid, at the lowest money, carbon or energy.
 
 Learning does not depend on the clock at a fixed batch, so that tokens may be made when energy is cheap or clean, while
-holding the equipment costs in every hour. Speeds, starts and prices of a token are enumerated: at a price, each hour
-passes at the speed whose cost less the worth of its tokens is lowest.
+holding the equipment costs in every hour. Hourly power is compared with the best constant one.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from energymodel.economics.cost import HOUR, YEAR, OwnedPrice, pause_price, series_total
+from energymodel.economics.cost import HOUR, YEAR, OwnedPrice, pause_price
 from energymodel.errors import InputError
+from energymodel.physics.weather import Hour
+from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.grid_hours import GridHours, hours_of
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.hourly_power import ROUNDING, Levels, cooling_of, levels_of
+from energymodel.search.hourly_run import ROUNDING, HourlyProblem, HourlyRun, cheapest, metered_peaks
+from energymodel.system.evaluate import evaluate
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem, as_designed
 from energymodel.units import format_quantity, parse_quantity
 
 OBJECTIVES = {"money": "USD", "carbon": "kg", "carbon_operational": "kg", "energy": "J"}
+CARBON = ("carbon_operational", "carbon_embodied")
+COUNTED = {"money": ("held", "contract", "bought"), "carbon": CARBON}
+"""Parts of a run that an objective adds up, beside the demand charge and priced carbon; else the one of its name."""
+CLOCKS = 33  # from the accelerator's lowest to its highest
+OF_CLOCK = ("temperature", "facility_power", "heat_flux", "ramp", "power_swing", "power_ramp")
+"""Limits that a clock may violate."""
 USUAL_SLACK = 1.25  # deadline over the time at the highest speed
-CAPS = 7  # highest speeds that are tried where a demand charge makes the highest hour dear
-TOKEN_PRICES = np.geomspace(0.1, 10.0, 91)  # over the cost of a token at the highest speed
-ZOOMS, ZOOM = 6, 33  # rounds between the neighbors of the best price, and prices in each
-STARTS = 24  # of a rule, those of the lowest cost before the demand charge is known
-TIE = 1e-4  # by which later hours count as dearer, so that like hours change their speed one by one
 
 
 class Terms(NamedTuple):
@@ -45,35 +54,23 @@ class Terms(NamedTuple):
     owned: bool
 
 
-class HourlyRun(NamedTuple):
-    """A run from an hour of a grid on, at a speed for each of its hours, and its totals.
+class Levels(NamedTuple):
+    """Speeds of a run, slowest first, and its pause.
 
-    - `speeds`, `occupied`, `power`: by hour the index of the speed, the share before the end, and the mean power [W].
-    - `value`: its cost in the unit of the objective; `peak`: its highest hour [W]; `clock`: the mean [1].
-    - `held`, `bought`, `contract`, `demand`: parts of the money: equipment over time, energy at hourly prices, the
-      contract, and the demand charge. `price` and `intensity`: what a joule costs and emits in the mean. What is not
-      known by the hour is None.
+    Arrays over speeds: `clock` as the chip reaches it [1], `rate` over calendar time [token/s], `base`, power of the
+    facility without cooling [W], and `heat` to be cooled [W]. `paused_base` and `paused_heat` are those of idle chips,
+    with hosts and links on; `money_held` and `carbon_held` what a second of holding all equipment costs [USD/s, kg/s].
     """
 
-    start: int
-    speeds: np.ndarray
-    occupied: np.ndarray
-    power: np.ndarray
-    value: float
-    time: float = 0.0
-    tokens: float = 0.0
-    energy: float = 0.0
-    peak: float = 0.0
-    clock: float = 0.0
-    money: float | None = None
-    held: float = 0.0
-    bought: float | None = None
-    contract: float = 0.0
-    demand: float = 0.0
-    carbon_operational: float | None = None
-    carbon_embodied: float = 0.0
-    price: float | None = None
-    intensity: float | None = None
+    clock: np.ndarray
+    rate: np.ndarray
+    base: np.ndarray
+    heat: np.ndarray
+    paused_base: float
+    paused_heat: float
+    money_held: float
+    carbon_held: float
+    tokens: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,11 +104,11 @@ def calendar(
     zone: str | None = None,
     weather: str = "file",
     minimize: str = "money",
-    deadline: str | float | None = None,
+    deadline: str | None = None,
     start: str | int = "any",
-    demand_charge: str | float | None = None,
+    demand_charge: str | None = None,
     contract: str | None = None,
-    carbon_price: str | float | None = None,
+    carbon_price: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Calendar:
     """Find the start and the power of each hour of a scenario's run over the hours of a grid.
@@ -121,16 +118,18 @@ def calendar(
     - `grid`: CSV file as in `scenarios.grid_hours`, or hours; without it the market and weather of the scenario.
     - `zone`: of the file. `weather`: "file", or "scenario" for the mean cooling of the scenario's year.
     - `minimize`: one of `OBJECTIVES`; "carbon" adds the embodied carbon to that of the energy.
-    - `deadline`: longest time from start to end [s]; 1.25 times that at the highest speed unless given.
+    - `deadline`: longest time from start to end, such as "120 d"; 1.25 times that at the highest speed unless given.
     - `start`: an hour of the file, or "any".
-    - `demand_charge`: for a month's highest hour, as "15 USD/kW" or [USD/(W s)]; the scenario's unless given.
+    - `demand_charge`: for a month's highest hour, as "15 USD/kW" or over time; the scenario's unless given.
     - `contract`: such as "0.04 USD/kWh at 20 MW", paid in every hour of the run, used or not.
-    - `carbon_price`: of all carbon, added to money [USD/kg].
+    - `carbon_price`: of all carbon, added to money, such as "100 USD/t".
 
     **Raises:** `InputError` for what cannot be read or does not fit, and where no speed meets the deadline.
     """
     tell = progress or (lambda sentence: None)
-    terms = terms_of(scenario, minimize, deadline, start, demand_charge, contract, carbon_price)
+    terms = terms_of(
+        scenario, minimize, deadline, start, demand_charge=demand_charge, contract=contract, carbon_price=carbon_price
+    )
     pays_energy = minimize == "money" and terms.owned
     needs = ["price"] * pays_energy + ["carbon"] * (minimize.startswith("carbon") or terms.carbon_price > 0.0)
     hours = hours_of(scenario, grid, zone, weather, needs)
@@ -138,60 +137,55 @@ def calendar(
     levels = levels_of(scenario)
     shortest = levels.tokens / float(levels.rate[-1])
     limit = USUAL_SLACK * shortest if terms.deadline is None else terms.deadline
-    if limit < shortest:
-        raise InputError(
-            f"deadline: {format_quantity(limit, 's')} is shorter than the run at its highest speed, "
-            f"{format_quantity(shortest, 's')}. Give more time or chips."
-        )
     horizon, starts = int(limit / HOUR), hours.starts(terms.start, shortest)
     series = hours.window(0, hours.hours + horizon) if hours.repeats else hours
-    cooling = cooling_of(scenario.system, scenario.plan, series)
-    problem = _problem_of(series, levels, terms, levels.powers(cooling))
+    powers, paused = hourly_powers(scenario, levels, series)
+    parts = _parts(series, levels, terms, powers)
+    costs = HOUR * sum(parts[name] for name in COUNTED.get(minimize, (minimize,)) if name in parts)
+    costs = costs + HOUR * terms.carbon_price * sum(parts[name] for name in CARBON if name in parts)
+    charge = terms.demand_charge if minimize == "money" else 0.0
+    problem = HourlyProblem(HOUR * levels.rate, levels.tokens, powers, costs, HOUR * charge, series.month)
     tell("comparing constant and hourly power ...")
     constant = problem.best_constant(starts, horizon)
     if constant is None:
         raise InputError(
-            f"deadline: no constant speed ends a run of {format_quantity(shortest, 's')} or more by "
-            f"{format_quantity(limit, 's')} within the {hours.hours:,} hours of {hours.name}. Give more time or hours."
+            f"deadline: a run of {format_quantity(shortest, 's')} at its highest speed ends at no constant speed by "
+            f"{format_quantity(limit, 's')} within the {hours.hours:,} hours of {hours.name}. Give more time or chips."
         )
-    best = _cheapest((constant, problem.best_hourly(starts, horizon))) or constant
+    hourly = cheapest((constant, problem.best_hourly(starts, horizon))) or constant
     notes, pause_above = hours.notes, None
     if minimize == "money" and not terms.owned:
         notes += ("The rent of the scenario includes energy: its price by the hour does not enter the money.",)
     if minimize in ("carbon_operational", "energy"):
         notes += (f"Holding the equipment costs no {minimize}: only the deadline keeps the run from waiting.",)
-    with jax.enable_x64(True):
-        if series.price is not None and pays_energy:
-            running = float(np.mean(problem.powers[:, int(constant.speeds[0])]))
-            held = levels.money_held + terms.demand_charge * running
-            paused = float(np.mean(levels.paused(cooling)))
-            pause_above = float(pause_price(held, float(np.mean(series.price)), running, paused))
-        hourly, constant = (_with_totals(run, levels, series, terms) for run in (best, constant))
-    own_hours = series.window(best.start, len(best.occupied))
+    if series.price is not None and pays_energy:
+        running = float(np.mean(powers[:, constant.speeds[0]]))
+        held = levels.money_held + terms.demand_charge * running
+        with jax.enable_x64(True):
+            pause_above = float(pause_price(held, np.mean(series.price), running, np.mean(paused)))
+    own_hours = series.window(hourly.start, len(hourly.occupied))
+    hourly, constant = (_with_totals(run, parts, levels, series, terms) for run in (hourly, constant))
     return Calendar(scenario, terms, limit, levels, own_hours, hourly, constant, pause_above, notes)
 
 
 def terms_of(
     scenario: Scenario,
     minimize: str = "money",
-    deadline: str | float | None = None,
+    deadline: str | None = None,
     start: str | int = "any",
-    demand_charge: str | float | None = None,
-    contract: str | None = None,
-    carbon_price: str | float | None = None,
+    **paid: str | None,
 ) -> Terms:
-    """The arguments of `calendar`, checked and in SI.
+    """The arguments of `calendar`, checked and in SI; `paid` are its last three.
 
     **Raises:** `InputError` for what cannot be read, or does not enter the objective or the price of the scenario.
     """
     if minimize not in OBJECTIVES:
         raise InputError(f'minimize: "{minimize}" is no objective of a calendar. Give one of {", ".join(OBJECTIVES)}.')
-    price = scenario.system.market.price
-    owned = isinstance(price, OwnedPrice)
-    for name, text in (("demand_charge", demand_charge), ("contract", contract), ("carbon_price", carbon_price)):
-        if text is not None and minimize != "money":
+    price, paid = scenario.system.market.price, {name: text for name, text in paid.items() if text is not None}
+    for name, text in paid.items():
+        if minimize != "money":
             raise InputError(f"{name}: {text} does not enter {minimize}. Leave it out, or minimize money.")
-        if text is not None and name != "carbon_price" and not owned:
+        if name != "carbon_price" and not isinstance(price, OwnedPrice):
             raise InputError(
                 f"{name}: {text}, but the rent of the scenario includes energy. Set system.market.price=owned, or "
                 "leave it out."
@@ -201,144 +195,121 @@ def terms_of(
     except ValueError:
         raise InputError(f'start: "{start}" is no hour of the file. Give a whole number, or any.') from None
     charge = float(price.demand_charge) if isinstance(price, OwnedPrice) else 0.0
-    if demand_charge is not None:  # over time, or for a month: "15 USD/(kW month)" or "15 USD/kW"
-        try:
-            charge = parse_quantity(demand_charge, "USD/W", "demand_charge") / (YEAR / 12.0)
+    if (asked := paid.get("demand_charge")) is not None:
+        try:  # over time, or for a month: "15 USD/(kW month)" or "15 USD/kW"
+            charge = parse_quantity(asked, "USD/(W s)", "demand_charge")
         except InputError:
-            charge = parse_quantity(demand_charge, "USD/(W s)", "demand_charge")
-    power, worth = 0.0, 0.0
-    if contract is not None:
-        rate, at, block = contract.partition(" at ")
-        if not at:
-            raise InputError(f'contract: "{contract}" has no power. Write it such as "0.04 USD/kWh at 20 MW".')
-        power = parse_quantity(block, "W", "contract power")
-        worth = parse_quantity(rate, "USD/J", "contract price")
-    longest = None if deadline is None else parse_quantity(deadline, "s", "deadline")
-    carbon = 0.0 if carbon_price is None else parse_quantity(carbon_price, "USD/kg", "carbon_price")
-    return Terms(minimize, longest, begin, charge, power, worth, carbon, owned)
+            charge = parse_quantity(asked, "USD/W", "demand_charge") / (YEAR / 12.0)
+    rate, at, block = str(paid.get("contract", "0 USD/kWh at 0 W")).partition(" at ")
+    if not at:
+        raise InputError(f'contract: "{rate}" has no power. Write it such as "0.04 USD/kWh at 20 MW".')
+    return Terms(
+        minimize,
+        None if deadline is None else parse_quantity(deadline, "s", "deadline"),
+        begin,
+        charge,
+        contract_power=parse_quantity(block, "W", "contract power"),
+        contract_price=parse_quantity(rate, "USD/J", "contract price"),
+        carbon_price=parse_quantity(paid.get("carbon_price", "0 USD/kg"), "USD/kg", "carbon_price"),
+        owned=isinstance(price, OwnedPrice),
+    )
 
 
-class HourlyProblem(NamedTuple):
-    """All hours at all speeds: `tokens` of an hour by speed, `powers` [W] and `costs`, the demand charge apart.
+def levels_of(scenario: Scenario) -> Levels:
+    """Speeds of a scenario's plan between the lowest and the highest clock of its accelerator.
 
-    `peak` is what a watt of a month's highest hour costs for an hour of the run; `goal` the tokens of the run.
+    **Raises:** `InputError` for a batch that changes with progress, and where no clock keeps the limits of the system.
     """
-
-    tokens: np.ndarray
-    goal: float
-    powers: np.ndarray
-    costs: np.ndarray
-    peak: float
-    month: np.ndarray
-
-    def best_constant(self, starts: np.ndarray, horizon: int) -> HourlyRun | None:
-        """The cheapest run at one speed, from its best start."""
-        rules = (np.full(len(self.month), speed) for speed in range(len(self.tokens)))
-        return _cheapest(self._best_start(rule, starts, horizon) for rule in rules)
-
-    def best_hourly(self, starts: np.ndarray, horizon: int) -> HourlyRun | None:
-        """The cheapest run whose hours each have the best speed at one price of a token, below one highest speed."""
-        fastest = len(self.tokens) - 1
-        caps = np.linspace(0, fastest, CAPS).round().astype(int) if self.peak > 0.0 else [fastest]
-        usual = max(float(np.mean(self.costs[:, -1])) / self.tokens[-1], np.finfo(float).tiny)
-        scores = self.costs * (1.0 + TIE * np.linspace(0.0, 1.0, len(self.month)))[:, None]
-        best, prices = None, TOKEN_PRICES * usual
-        for _ in range(1 + ZOOMS):
-            trials = []
-            for index, price in enumerate(prices):
-                net = scores - price * self.tokens
-                for cap in caps:
-                    run = self._best_start(np.argmin(net[:, : cap + 1], axis=1), starts, horizon)
-                    trials += [(run, index, cap)] if run is not None else []
-            if not trials:
-                return best
-            run, index, cap = min(trials, key=lambda trial: trial[0].value)
-            best = run if best is None or run.value < best.value else best
-            caps, starts = [cap], np.array([best.start])
-            prices = np.geomspace(prices[max(index - 1, 0)], prices[min(index + 1, len(prices) - 1)], ZOOM)
-        return best
-
-    def _best_start(self, rule: np.ndarray, starts: np.ndarray, horizon: int) -> HourlyRun | None:
-        """The cheapest run by a rule, which gives the speed of every hour; None where it does not end in time."""
-        every = np.arange(len(rule))
-        made = np.concatenate([[0.0], np.cumsum(self.tokens[rule])])
-        costs = self.costs[every, rule] + self.peak * self.powers[every, rule]
-        spent = np.concatenate([[0.0], np.cumsum(costs)])
-        wanted = made[starts] + self.goal
-        last = np.searchsorted(made, wanted * (1.0 - ROUNDING), side="left") - 1  # the hour in which the run ends
-        within = np.minimum(last, len(rule) - 1)
-        share = (wanted - made[within]) / self.tokens[rule[within]]
-        total = spent[within] - spent[starts] + share * costs[within]
-        in_time = np.flatnonzero((last < len(rule)) & (last - starts + share <= horizon))
-        order = in_time[np.argsort(total[in_time], kind="stable")[: STARTS if self.peak > 0.0 else 1]]
-        return _cheapest(self._run(rule, int(starts[i]), int(last[i]), float(share[i])) for i in order)
-
-    def _run(self, rule: np.ndarray, start: int, last: int, share: float) -> HourlyRun:
-        index = np.arange(start, last + 1)
-        speeds, occupied = rule[index], np.ones(len(index))
-        occupied[-1] = min(share, 1.0)
-        power = self.powers[index, speeds] * occupied
-        peaks = self.peak * metered_peaks(self.month[index], power, occupied)
-        return HourlyRun(start, speeds, occupied, power, float(self.costs[index, speeds] @ occupied) + peaks)
+    if scenario.plan.knots > 1:
+        raise InputError("plan.batch: a calendar needs one value, so that every token takes as long. Give one number.")
+    with jax.enable_x64(True):
+        system, plan = as_designed(scenario.system, scenario.plan)
+        chip, clocks = system.accelerator, np.linspace(float(system.accelerator.minimum_clock), 1.0, CLOCKS)
+        held = scenario.system
+        if isinstance(held.market.price, OwnedPrice):  # energy and the demand charge are priced by the hour
+            held = eqx.tree_at(lambda s: (s.market.price.electricity, s.market.price.demand_charge), held, (0.0, 0.0))
+        run = jax.tree.map(np.asarray, _at_clocks(held, scenario.plan, jnp.asarray(clocks)))
+        fits = np.flatnonzero(np.min([getattr(run.slack, name) for name in OF_CLOCK], axis=0) >= 0.0)
+        if not len(fits):
+            raise InputError(
+                f"plan.clock: no clock from {clocks[0]:.3g} to 1 keeps the limits of the system (temperature, facility "
+                "power, heat flux, ramps). `energymodel evaluate` says which one is violated; relax it or cool more."
+            )
+        rate, energy = run.tokens / run.time, run.energy.total
+        fits = fits[np.append(True, np.diff(rate[fits]) > ROUNDING * rate[fits][1:])]  # each rate once
+        # While all chips idle, hosts and links stay on.
+        idle, coolant = jnp.asarray(chip.idle_power), system.facility.cooling.at(plan.coolant_temperature)
+        load = idle + system.links_power(system.network_shape(plan.chips)) + system.host_power(idle, coolant)
+        power = system.facility.power(load, coolant)
+        by_speed = run.clock, rate, (energy - run.energy.cooling) / run.time, energy / run.pue / run.time
+        by_time = (run.money / run.time, run.carbon_embodied / run.time, run.tokens)
+        return Levels(
+            *(values[fits] for values in by_speed),
+            float((load + power.delivery_loss + power.other) * plan.chips),
+            float(power.equipment * plan.chips),
+            *(float(values[fits[-1]]) for values in by_time),
+        )
 
 
-def _cheapest(runs: Iterable[HourlyRun | None]) -> HourlyRun | None:
-    return min((run for run in runs if run is not None), key=lambda run: run.value, default=None)
+@Compiled
+def _at_clocks(system: TrainingSystem, plan: TrainingPlan, clocks: Float[Array, " clocks"]) -> TrainingOutcome:
+    return jax.lax.map(lambda clock: evaluate(system, eqx.tree_at(lambda leaf: leaf.clock, plan, clock)), clocks)
 
 
-def _problem_of(hours: GridHours, levels: Levels, terms: Terms, powers: np.ndarray) -> HourlyProblem:
-    """All hours at all speeds, with costs in the unit of the objective."""
-    zeros = np.zeros(hours.hours)
-    use, market, held, peak = zeros if hours.carbon is None else hours.carbon, zeros, 0.0, 0.0
-    if terms.minimize == "money":
-        use, peak = terms.carbon_price * use, terms.demand_charge
-        held = levels.money_held + terms.carbon_price * levels.carbon_held
-        held += terms.contract_price * terms.contract_power
-        market = hours.price if terms.owned and hours.price is not None else zeros
-    elif terms.minimize == "energy":
-        use = zeros + 1.0
-    elif terms.minimize == "carbon":
-        held = levels.carbon_held
-    bought = bought_power(market[:, None], powers, terms.contract_power)
-    costs = HOUR * (use[:, None] * powers + market[:, None] * bought + held)
-    return HourlyProblem(HOUR * levels.rate, levels.tokens, powers, costs, HOUR * peak, hours.month)
+def hourly_powers(scenario: Scenario, levels: Levels, hours: GridHours) -> tuple[np.ndarray, np.ndarray]:
+    """Power at the meter by hour and speed, and of a pause by hour [W].
+
+    Where hours have no weather, cooling takes its mean of the scenario's year.
+    """
+    cooling = scenario.system.facility.cooling
+    with jax.enable_x64(True):
+        coolant = cooling.at(scenario.plan.coolant_temperature)
+        if hours.dry_bulb is None or hours.wet_bulb is None:
+            over_heat = np.full(hours.hours, float(cooling.demand(1.0, coolant).power))
+        else:
+            outside = Hour(jnp.asarray(hours.dry_bulb), jnp.asarray(hours.wet_bulb), jnp.asarray(hours.spread))
+            over_heat = np.asarray(cooling.hour_demand(jnp.ones(hours.hours), coolant, outside).power)
+    return levels.base + levels.heat * over_heat[:, None], levels.paused_base + levels.paused_heat * over_heat
 
 
-def _with_totals(run: HourlyRun, levels: Levels, series: GridHours, terms: Terms) -> HourlyRun:
+def _parts(hours: GridHours, levels: Levels, terms: Terms, powers: np.ndarray) -> dict[str, np.ndarray]:
+    """What a second costs by hour and speed, by part: fields of `HourlyRun`, where known by the hour."""
+    steady = {"held": levels.money_held, "contract": terms.contract_price * terms.contract_power}
+    steady["carbon_embodied"] = levels.carbon_held
+    parts = {"energy": powers, **{name: np.full_like(powers, value) for name, value in steady.items()}}
+    if hours.price is not None:
+        market = hours.price[:, None]
+        parts["price"] = market * powers
+        if terms.owned:
+            parts["bought"] = market * bought_power(market, powers, terms.contract_power)
+    if hours.carbon is not None:
+        parts["carbon_operational"] = hours.carbon[:, None] * powers
+    return parts
+
+
+def _with_totals(
+    run: HourlyRun, parts: dict[str, np.ndarray], levels: Levels, series: GridHours, terms: Terms
+) -> HourlyRun:
     """The run with its totals, and its start as an hour of the file."""
-    hours, occupied, power = series.window(run.start, len(run.occupied)), run.occupied, run.power
-    time, energy = HOUR * float(np.sum(occupied)), HOUR * float(np.sum(power))
-    held, demand, bought = levels.money_held * time, 0.0, None
-    if terms.owned and hours.price is not None:
-        bought = float(series_total(hours.price, bought_power(hours.price, power, terms.contract_power * occupied)))
-        demand = terms.demand_charge * HOUR * metered_peaks(hours.month, power, occupied)
-    contract = terms.contract_price * terms.contract_power * time
-    operational = None if hours.carbon is None else float(series_total(hours.carbon, power))
+    occupied, index = run.occupied, run.start + np.arange(len(run.occupied))
+    totals = {name: HOUR * float(part[index, run.speeds] @ occupied) for name, part in parts.items()}
+    if "bought" in totals:
+        totals["demand"] = terms.demand_charge * HOUR * metered_peaks(series.month[index], run.power, occupied)
+    if "bought" in totals or not terms.owned:
+        totals["money"] = sum(totals.get(name, 0.0) for name in ("held", "contract", "bought", "demand"))
+    for name, of in (("price", "price"), ("intensity", "carbon_operational")):
+        if of in totals:
+            totals[name] = totals[of] / totals["energy"]
     return run._replace(
         start=series.first + run.start,
-        time=time,
+        time=HOUR * float(np.sum(occupied)),
         tokens=HOUR * float(levels.rate[run.speeds] @ occupied),
-        energy=energy,
-        peak=float(np.max(power)),
+        peak=float(np.max(run.power)),
         clock=float(levels.clock[run.speeds] @ occupied / np.sum(occupied)),
-        money=held + contract + demand + bought if bought is not None else None if terms.owned else held,
-        held=held,
-        bought=bought,
-        contract=contract,
-        demand=demand,
-        carbon_operational=operational,
-        carbon_embodied=levels.carbon_held * time,
-        price=None if hours.price is None else float(series_total(hours.price, power)) / energy,
-        intensity=None if operational is None else operational / energy,
+        **totals,
     )
 
 
 def bought_power(market: np.ndarray, power: np.ndarray, contract: float | np.ndarray) -> np.ndarray:
     """Power bought at the price of the hour [W]: what exceeds a contract, and all of it where the price is negative."""
     return np.where(market < 0.0, power, np.maximum(power - contract, 0.0))
-
-
-def metered_peaks(month: np.ndarray, power: np.ndarray, occupied: np.ndarray) -> float:
-    """Sum over months of the highest power, each for the time of the run in it [W h]."""
-    firsts = np.flatnonzero(np.diff(month, prepend=month[0] - 1))
-    return float(np.maximum.reduceat(power, firsts) @ np.add.reduceat(occupied, firsts))

@@ -35,16 +35,16 @@ MOST = 64  # combinations of one comparison
 USUAL_POINTS, MOST_POINTS = 7, 61
 USUAL_LAST, FARTHEST = 30.0, 60.0  # generations
 DESIGN = "system.chip_design"
+CHIP = f"{DESIGN}."
 CHOICES = {
-    f"{DESIGN}.voltage": (0.4, 1.2),
-    f"{DESIGN}.area": (0.1, 1.0),
-    f"{DESIGN}.memory_stacks": (1e-3, 1.0),
-    f"{DESIGN}.link_lanes": (0.05, 2.0),
+    f"{CHIP}voltage": (0.4, 1.2),
+    f"{CHIP}area": (0.1, 1.0),
+    f"{CHIP}memory_stacks": (1e-3, 1.0),
+    f"{CHIP}link_lanes": (0.05, 2.0),
 }
 """Choices of a designer that every generation makes anew, relative to the reference."""
 ELEMENT = 2.0  # bytes of a number in 16 bits
 FLOP_PER_PRODUCT = 2.0  # a multiply-add
-CHIP = f"{DESIGN}."
 CHIP_CHOICES = {
     "voltage": (0.7, 1.2),
     "area": (0.5, 2.0),
@@ -59,8 +59,7 @@ CHIP_LIMITS = {"chip_area": ("die_area", "m^2"), "chip_power": ("rated_power", "
 """Limits on the chip, the field of the accelerator that each bounds, and its unit."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One combination: what was chosen, its best plan, and why there is none.
 
     - `accelerator`, `precision`, `network`, `topology`, `chips`: as asked, `None` where the scenario's own stays.
@@ -80,20 +79,7 @@ class Candidate:
     def name(self) -> str:
         """The combination in words."""
         chips = None if self.chips is None else f"{self.chips:,.0f} chips"
-        parts = (self.accelerator, self.precision, self.network, self.topology, chips)
-        return ", ".join(filter(None, parts)) or "own"
-
-    def load(self, source: Any, changes: Sequence[str], cluster: str | Path | None) -> Scenario:
-        """The scenario with this combination in it."""
-        shares = {} if self.precision is None else PRECISIONS[self.precision]
-        presets = {"system.accelerator": self.accelerator, "system.network": self.network}
-        layers = [*changes, *(f"plan.layout.{name}={share:g}" for name, share in shares.items())]
-        layers += [f"{path}={name}" for path, name in presets.items() if name is not None]
-        scenario = load_scenario(source, layers, cluster)
-        if self.topology is None:
-            return scenario
-        layers += topology_changes(self.topology, scenario.system.network.topology, layers)
-        return load_scenario(source, layers, cluster)
+        return ", ".join(filter(None, (*self[:4], chips))) or "own"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +136,8 @@ def compare(
     for name in precisions:
         if name not in PRECISIONS:
             raise InputError(f'precision: unknown "{name}". {suggest(name, PRECISIONS)}')
-    names = accelerators or (None,), precisions or (None,), networks or (None,), topologies or (None,)
-    combinations = [Candidate(*choice) for choice in product(*names, chips or (None,))]
+    choices = (accelerators, precisions, networks, topologies, chips)
+    combinations = [Candidate(*choice) for choice in product(*(values or (None,) for values in choices))]
     if len(combinations) > MOST:
         raise InputError(f"compare: {len(combinations)} combinations are more than {MOST}. Ask for fewer.")
     own = load_scenario(source, changes, cluster).with_question(minimize, limits)
@@ -162,12 +148,25 @@ def compare(
     candidates = []
     for candidate in combinations:
         tell(f"optimizing {candidate.name}")
-        within = {**held, **({} if candidate.chips is None else {"chips": float(candidate.chips)})}
-        optimum, reason = _optimized(partial(candidate.load, source, changes, cluster), objective, within, vary)
-        candidates.append(dataclasses.replace(candidate, optimum=optimum, reason=reason))
+        within = held if candidate.chips is None else {**held, "chips": float(candidate.chips)}
+        optimum, reason = _optimized(partial(_loaded, candidate, source, changes, cluster), objective, within, vary)
+        candidates.append(candidate._replace(optimum=optimum, reason=reason))
     candidates.sort(key=lambda each: each.optimum.value if each.optimum and not each.reason else float("inf"))
     unit = next((candidate.optimum.value_unit for candidate in candidates if candidate.optimum), "")
     return Comparison(objective, unit, held, tuple(candidates))
+
+
+def _loaded(choice: Candidate, source: Any, changes: Sequence[str], cluster: str | Path | None) -> Scenario:
+    """The scenario with a combination in it."""
+    shares = {} if choice.precision is None else PRECISIONS[choice.precision]
+    presets = {"system.accelerator": choice.accelerator, "system.network": choice.network}
+    layers = [*changes, *(f"plan.layout.{name}={share:g}" for name, share in shares.items())]
+    layers += [f"{path}={name}" for path, name in presets.items() if name is not None]
+    scenario = load_scenario(source, layers, cluster)
+    if choice.topology is None:
+        return scenario
+    layers += topology_changes(choice.topology, scenario.system.network.topology, layers)
+    return load_scenario(source, layers, cluster)
 
 
 def _of_own_plan(own: Scenario) -> dict[str, float]:
@@ -257,8 +256,7 @@ def frontier(
     for generations in map(float, np.linspace(0.0, last, points)):
         tell(f"optimizing {generations:g} generations from now")
         scenario = load_scenario(source, [*changes, f"{DESIGN}.generations={generations!r}"], cluster)
-        generations = float(getattr(scenario.system.chip_design, "generations", 0.0))
-        optimum, reason = _optimized(lambda scenario=scenario: scenario, asked.minimize, asked.limits, asked.vary)
+        optimum, reason = _optimized(lambda own=scenario: own, asked.minimize, asked.limits, asked.vary)
         with jax.enable_x64(True):
             chip = _designed(scenario, scenario.plan, {} if optimum is None else optimum.found)[1]
             energy = float(np.asarray(chip.energy_per_flop))
@@ -298,17 +296,14 @@ def chip_question(
         raise InputError(
             "system.chip_design: the accelerator is taken as it is. Set system.chip_design=scaled to design it."
         )
-    chip, every = scenario.system.accelerator, list(vary)
-    if not any(text.strip().startswith(CHIP) for text in vary):
+    chip, every = scenario.system.accelerator, [text.strip() for text in vary]
+    if not any(text.startswith(CHIP) for text in every):
         every += [f"{CHIP}{name}={low}:{high}" for name, (low, high) in CHIP_CHOICES.items()]
     asked = {text.partition("=")[0].strip() for text in limits}
-    if not any(text.strip().startswith(f"{CHIP}area") for text in every):
-        asked.add("chip_area")  # a limit on what does not vary leaves the search no room
-    own = [
-        f"{name}={float(getattr(chip, field))!r} {unit}"
-        for name, (field, unit) in CHIP_LIMITS.items()
-        if name not in asked
-    ]
+    if not any(text.startswith(f"{CHIP}area") for text in every):
+        asked.add("chip_area")  # a limit on what does not vary only narrows the search
+    own = {name: f"{float(getattr(chip, field))!r} {unit}" for name, (field, unit) in CHIP_LIMITS.items()}
+    own = [f"{name}={value}" for name, value in own.items() if name not in asked]
     return scenario.with_question(minimize, [*limits, *own], every)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.errors import InputError, suggest
-from energymodel.numerics import Scalar
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.checks import check_ports
 from energymodel.scenarios.document import FLEET
@@ -142,24 +141,25 @@ def load_fleet(
         further[name_of_group] = {"accelerator": words[0], "chips": words[1], **dict(pairs)}
     if not 0 < len(further) < MOST:
         raise InputError(f"fleet: {len(further)} further groups of devices. Give 1 to {MOST - 1}: --group with {FORM}.")
-    named = {"name": name, **tables}
-    main = load_scenario(named, changes, cluster)
+    main = load_scenario({"name": name, **tables}, changes, cluster)
     if main.plan.knots > 1:
         raise InputError("plan.batch: a fleet needs one value for the whole run. Give one number.")
     devices = tables.get("system", {}).get("accelerator")
     if not isinstance(devices, str):
         devices = str(main.tables["system"]["accelerator"].get("title", "own devices"))
-    members = [FleetGroup(devices, main, {})]
-    members += [_loaded(key, table, named, changes, cluster) for key, table in further.items()]
-    chips = sum(float(member.scenario.plan.chips) for member in members)
-    for member in members:
-        check_ports(member.scenario.system, chips)
-        if abs(member.replicas - round(member.replicas)) > 1e-9 or member.replicas < 1.0:
+    pairs = changes.items() if isinstance(changes, Mapping) else (change.partition("=")[::2] for change in changes)
+    common = {path.strip(): value for path, value in pairs if path.strip() not in OF_OWN_DEVICES}
+    plan = {key: value for key, value in tables.get("plan", {}).items() if key not in ("clock", "power_cap")}
+    own = {"name": name, **tables, "plan": plan}
+    fleet = Fleet((FleetGroup(devices, main, {}), *(_loaded(*of, own, common, cluster) for of in further.items())))
+    chips = sum(float(group.scenario.plan.chips) for group in fleet.groups)
+    for group in fleet.groups:
+        check_ports(group.scenario.system, chips)
+        if abs(group.replicas - round(group.replicas)) > 1e-9 or group.replicas < 1.0:
             raise InputError(
-                f"fleet.{member.name}.chips: {float(member.scenario.plan.chips):g} chips are {member.replicas:g} "
+                f"fleet.{group.name}.chips: {float(group.scenario.plan.chips):g} chips are {group.replicas:g} "
                 "replicas in the layout of the plan. Give a multiple of tensor times pipeline times context."
             )
-    fleet = Fleet(tuple(members))
     fewest = math.ceil(float(main.plan.layout.fewest_microbatches))
     if (each := fleet.microbatches) < fewest:
         raise InputError(
@@ -170,11 +170,7 @@ def load_fleet(
 
 
 def _loaded(
-    name: str,
-    table: Mapping[str, Any],
-    source: Mapping[str, Any],
-    changes: Sequence[str] | Mapping[str, Any],
-    cluster: str | Path | None,
+    name: str, table: Mapping[str, Any], source: Any, changes: Mapping[str, Any], cluster: str | Path | None
 ) -> FleetGroup:
     """A further group, as the scenario with its devices."""
     for key in table:
@@ -183,12 +179,9 @@ def _loaded(
     for key in ("accelerator", "chips"):
         if key not in table:
             raise InputError(f"fleet.{name}: {key} is missing. A group has an accelerator and a number of chips.")
-    pairs = changes.items() if isinstance(changes, Mapping) else (change.partition("=")[::2] for change in changes)
-    own = {path.strip(): value for path, value in pairs if path.strip() not in OF_OWN_DEVICES}
-    own |= {path: table[key] for key, path in PATHS.items() if key in table}
-    plan = {key: value for key, value in source.get("plan", {}).items() if key not in ("clock", "power_cap")}
+    devices = {path: table[key] for key, path in PATHS.items() if key in table}
     try:
-        scenario = load_scenario({**source, "plan": plan}, own, cluster)
+        scenario = load_scenario(source, {**changes, **devices}, cluster)
     except InputError as error:
         raise InputError(f"fleet.{name}: {error}") from error
     chips = parse_number(table["chips"], "1", f"fleet.{name}.chips")
@@ -201,16 +194,16 @@ def _loaded(
 class FleetOptimum(NamedTuple):
     """The best plan of a fleet, whole micro-batches for every replica, and what it is compared with.
 
-    - `fleet`, `found`: groups with the clocks and the batch of the optimum, and their outcome.
+    - `fleet`, `outcome`: groups with the clocks and the batch of the optimum, and what they yield.
     - `microbatches`: of a replica of each group in a step [1].
-    - `own`: outcome of the fleet with the clocks and the batch of its plans, at the same loss; `even` of the plan found
+    - `own`: outcome of the fleet with the clocks and the batch of its plans, at the same loss; `even` of the optimum
       if every chip took the same share of a batch; `alone` that of the first group alone, with its own plan.
     - `minimize`, `limits` in SI, and `prices`: by how many percent the objective falls if a limit rises by one percent.
     - `success`: whether it is optimal and keeps its limits; else `message` says why not.
     """
 
     fleet: Fleet
-    found: FleetOutcome
+    outcome: FleetOutcome
     microbatches: tuple[int, ...]
     own: FleetOutcome
     even: FleetOutcome
@@ -248,8 +241,9 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
         raise InputError("minimize loss: a fleet is searched at a given loss. Minimize energy, time, money or carbon.")
     with jax.enable_x64(True):
         aim = question.limits.get("loss", float(fleet.evaluate().job.loss))
-        goal = TargetLoss(np.asarray(aim))
-        fleet = fleet.with_plans([dataclasses.replace(plan, goal=goal) for _, plan in fleet.pairs])
+        fleet = fleet.with_plans(
+            [dataclasses.replace(plan, goal=TargetLoss(np.asarray(aim))) for _, plan in fleet.pairs]
+        )
         # The fleet with its own clocks and a batch near its own: the fastest with whole micro-batches.
         clocks = np.log([float(plan.clock) for _, plan in fleet.pairs])
         ways = _whole_ways(fleet, np.asarray(fleet.evaluate().work))
@@ -259,26 +253,25 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
         held |= {name: value for name, value in question.limits.items() if name != "loss"}
         problem = _problem(fleet, question.minimize, held, own)
         # The best of the whole micro-batches around those of the search, or of the plan, each with clocks of its own.
-        relaxed = _searched(problem, np.log(own.work)[None], varies=True)
-        around_search = _whole_ways(fleet, np.exp(relaxed.x[0, len(clocks) : -1]))
-        ways = around_search | {own_counts: ways[own_counts]}
-        solution = _searched(problem, np.array([*ways.values()]), varies=False)
+        relaxed = _searched(problem, fleet, np.log(own.work)[None], varies=True)
+        ways = _whole_ways(fleet, np.exp(relaxed.x[0, len(clocks) : -1])) | {own_counts: ways[own_counts]}
+        solution = _searched(problem, fleet, np.array([*ways.values()]), varies=False)
         ends = []
-        for lane, counts in enumerate(ways):
-            moved, outcome = _at(fleet, solution.x[lane])
+        for point in solution.x:
+            moved, outcome = _at(fleet, point)
             excesses = {name: float(excess(name, output(outcome.job, name), limit)) for name, limit in held.items()}
             excesses |= {name: -float(getattr(outcome.job.slack, name)) for name in SLACKS}
-            broken = [name for name, more in excesses.items() if more > MARGIN]
-            ends.append((len(broken), float(log_objective(outcome.job, powers)), lane, counts, moved, outcome, broken))
-        _, _, lane, microbatches, best, outcome, broken = min(ends, key=lambda end: end[:2])
+            ends.append((moved, outcome, [name for name, more in excesses.items() if more > MARGIN]))
+        order = [(len(broken), float(log_objective(outcome.job, powers))) for _, outcome, broken in ends]
+        lane = min(range(len(ends)), key=order.__getitem__)
+        best, outcome, broken = ends[lane]
         result = jax.tree.map(lambda leaf: leaf[lane], solution.result)
         optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
         prices = zip(sorted(held), np.asarray(solution.multipliers.inequalities)[lane], strict=False)
-        message = f"It does not keep {', '.join(broken)}." if broken else "" if optimal else str(RESULTS[result])
         return FleetOptimum(
             fleet=best,
-            found=outcome,
-            microbatches=microbatches,
+            outcome=outcome,
+            microbatches=list(ways)[lane],
             own=own,
             even=best.evaluate(np.ones(len(fleet.groups))),
             alone=fleet.evaluate_alone(),
@@ -286,36 +279,24 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
             limits={"loss": aim, **held},
             prices={} if broken else {name: float(price) for name, price in prices},
             success=not broken and optimal,
-            message=message,
+            message=f"It does not keep {', '.join(broken)}." if broken else "" if optimal else str(RESULTS[result]),
         )
-
-
-class _FleetRun(NamedTuple):
-    """Groups with their own plans, and the time of a step of these without exchange, the unit of the search [s]."""
-
-    groups: tuple[Group, ...]
-    work_time: Scalar | np.ndarray
-
-    @property
-    def layout(self) -> ParallelLayout:
-        """Layout of all groups."""
-        return self.groups[0][1].layout
 
 
 class FleetFormulation(Formulation):
     """Logarithms of clocks, of the batches of a chip over that of the plan, and of the step time without exchange.
 
-    A `_FleetRun` is in place of a run. Rows are the limits, the slacks, and the own time of each group over that of a
-    step, of which the last has no name, as that of the micro-batches has none elsewhere.
+    In place of a run are the groups with their own plans, and the time of a step of these without exchange, the unit of
+    the search [s]. Rows are the limits, the slacks, and the own time of each group over that of a step, of which the
+    last has no name, as that of the micro-batches has none elsewhere.
     """
 
     def values(self, point: Array | np.ndarray, layout: ParallelLayout, criteria: Criteria, run: Any) -> Values:
         """Objective and rows of the groups at a point, in the layout that they have."""
-        groups: tuple[Group, ...] = run.groups
+        groups, own_time = run
         plans, work = _plans_at(point, groups)
-        time = run.work_time * jnp.exp(point[-1])
-        moved = [(system, plan) for (system, _), plan in zip(groups, plans, strict=True)]
-        outcome = evaluate_fleet(moved, work, time)
+        time = own_time * jnp.exp(point[-1])
+        outcome = evaluate_fleet([(system, plan) for (system, _), plan in zip(groups, plans, strict=True)], work, time)
         rows = [excess(name, output(outcome.job, name), criteria.limits[name]) for name in sorted(criteria.limits)]
         rows += [-getattr(outcome.job.slack, name) for name in SLACKS]
         rows = jnp.append(jnp.stack(rows), jnp.log(outcome.work_time / time))
@@ -345,18 +326,19 @@ def _problem(fleet: Fleet, minimize: str, limits: Mapping[str, float], own: Flee
     """The search as a problem; a replica has at least the micro-batches that its schedule needs."""
     fewest = math.ceil(float(fleet.main.plan.layout.fewest_microbatches)) / fleet.microbatches
     names = [group.name for group in fleet.groups]
-    bounds = {
-        f"{group.name}.clock": (float(group.scenario.system.accelerator.minimum_clock), 1.0) for group in fleet.groups
-    }
+    lowest = [float(system.accelerator.minimum_clock) for system, _ in fleet.pairs]
+    bounds = {f"{name}.clock": (clock, 1.0) for name, clock in zip(names, lowest, strict=True)}
     bounds |= {f"{name}.batch": (fewest, BATCH_RANGE) for name in names} | {"time": (BATCH_RANGE**-2, BATCH_RANGE**2)}
     powers = dict(parse_objective(minimize).factors)
     formulation = FleetFormulation(tuple(bounds), tuple(powers), (*sorted(limits), *SLACKS, *names[:-1]))
     criteria = jax.tree.map(np.asarray, Criteria(powers, dict(limits)))
-    run = cast(Any, _FleetRun(fleet.pairs, np.max(own.work_time)))
+    run = cast(Any, (fleet.pairs, np.max(own.work_time)))
     return DesignProblem(formulation, run, criteria, minimize, limits, bounds)
 
 
-def _searched(problem: DesignProblem, batches: Float[np.ndarray, "lanes groups"], *, varies: bool) -> Solution:
+def _searched(
+    problem: DesignProblem, fleet: Fleet, batches: Float[np.ndarray, "lanes groups"], *, varies: bool
+) -> Solution:
     """Best clocks and batches, or best clocks alone; a lane for each logarithm of the batches of a chip."""
     lower, upper = problem.boxes(len(batches))
     groups = batches.shape[1]
@@ -364,8 +346,7 @@ def _searched(problem: DesignProblem, batches: Float[np.ndarray, "lanes groups"]
         lower[:, groups:-1] = upper[:, groups:-1] = batches
     time = np.full((len(batches), 1), -math.log(START))
     start = np.clip(np.hstack([(1.0 - START) * lower[:, :groups], batches, time]), lower, upper)
-    layout = cast(Any, problem.run).layout
-    lanes = jax.tree.map(lambda leaf: np.full(len(batches), float(leaf)), layout)
+    lanes = jax.tree.map(lambda leaf: np.full(len(batches), float(leaf)), fleet.main.plan.layout)
     return solve_relaxed(problem, lanes, start, bounds=(lower, upper))
 
 
@@ -374,7 +355,6 @@ def _whole_ways(fleet: Fleet, work: np.ndarray) -> dict[tuple[int, ...], np.ndar
     layout = fleet.main.plan.layout
     multiple = multiple_count(fleet.main.system, layout)
     fewest = multiple * math.ceil(float(layout.fewest_microbatches) / multiple)
-    ways = [
-        sorted({max(fewest, count) for count in around(float(exact), multiple)}) for exact in work * fleet.microbatches
-    ]
-    return {counts: np.log(np.array(counts) / fleet.microbatches) for counts in itertools.product(*ways)}
+    near = [{max(fewest, count) for count in around(float(exact), multiple)} for exact in work * fleet.microbatches]
+    ways = itertools.product(*map(sorted, near))
+    return {counts: np.log(np.array(counts) / fleet.microbatches) for counts in ways}

@@ -7,21 +7,35 @@ Slack then costs no time and saves energy [Chung et al. 2024, Perseus].
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from energymodel.errors import InputError
-from energymodel.performance.pipeline_schedule import Schedule
+from energymodel.numerics import Numeric, Real, Scalar, component, real
+from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.runtime.compilation import Compiled
-from energymodel.search.pipeline import OperationKinds, Per, PipelineLoad, operation_kinds, pipeline_load
+from energymodel.search.pipeline import stage_layers
 from energymodel.solver import RESULTS, Solution, minimize_many
+from energymodel.system.accelerator import Accelerator
+from energymodel.system.chip_load import ChipLoad
+from energymodel.system.communication import pipeline_messages
+from energymodel.system.operating_point import operating_point
 from energymodel.system.plan import SCHEDULES, StagePower, TrainingPlan
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.step import step_work
+from energymodel.system.training_system import TrainingSystem, as_designed
+from energymodel.system.work import layer_work
 
+Per = Literal["rank", "phase", "operation"]
+Clocks = Float[Array | np.ndarray, "2 ranks kinds"]
+Passes = Float[Array, "2 stages kinds"]
+Kinds = Int[Array | np.ndarray, "2 stages microbatches"]
+"""Which operations share a clock: the kind of each, counted from 0 for each rank and direction."""
+FORWARD_SHARE = 1.0 / 3.0  # of the operations: one product forward for each two backward
 MOST_ROUNDS = 60
 FEWEST_PATHS = 32  # rows that are compiled for at least; unused ones are empty
 NUDGE = 1e-2  # by which a pass is stretched to find the longest path through it
@@ -32,6 +46,126 @@ GRID = 65  # clocks of all ranks together that are evaluated, evenly spaced in t
 BROKEN = 1e-9  # relative excess of the makespan that calls for one more search
 
 
+def operation_kinds(schedule: Schedule, per: Per) -> Kinds:
+    """Operations of a rank and direction that share a clock.
+
+    - `"rank"`: all of them;
+    - `"phase"`: those beside the bubble, where the slack of a uniform pipeline is, apart from the others: forward
+      passes before the first backward one, but for the very first; backward passes after the last forward one, but for
+      the very last;
+    - `"operation"`: each micro-batch its own.
+    """
+    kinds = np.zeros((2, schedule.stages, schedule.microbatches), np.int32)
+    if per == "operation":
+        kinds += np.arange(schedule.microbatches, dtype=np.int32)
+    elif per == "phase":
+        flat, half = kinds.reshape(-1), kinds.size // 2
+        for rank in range(schedule.ranks):
+            order = np.asarray(schedule.operation)[np.asarray(schedule.works)[:, rank], rank]
+            flat[order[1 : np.flatnonzero(order >= half)[0]]] = 1
+            flat[order[np.flatnonzero(order < half)[-1] + 1 : -1]] = 1
+    return kinds
+
+
+def _of_operations(passes: Passes, kinds: Kinds) -> Float[Array, "2 stages microbatches"]:
+    return jnp.take_along_axis(passes, jnp.asarray(kinds), axis=2)
+
+
+class PipelineLoad(eqx.Module):
+    """The passes of a micro-batch through the stages of a pipeline, and the chips that make them.
+
+    - `load`: leaves by direction (forward, backward) and virtual stage, of one micro-batch on one chip.
+    - `temperature`: of the chips [K].
+    - `waiting_power`: of a chip between two operations [W].
+    - `maximum_clock`: that cap and plan allow [1].
+    - `hop`: exposed time from rank to rank [s].
+    - `chips`: of one rank, over all replicas [1].
+    """
+
+    chip: Accelerator = component()
+    load: ChipLoad = component()
+    temperature: Real = real("K")
+    waiting_power: Real = real("W")
+    maximum_clock: Real = real("1")
+    hop: Real = real("s")
+    chips: Real = real("1")
+
+    def passes(self, clocks: Clocks) -> tuple[Passes, Passes]:
+        """Time [s] and energy on one chip [J] of a pass, at clocks by direction, rank and kind [1]."""
+        load = jax.tree.map(lambda leaf: jnp.asarray(leaf)[..., None], self.load)
+        chunks = load.arithmetic.shape[1] // jnp.shape(clocks)[1]
+        by_stage = jnp.tile(jnp.asarray(clocks), (1, chunks, 1))
+        voltage, time = self.chip.voltage(by_stage), load.busy_time(self.chip, by_stage)
+        static = self.chip.static_power(voltage, self.temperature) * time
+        return time, static + load.switching_energy * voltage**2 + load.memory_energy
+
+    def makespan(self, clocks: Clocks, schedule: Schedule, kinds: Kinds) -> Scalar:
+        """Time of a step [s], by the critical path."""
+        return pipeline_makespan(_of_operations(self.passes(clocks)[0], kinds), schedule, self.hop)
+
+    def energy(self, clocks: Clocks, kinds: Kinds, step_time: Numeric) -> Scalar:
+        """Energy of a step of all chips [J]: passes, and waiting for the rest of the time of the step [s]."""
+        time, energy = self.passes(clocks)
+        over_waiting = jnp.sum(_of_operations(energy - self.waiting_power * time, kinds))
+        return self.chips * (over_waiting + jnp.shape(clocks)[1] * self.waiting_power * step_time)
+
+
+def pipeline_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[PipelineLoad, Schedule]:
+    """Passes and schedule of a scenario: interleaved if the layout is, else one forward, one backward.
+
+    A pass is that of the kernels of its layers (`stage_layers`) and their exposed communication; the last virtual stage
+    adds the output head. A chip that waits spins at the highest clock, as in `evaluate`. Launch times are left out: a
+    stage is many kernels long. Counts of micro-batches, ranks and chunks are rounded.
+    """
+    layers = stage_layers(system, plan)
+    system, plan = as_designed(system, plan)
+    layout, chip, software = plan.layout, system.accelerator, system.software
+    step = step_work(system, plan, jnp.max(jnp.asarray(plan.batch)))
+    division, work, load = step.division, step.layer, step.load
+    exposed = sum(step.exposed)
+    point = operating_point(system, plan, step.coolant, load, exposed)
+    counts = (layout.pipeline, division.microbatches, layout.virtual_stages)
+
+    # The backward pass does what the forward pass does not, recomputation included.
+    recomputes = eqx.tree_at(lambda p: (p.layout.recompute_full, p.layout.recompute_attention), plan, (0.0, 0.0))
+    plain = layer_work(system, recomputes, division)
+    products = FORWARD_SHARE * plain.flops / work.flops
+    traffic = FORWARD_SHARE * plain.gemm_bytes / work.gemm_bytes
+    kernels = 0.5 * plain.elementwise_bytes / work.elementwise_bytes
+    spinning = exposed * point.spin_power  # [J], at the highest clock
+    exposed_share = 1.0 / (2.0 + layout.recompute_full)
+    forward_bytes = work.gemm_bytes * traffic + work.elementwise_bytes * kernels
+    forward = ChipLoad(
+        arithmetic=load.arithmetic * products,
+        attention=load.attention * work.attention.forward / work.attention.total,
+        product_memory=load.product_memory * traffic,
+        elementwise=load.elementwise * kernels + exposed * exposed_share,
+        switching_energy=load.switching_energy * products,
+        memory_energy=chip.traffic_energy * forward_bytes + spinning * exposed_share,
+    )
+    both = load._replace(elementwise=load.elementwise + exposed, memory_energy=load.memory_energy + spinning)
+    head_time = work.head_bytes / chip.sustained_bandwidth
+    head_memory = chip.traffic_energy * work.head_bytes
+    head = ChipLoad(step.head.time, jnp.zeros(()), jnp.zeros(()), head_time, step.head.energy, head_memory)
+    shares, last = jnp.asarray([FORWARD_SHARE, 1.0 - FORWARD_SHARE]), np.arange(len(layers)) == len(layers) - 1
+
+    def by_stage(forward: Numeric, both: Numeric, head: Numeric) -> Array:
+        return jnp.stack([forward, both - forward])[:, None] * layers + shares[:, None] * head * last
+
+    pipeline = PipelineLoad(
+        chip=chip,
+        load=jax.tree.map(by_stage, forward, both, head),
+        temperature=point.temperature,
+        waiting_power=point.static_power + point.spin_power,
+        maximum_clock=point.clock,
+        hop=(1.0 - software.pipeline_overlap)
+        * step.traffic.pipeline.time
+        / jnp.maximum(1.0, pipeline_messages(layout)),
+        chips=plan.chips / layout.pipeline,
+    )
+    return pipeline, pipeline_schedule(*(round(float(count)) for count in counts))
+
+
 class StageClocks(NamedTuple):
     """The front of energy against step time; every field has a leading axis of deadlines.
 
@@ -39,7 +173,6 @@ class StageClocks(NamedTuple):
     - `step_time`: exact makespan [s]; below the deadline where waiting costs more than haste saves.
     - `energy`: of a step, all chips [J]; `one_clock_energy` with one clock for all ranks that takes as long.
     - `price`: energy that one more second of step time saves [W].
-    - `late`: makespan over the deadline, less one [1].
     - `result`: members of `RESULTS`.
     - `paths`: constraints that the search needed [1].
     """
@@ -49,7 +182,6 @@ class StageClocks(NamedTuple):
     energy: Float[np.ndarray, " deadlines"]
     one_clock_energy: Float[np.ndarray, " deadlines"]
     price: Float[np.ndarray, " deadlines"]
-    late: Float[np.ndarray, " deadlines"]
     result: RESULTS
     paths: int
 
@@ -67,11 +199,16 @@ class _ClocksAndTime(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """A pipeline, its schedule, which operations share a clock, and the units of time [s] and energy [J]."""
+    """A pipeline, its schedule, which operations share a clock, bounds of the logarithms of clocks, and the units.
+
+    These are time [s] and energy [J] of its step at the highest clock.
+    """
 
     pipeline: PipelineLoad
     schedule: Schedule
-    kinds: OperationKinds
+    kinds: Kinds
+    lowest: Array | np.ndarray
+    highest: Array | np.ndarray
     fastest: float | Array = 1.0
     unit: float | Array = 1.0
 
@@ -95,14 +232,14 @@ def stage_clocks(
     """
     with jax.enable_x64(True):
         wanted = np.atleast_1d(np.asarray(deadlines, np.float64))
-        case, bounds = _problem(pipeline, schedule, per)
+        case = _problem(pipeline, schedule, per)
         fastest = float(case.fastest)
         if np.any(wanted < fastest * (1.0 - BROKEN)):
             raise ValueError(
                 f"stage_clocks: a deadline of {wanted.min():.6g} s is shorter than {fastest:.6g} s, the makespan "
                 f"at the highest clock, {float(pipeline.maximum_clock):.4g}. Give at least that."
             )
-        solution, paths = _cutting_planes(case, bounds, np.maximum(wanted / fastest, 1.0 + INTERIOR))
+        solution, paths = _cutting_planes(case, np.maximum(wanted / fastest, 1.0 + INTERIOR))
         choice = solution.x
         step_time = np.asarray(_makespans(choice.log_clock, case))
         broken = jnp.asarray(step_time > choice.stretch * fastest * (1.0 + 10.0 * BROKEN))
@@ -111,9 +248,8 @@ def stage_clocks(
             clock=np.exp(choice.log_clock),
             step_time=step_time,
             energy=np.asarray(_energies(choice.log_clock, case, step_time)),
-            one_clock_energy=one_clock(case, bounds, step_time)[1],
+            one_clock_energy=_one_clock_energy(case, step_time),
             price=solution.multipliers.upper.stretch * case.unit / fastest,
-            late=step_time / wanted - 1.0,
             result=late(broken, solution.result),
             paths=paths,
         )
@@ -148,46 +284,41 @@ def stage_front(
         raise InputError("plan.power: clocks by stage are searched below one power cap. Leave out plan.power.")
     with jax.enable_x64(True):
         pipeline, schedule = pipeline_load(system, plan)
-        count = 2 * schedule.ranks * {"rank": 1, "phase": 2, "operation": schedule.microbatches}[per]
+        count = 2 * schedule.ranks * (1 + int(operation_kinds(schedule, per).max()))
         if count > MOST_CLOCKS:
             raise InputError(f"per {per}: {count} clocks are more than {MOST_CLOCKS}. Take per = rank.")
-        fastest = float(_problem(pipeline, schedule, per)[0].fastest)
+        fastest = float(_problem(pipeline, schedule, per).fastest)
     return stage_clocks(pipeline, schedule, fastest * np.linspace(1.0, 1.0 + slowdown, points), per=per)
 
 
-def _problem(pipeline: PipelineLoad, schedule: Schedule, per: Per) -> tuple[_Problem, tuple[np.ndarray, np.ndarray]]:
-    """The problem in units of its step at the highest clock, and bounds of the logarithms of the clocks."""
-    case = _Problem(pipeline, schedule, operation_kinds(schedule, per))
-    repeats = np.asarray(case.kinds.repeats)
-    exists = np.sum(repeats.reshape(2, schedule.chunks, schedule.ranks, -1), axis=1) > 0
+def _problem(pipeline: PipelineLoad, schedule: Schedule, per: Per) -> _Problem:
+    kinds = operation_kinds(schedule, per)
+    of_ranks = kinds.reshape(2, schedule.chunks, schedule.ranks, -1).swapaxes(1, 2).reshape(2, schedule.ranks, -1)
+    exists = np.stack([np.any(of_ranks == kind, axis=2) for kind in range(1 + kinds.max())], axis=2)
     highest = np.full(exists.shape, np.log(pipeline.maximum_clock))
     lowest = np.where(exists, np.log(pipeline.chip.minimum_clock), highest)
+    case = _Problem(pipeline, schedule, kinds, lowest, highest)
     fastest = _makespans(highest[None], case)
-    unit = _energies(highest[None], case, fastest)
-    return case._replace(fastest=float(fastest[0]), unit=float(unit[0])), (lowest, highest)
+    return case._replace(fastest=float(fastest[0]), unit=float(_energies(highest[None], case, fastest)[0]))
 
 
-def one_clock(
-    case: _Problem, bounds: tuple[np.ndarray, np.ndarray], step_times: Float[np.ndarray, " times"]
-) -> tuple[Float[np.ndarray, " times"], Float[np.ndarray, " times"]]:
-    """The one clock for all ranks with which a step takes so long, to 1e-4 of its time, and the energy of the step."""
-    lowest, highest = bounds
+def _one_clock_energy(case: _Problem, step_times: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
+    """Energy of a step at the one clock for all ranks with which it takes so long, to 1e-4 of its time."""
 
     def everywhere(logs: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(logs[:, None, None, None], (len(logs), *lowest.shape))
+        return np.broadcast_to(logs[:, None, None, None], (len(logs), *np.shape(case.lowest)))
 
-    grid = np.linspace(lowest.min(), highest.max(), GRID)
-    logs = np.interp(-np.log(step_times), -np.log(_makespans(everywhere(grid), case)), grid)
-    times = _makespans(everywhere(logs), case)
-    return np.exp(logs), np.asarray(_energies(everywhere(logs), case, times))
+    grid = np.linspace(np.min(case.lowest), np.max(case.highest), GRID)
+    logs = everywhere(np.interp(-np.log(step_times), -np.log(_makespans(everywhere(grid), case)), grid))
+    return np.asarray(_energies(logs, case, _makespans(logs, case)))
 
 
-def _cutting_planes(case: _Problem, bounds: tuple[np.ndarray, np.ndarray], limit: np.ndarray) -> tuple[Solution, int]:
+def _cutting_planes(case: _Problem, limit: np.ndarray) -> tuple[Solution, int]:
     """Search until the makespan breaks no deadline, adding the paths that it broke [Kelley 1960], and count them.
 
     A path is known by how often it takes each pass, and has the time of its hops over the shortest step time.
     """
-    lowest, highest = bounds
+    bounds = _ClocksAndTime(case.lowest, np.asarray(0.5)), _ClocksAndTime(case.highest, limit)
     paths: dict[bytes, tuple[np.ndarray, float]] = {}
 
     def add(log_clock: np.ndarray, allowed: np.ndarray) -> bool:
@@ -200,27 +331,19 @@ def _cutting_planes(case: _Problem, bounds: tuple[np.ndarray, np.ndarray], limit
         return len(paths) > before
 
     def search(choice: _ClocksAndTime) -> Solution:
-        size = max(FEWEST_PATHS, 1 << (len(paths) - 1).bit_length())  # filled up with empty ones: few programs
+        empty = max(FEWEST_PATHS, 1 << (len(paths) - 1).bit_length()) - len(paths)  # filled up: few programs
         counts, hops = zip(*paths.values(), strict=True)
-        empty = size - len(paths)
-        rows = np.stack([*counts, *[np.zeros_like(counts[0])] * empty]), np.asarray([*hops, *[0.0] * empty])
-        return minimize_many(
-            _energy,
-            choice,
-            shared=(case, rows),
-            bounds=(_ClocksAndTime(lowest, np.asarray(0.5)), _ClocksAndTime(highest, limit)),
-            inequalities=_lateness,
-        )
+        rows = np.stack([*counts, *[np.zeros_like(counts[0])] * empty]), np.append(hops, np.zeros(empty))
+        return minimize_many(_energy, choice, shared=(case, rows), bounds=bounds, inequalities=_lateness)
 
-    for corner in (highest, lowest):
+    for corner in (case.highest, case.lowest):
         add(corner[None], np.zeros(1))
-    start = np.broadcast_to(0.5 * (lowest + highest), (len(limit), *lowest.shape))
+    start = np.broadcast_to(0.5 * (case.lowest + case.highest), (len(limit), *np.shape(case.lowest)))
     solution = search(_ClocksAndTime(start, limit))
     for _ in range(MOST_ROUNDS):
-        choice = solution.x
-        if not add(choice.log_clock, choice.stretch * (1.0 + BROKEN)):
+        if not add(solution.x.log_clock, solution.x.stretch * (1.0 + BROKEN)):
             break
-        solution = search(choice)
+        solution = search(solution.x)
     return solution, len(paths)
 
 
@@ -230,7 +353,7 @@ def _energy(choice: _ClocksAndTime, case: _Problem, _: tuple[Array, Array]) -> A
 
 
 def _lateness(choice: _ClocksAndTime, case: _Problem, paths: tuple[Array, Array]) -> Array:
-    durations = case.pipeline.durations(jnp.exp(choice.log_clock)) / case.fastest
+    durations = case.pipeline.passes(jnp.exp(choice.log_clock))[0] / case.fastest
     counts, hops = paths
     return jnp.sum(counts * durations, axis=(1, 2, 3)) + hops - choice.stretch
 
@@ -240,14 +363,17 @@ def _longest_paths(log_clocks: Array, case: _Problem) -> tuple[Array, Array, Arr
     """For each deadline and kind of pass the longest path through it: its counts, its hops and its whole length."""
     hop = case.pipeline.hop / case.fastest
 
+    def length(passes: Passes) -> Array:  # its gradient counts the passes of each kind on the critical path
+        return pipeline_makespan(_of_operations(passes, case.kinds), case.schedule, hop)
+
     def by_kind(log_clock: Array) -> tuple[Array, Array, Array]:
-        durations = case.pipeline.durations(jnp.exp(log_clock)) / case.fastest
+        durations = case.pipeline.passes(jnp.exp(log_clock))[0] / case.fastest
         clocks = log_clock.size
         longer = jnp.concatenate([jnp.zeros((1, clocks)), NUDGE * jnp.eye(clocks)]).reshape(-1, *log_clock.shape)
 
         def path(stretched: Array) -> tuple[Array, Array, Array]:
-            length, counts = jax.value_and_grad(case.kinds.makespan)(stretched, case.schedule, hop)
-            hops = length - jnp.sum(counts * stretched)
+            longest, counts = jax.value_and_grad(length)(stretched)
+            hops = longest - jnp.sum(counts * stretched)
             return counts, hops, jnp.sum(counts * durations) + hops
 
         return jax.vmap(path)(durations * (1.0 + jnp.tile(longer, (1, 1, case.schedule.chunks, 1))))

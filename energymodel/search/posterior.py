@@ -36,13 +36,8 @@ constants of a loss law that are known only together: one loss cannot tell them 
 SMALLEST_MOVE = 0.01  # standard deviations of its prior from which a number counts as moved
 SHARES = (0.05, 0.95)
 
-
-class MeasuredOutput(NamedTuple):
-    """A measured quantity: a product of powers of outputs by name, its value in SI, and its relative error [1]."""
-
-    powers: Mapping[str, float]
-    value: float
-    error: float
+Product = Mapping[str, float]
+"""Powers of outputs by name, whose product is measured or forecast."""
 
 
 class Update(NamedTuple):
@@ -56,59 +51,82 @@ class Update(NamedTuple):
     upper: float
 
 
+class UncertainNumber(NamedTuple):
+    """A number with its prior, its value there, and the lowest and the highest value that it may have."""
+
+    prior: NumberDistribution
+    before: float
+    ends: tuple[float, float]
+
+    def value(self, z: float) -> float:
+        """The number at a coordinate of unit normal prior."""
+        share = float(np.clip(ndtr(z), EDGE, 1.0 - EDGE))
+        return float(np.clip(self.prior.quantiles(self.before, [share])[0], *self.ends))
+
+    def coordinate(self, value: float) -> float:
+        """The coordinate of a value: zero in the middle of a distribution around it, else where its quantile is."""
+        edge = float(-ndtri(EDGE))
+        if not self.value(-edge) < value < self.value(edge):
+            return -edge if value <= self.value(-edge) else edge
+        root: Any = brentq(lambda z: self.value(z) - value, -edge, edge, xtol=1e-12)
+        return float(root)
+
+
 @dataclasses.dataclass(frozen=True)
 class Posterior:
-    """Uncertain numbers of a scenario after measurements.
+    """Uncertain numbers of a scenario after measurements, by path.
 
-    - `priors`, `before`: distribution and prior value by path; `ends`: the lowest and the highest value it may have.
     - `z`, `covariance`: estimate in coordinates of unit normal prior, in the order of the paths.
-    - `values`: the most likely values, in SI.
     """
 
-    priors: Mapping[str, NumberDistribution]
-    before: Mapping[str, float]
-    ends: Mapping[str, tuple[float, float]]
+    numbers: Mapping[str, UncertainNumber]
     z: Float[np.ndarray, " n"]
     covariance: Float[np.ndarray, "n n"]
 
     @property
     def values(self) -> dict[str, float]:
-        """Most likely value of each number."""
-        return {path: _value(self, path, z) for path, z in zip(self.priors, self.z, strict=True)}
-
-    def update(self, path: str, unit: str) -> Update:
-        """One number before and after."""
-        z, spread = self._estimate(path)
-        values = (_value(self, path, z + ndtri(share) * spread) for share in (0.5, *SHARES))
-        return Update(path, unit, self.before[path], *values)
-
-    def _estimate(self, path: str) -> tuple[float, float]:
-        """Coordinate of a number and its standard deviation."""
-        index = list(self.priors).index(path)
-        return float(self.z[index]), math.sqrt(self.covariance[index, index])
+        """Most likely value of each number, in SI."""
+        return {path: number.value(z) for (path, number), z in zip(self.numbers.items(), self.z, strict=True)}
 
     @property
     def distances(self) -> dict[str, float]:
         """How far each number has moved, in standard deviations of its prior [1]."""
-        start = np.array([_coordinate(self, path, value) for path, value in self.before.items()])
-        return dict(zip(self.priors, np.abs(self.z - start).tolist(), strict=True))
+        start = np.array([number.coordinate(number.before) for number in self.numbers.values()])
+        return dict(zip(self.numbers, np.abs(self.z - start).tolist(), strict=True))
 
     def moved(self) -> list[str]:
         """Paths that the measurements have moved, farthest first."""
         distance = self.distances
         return sorted((path for path in distance if distance[path] > SMALLEST_MOVE), key=lambda path: -distance[path])
 
+    def update(self, path: str, unit: str) -> Update:
+        """One number before and after."""
+        number, z, spread = self._estimate(path)
+        return Update(path, unit, number.before, *(number.value(z + ndtri(share) * spread) for share in (0.5, *SHARES)))
+
     def distribution(self, path: str) -> str:
         """What a scenario file says of the number from now on; correlations with others are lost."""
-        prior = self.priors[path]
+        (prior, *_), _, spread = self._estimate(path)
         if prior.family in ("lognormal", "normal"):
-            return f"{prior.family} {prior.numbers[0] * self._estimate(path)[1]:.6g}"
+            return f"{prior.family} {prior.numbers[0] * spread:.6g}"
         return " ".join([prior.family, *(f"{number:.9g}" for number in prior.numbers)])
 
-    def spread(self, run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
+    def _estimate(self, path: str) -> tuple[UncertainNumber, float, float]:
+        """A number, its coordinate and the standard deviation of that."""
+        index = list(self.numbers).index(path)
+        return self.numbers[path], float(self.z[index]), math.sqrt(self.covariance[index, index])
+
+    def spread(self, run: TrainingRun, products: Sequence[Product]) -> Float[np.ndarray, " k"]:
         """Standard deviations of logarithms of products of outputs, from all uncertain numbers together [1]."""
         slopes = _slopes(self, run, products)[1]
         return np.sqrt(np.einsum("ki,ij,kj->k", slopes, self.covariance, slopes))
+
+    def at(self, run: TrainingRun) -> TrainingRun:
+        """A run with its numbers at the estimate."""
+        vector, places = run.vector, run.places
+        for path, value in self.values.items():
+            vector[places[path]] = value
+        return run.at(vector)
 
 
 def prior_of(scenario: Scenario, run: TrainingRun, loss_measured: bool) -> Posterior:
@@ -119,56 +137,48 @@ def prior_of(scenario: Scenario, run: TrainingRun, loss_measured: bool) -> Poste
     if loss_measured:
         floors = [path for path, prior in uncertain.items() if prior.is_joint and path.endswith(ENTROPY_FLOOR)]
         priors |= {path: NumberDistribution("normal", (FLOOR_SPREAD,)) for path in floors}
-    before = {path: values[path] for path in priors}
-    ends = {path: ends_of(scenario, path) for path in priors}
-    start = Posterior(priors, before, ends, np.zeros(len(priors)), np.eye(len(priors)))
-    z = np.array([_coordinate(start, path, value) for path, value in before.items()])
-    return dataclasses.replace(start, z=z)
+    numbers = {path: UncertainNumber(prior, values[path], ends_of(scenario, path)) for path, prior in priors.items()}
+    z = np.array([number.coordinate(number.before) for number in numbers.values()])
+    return Posterior(numbers, z, np.eye(len(numbers)))
 
 
-def posterior_of(prior: Posterior, run: TrainingRun, measured: Sequence[MeasuredOutput]) -> Posterior:
+def posterior_of(prior: Posterior, run: TrainingRun, measured: Sequence[tuple[Product, float, float]]) -> Posterior:
     """Most likely values after the measurements, and their covariance.
 
     **Arguments:**
 
     - `prior`: from `prior_of`.
     - `run`: system and plan that were measured.
-    - `measured`: quantities, with independent errors.
+    - `measured`: quantities with their values in SI and their relative errors [1], which are independent.
     """
-    if not measured or not prior.priors:
+    if not measured or not prior.numbers:
         return prior
-    start, now = prior.z, prior
-    products = [quantity.powers for quantity in measured]
-    target = np.log([quantity.value for quantity in measured])
-    noise = np.diag([quantity.error**2 for quantity in measured])
+    products, values, errors = zip(*measured, strict=True)
+    target, noise, start, now = np.log(values), np.diag(np.square(errors)), prior.z, prior
 
     def misfit(moved: Posterior) -> float:
         """Minus twice the logarithm of the posterior density, up to a constant."""
-        there = _moved(run, moved)
+        there = moved.at(run)
         residual = target - _logarithms(evaluate_once(there.system, there.plan), products)
-        from_prior = moved.z - start
-        return float(
-            residual @ np.linalg.solve(noise, residual) + from_prior @ np.linalg.solve(prior.covariance, from_prior)
-        )
+        step = moved.z - start
+        return float(residual @ np.linalg.solve(noise, residual) + step @ np.linalg.solve(prior.covariance, step))
 
     def gain(slopes: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "n k"]:
         """How z answers to a residual."""
         return prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
 
-    least = misfit(now)
-    predicted, slopes = _slopes(now, _moved(run, now), products)
+    lowest = misfit(now)
+    predicted, slopes = _slopes(now, now.at(run), products)
     for _ in range(ROUNDS):
         z = start + gain(slopes) @ (target - predicted + slopes @ (now.z - start))
         # Beyond a kink of the model the linearization is wrong, and full steps jump to and fro across it.
-        trials = [
-            dataclasses.replace(now, z=np.clip(now.z + share * (z - now.z), start - FARTHEST, start + FARTHEST))
-            for share in STEP_SHARES
-        ]
+        steps = (np.clip(now.z + share * (z - now.z), start - FARTHEST, start + FARTHEST) for share in STEP_SHARES)
+        trials = [dataclasses.replace(now, z=step) for step in steps]
         misfits = [misfit(trial) for trial in trials]
-        if min(misfits) >= least - SETTLED:
+        if min(misfits) >= lowest - SETTLED:
             break
-        now, least = trials[int(np.argmin(misfits))], min(misfits)
-        predicted, slopes = _slopes(now, _moved(run, now), products)
+        now, lowest = trials[int(np.argmin(misfits))], min(misfits)
+        predicted, slopes = _slopes(now, now.at(run), products)
     covariance = prior.covariance - gain(slopes) @ slopes @ prior.covariance
     return dataclasses.replace(now, covariance=0.5 * (covariance + covariance.T))
 
@@ -191,43 +201,16 @@ def failure_posterior(chip_mtbf: float, spread: float, chip_time: float, failure
 
 
 def _slopes(
-    now: Posterior, run: TrainingRun, products: Sequence[Mapping[str, float]]
+    now: Posterior, run: TrainingRun, products: Sequence[Product]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k n"]]:
-    """Logarithms of products of outputs and their derivatives by z, at the numbers given."""
+    """Logarithms of products of outputs and their derivatives by z at the estimate."""
     steps, places = np.zeros((len(now.z), run.vector.size)), run.places
-    for step, path, z in zip(steps, now.priors, now.z, strict=True):
-        high, low = (_value(now, path, z + end) for end in (SLOPE_STEP, -SLOPE_STEP))
-        step[places[path]] = (high - low) / (2.0 * SLOPE_STEP)
+    for step, (path, number), z in zip(steps, now.numbers.items(), now.z, strict=True):
+        step[places[path]] = (number.value(z + SLOPE_STEP) - number.value(z - SLOPE_STEP)) / (2.0 * SLOPE_STEP)
     changes = changes_along(run, steps)
     return _logarithms(changes.outcome, products), np.array([changes.relative(powers) for powers in products])
 
 
-def _logarithms(outcome: TrainingOutcome, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
-    """Logarithms of products of outputs."""
-    return np.array(
-        [sum(power * math.log(float(output(outcome, name))) for name, power in each.items()) for each in products],
-        np.float64,
-    )
-
-
-def _moved(run: TrainingRun, now: Posterior) -> TrainingRun:
-    """The run with its numbers at the estimate."""
-    vector, places = run.vector, run.places
-    for path, value in now.values.items():
-        vector[places[path]] = value
-    return run.at(vector)
-
-
-def _value(now: Posterior, path: str, z: float) -> float:
-    share = float(np.clip(ndtr(z), EDGE, 1.0 - EDGE))
-    return float(np.clip(now.priors[path].quantiles(now.before[path], [share])[0], *now.ends[path]))
-
-
-def _coordinate(now: Posterior, path: str, value: float) -> float:
-    """The coordinate of a value: zero in the middle of a distribution around it, else where its quantile is."""
-    edge = float(-ndtri(EDGE))
-    ends = _value(now, path, -edge), _value(now, path, edge)
-    if not ends[0] < value < ends[1]:
-        return -edge if value <= ends[0] else edge
-    root: Any = brentq(lambda z: _value(now, path, z) - value, -edge, edge, xtol=1e-12)
-    return float(root)
+def _logarithms(outcome: TrainingOutcome, products: Sequence[Product]) -> Float[np.ndarray, " k"]:
+    logs = [sum(power * math.log(float(output(outcome, name))) for name, power in each.items()) for each in products]
+    return np.array(logs, np.float64)

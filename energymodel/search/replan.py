@@ -16,15 +16,7 @@ from energymodel.errors import InputError
 from energymodel.scenarios.question import Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.optimize import optimize
-from energymodel.search.posterior import (
-    SHARES,
-    MeasuredOutput,
-    Posterior,
-    Update,
-    failure_posterior,
-    posterior_of,
-    prior_of,
-)
+from energymodel.search.posterior import SHARES, Posterior, Update, failure_posterior, posterior_of, prior_of
 from energymodel.search.result import Optimum
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
@@ -196,10 +188,9 @@ def replan(
     return Replan(rest, optimum, rest.forecast(optimum.baseline))
 
 
-def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = None) -> Rest:
-    """The rest of a run as a scenario of its own; see `replan`."""
-    state = _state(scenario, measured)
-    question = scenario.with_question(limits=limits).optimize
+def rest_of(scenario: Scenario, measured: MeasuredRun) -> Rest:
+    """The rest of a run as a scenario of its own, by the question of the scenario; see `replan`."""
+    state, question, goal = _state(scenario, measured), scenario.optimize, scenario.plan.goal
     if question.knots:
         raise InputError("vary plan.batch@0..1: the rest of a run is planned with one batch. Leave it out here.")
     if "time" in state and "time" in question.limits:  # a mistake is reported before any work
@@ -208,24 +199,21 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         plan = eqx.tree_at(lambda plan: plan.goal, scenario.plan, TokenBudget(np.asarray(state["tokens"])))
         updated, failures = _with_failures(scenario, state)
         run = TrainingRun(updated.system, plan)
-        prior = prior_of(updated, run, "loss" in state)
         measurements = [
-            MeasuredOutput(powers, state[name], error / state[name] if name == "loss" else error)
+            (powers, state[name], error / state[name] if name == "loss" else error)
             for name, (powers, error) in MEASURED.items()
             if name in state
         ]
-        posterior = posterior_of(prior, run, measurements)
-        tables, values, updates = copy.deepcopy(dict(updated.tables)), posterior.values, []
-        for path in posterior.moved():
-            unit = updated.provenance[path].unit
-            updates.append(posterior.update(path, unit))
+        posterior = posterior_of(prior_of(updated, run, "loss" in state), run, measurements)
+        tables, values, moved = copy.deepcopy(dict(updated.tables)), posterior.values, posterior.moved()
+        updates = [posterior.update(path, updated.provenance[path].unit) for path in moved]
+        for path, unit, *_ in updates:
             _put(tables, path, values[path], unit, posterior.distribution(path))
         now = load_scenario({"name": scenario.name, **tables})
         outcome = jax.tree.map(np.asarray, evaluate_once(now.system, plan))
         parameters, batch = float(parameters_in_loss(now.system)), float(np.reshape(plan.batch, ()))
         done = float(learning_of(now.system, plan).run(parameters, state["tokens"], batch)[1])
     used = _used(state, now, plan, outcome)
-    goal = scenario.plan.goal
     if isinstance(goal, TokenBudget):
         tables["plan"]["goal"] = {"tokens": f"{float(goal.tokens) - state['tokens']!r} token"}
     else:
@@ -246,14 +234,11 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         "fix": [_in_rest(path) for path in question.fix],
         "tolerance": question.tolerance,
     }
-    by_path = {
-        name: {_in_rest(path): value for path, value in getattr(posterior, name).items()}
-        for name in ("priors", "before", "ends")
-    }
     rest = load_scenario({"name": f"{scenario.name}-rest", **tables})
     unexplained = {name: used[name] / float(output(outcome, name)) for name in used if name != "equipment_energy"}
     unexplained["equipment_energy"] = unexplained["energy"]
-    return Rest(rest, (*failures, *updates), used, dataclasses.replace(posterior, **by_path), unexplained)
+    numbers = {_in_rest(path): number for path, number in posterior.numbers.items()}
+    return Rest(rest, (*failures, *updates), used, dataclasses.replace(posterior, numbers=numbers), unexplained)
 
 
 def _in_rest(path: str) -> str:

@@ -21,8 +21,7 @@ from scipy.ndimage import minimum_filter1d
 from energymodel.economics.cost import HOUR
 from energymodel.scenarios.grid_hours import GridHours
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.calendar import USUAL_SLACK, terms_of
-from energymodel.search.hourly_power import Levels, levels_of
+from energymodel.search.calendar import USUAL_SLACK, Levels, levels_of, terms_of
 
 TOKEN_PRICES = np.geomspace(0.1, 10.0, 91)
 """Prices of a token that are tried, over the cost of a token at the highest speed. Any of them gives a bound."""

@@ -13,8 +13,8 @@ from scipy.optimize import linprog
 from energymodel.economics.cost import HOUR
 from energymodel.scenarios.grid_hours import GridHours
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.calendar import Terms, metered_peaks
-from energymodel.search.hourly_power import Levels, cooling_of
+from energymodel.search.calendar import Levels, Terms, hourly_powers
+from energymodel.search.hourly_run import metered_peaks
 
 SOME = 1e-6  # share of an hour that counts
 MOST_ENDS = 2  # of the relaxed run that are tried beside its mean
@@ -88,7 +88,7 @@ class Schedule(NamedTuple):
 
 def hourly_problem(scenario: Scenario, hours: GridHours, levels: Levels, terms: Terms) -> HourlyProblem:
     """All hours with their costs in the unit of the objective."""
-    cooling, zeros = cooling_of(scenario.system, scenario.plan, hours), np.zeros(hours.hours)
+    (powers, paused), zeros = hourly_powers(scenario, levels, hours), np.zeros(hours.hours)
     carbon = zeros if hours.carbon is None else hours.carbon
     if terms.minimize == "money":
         market = hours.price if terms.owned and hours.price is not None else zeros
@@ -99,8 +99,8 @@ def hourly_problem(scenario: Scenario, hours: GridHours, levels: Levels, terms: 
     reliability = scenario.system.reliability
     return HourlyProblem(
         rates=levels.rate,
-        powers=levels.powers(cooling),
-        paused=levels.paused(cooling),
+        powers=powers,
+        paused=paused,
         tokens=levels.tokens,
         stop_time=float(reliability.checkpoint_time) + float(reliability.restart_time),
         month=hours.month,

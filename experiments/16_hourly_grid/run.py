@@ -17,8 +17,7 @@ from energymodel.economics.cost import HOUR
 from energymodel.errors import InputError
 from energymodel.scenarios.grid_hours import GridHours, read_grid
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.search.calendar import terms_of
-from energymodel.search.hourly_power import levels_of
+from energymodel.search.calendar import levels_of, terms_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -9,7 +9,7 @@ from cli.shell import SMALL, assert_bad_input, numbers, rows_of, run, run_json
 from energymodel.errors import InputError
 from energymodel.scenarios.grid_hours import region_hours
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.hourly_power import cooling_of, levels_of
+from energymodel.search.calendar import hourly_powers, levels_of
 from energymodel.system.evaluate import evaluate_once
 
 
@@ -39,12 +39,12 @@ def test_speeds_are_those_of_evaluate():
         # The mean over the hours that stand for the year is the power of evaluate.
         np.testing.assert_allclose(levels.base[-1] + float(year), float(outcome.power_average), rtol=1e-9)
     hours = region_hours(scenario.system)
-    of_region = cooling_of(scenario.system, scenario.plan, hours)
-    np.testing.assert_allclose(np.mean(of_region), float(year) / levels.heat[-1], rtol=0.03)
+    powers, paused = hourly_powers(scenario, levels, hours)
+    np.testing.assert_allclose(np.mean(powers[:, -1]) - levels.base[-1], float(year), rtol=0.03)
     assert np.all(np.diff(levels.rate) > 0.0)
-    assert 0.0 < levels.paused(of_region).max() < levels.powers(of_region)[:, 0].min()
+    assert 0.0 < paused.max() < powers[:, 0].min()
     # Holding eight chips costs more than their energy.
-    assert levels.money_held > levels.powers(of_region).max() * 120 / 3.6e9
+    assert levels.money_held > powers.max() * 120 / 3.6e9
 
 
 def test_carbon_falls_where_the_run_may_wait(grid):
@@ -96,7 +96,7 @@ def test_rented_chips_pay_no_energy(grid):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--deadline", "10 h"), "is shorter than the run at its highest speed"),
+        (("--deadline", "10 h"), "at its highest speed ends at no constant speed by 10 h"),
         (("--start", "95"), "leaves no time for the run"),
         (("--zone", "DE"), "no column zone"),
     ],

@@ -58,10 +58,10 @@ def test_the_search_saves_energy_with_whole_microbatches():
     for optimum in (within, later):
         assert optimum.success
         assert all(isinstance(count, int) for count in optimum.microbatches)
-        assert outcome(optimum.found, "time") <= optimum.limits["time"] * (1.0 + 1e-6)
-        assert outcome(optimum.found, "energy") <= outcome(optimum.own, "energy")
+        assert outcome(optimum.outcome, "time") <= optimum.limits["time"] * (1.0 + 1e-6)
+        assert outcome(optimum.outcome, "energy") <= outcome(optimum.own, "energy")
     assert within.microbatches == later.microbatches
-    saved = 1.0 - outcome(later.found, "energy") / outcome(within.found, "energy")
+    saved = 1.0 - outcome(later.outcome, "energy") / outcome(within.outcome, "energy")
     assert within.prices["time"] > 0.01
     np.testing.assert_allclose(saved / 0.001, within.prices["time"], rtol=0.05)
 

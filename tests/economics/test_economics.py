@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from energymodel.economics import cost
 from energymodel.economics.carbon import Carbon, embodied_carbon, operational_carbon
-from energymodel.economics.cost import pause_price, series_total
+from energymodel.economics.cost import pause_price
 
 # docs/physics.md B9
 OWNED = cost.OwnedPrice(
@@ -82,16 +82,6 @@ def test_single_precision():
 
 # docs/physics.md B9: 0.35 kg/kWh, 4 years, u = 0.8
 CARBON = Carbon(intensity=0.35 / 3.6e6, chip_life=4 * cost.YEAR, utilization=0.8, embodied_multiplier=1.5)
-
-
-steps = st.lists(st.floats(0.0, 10.0), min_size=4, max_size=4)
-
-
-@given(values=steps, powers=steps)
-def test_halves_of_a_step_cost_as_much_as_the_step(values, powers):
-    values, powers = jnp.asarray(values), jnp.asarray(powers)
-    halves = series_total(jnp.repeat(values, 2), jnp.repeat(powers, 2), 1.5)
-    np.testing.assert_allclose(halves, series_total(values, powers, 3.0), rtol=1e-12, atol=1e-12)
 
 
 def test_at_the_pause_price_a_pause_neither_saves_nor_costs():

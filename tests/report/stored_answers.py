@@ -207,7 +207,6 @@ def _stage_clocks() -> Answer:
         energy=np.array([10.0, 8.0]),
         one_clock_energy=np.array([10.0, 9.0]),
         price=np.array([5.0, 1.0]),
-        late=np.zeros(2),
         result=cast(Any, np.array([0, 1])),
         paths=7,
     )

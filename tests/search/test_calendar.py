@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from energymodel.economics.cost import HOUR
-from energymodel.search.calendar import HourlyProblem, bought_power, metered_peaks
+from energymodel.search.calendar import bought_power
+from energymodel.search.hourly_run import HourlyProblem, metered_peaks
 
 RATES = np.array([1.0, 1.5, 2.0])
 POWERS = np.array([5.0, 7.0, 11.0])

@@ -122,6 +122,7 @@ def test_too_much_and_unknown_things_are_refused(search, asked, message):
     ("options", "words"),
     [
         (("compare",), "nothing to compare"),
+        (("compare", "--vary", "model.hidden"), "searched by `energymodel optimize --vary model.hidden`"),
         (("compare", "--chips", "8", "--plot", "c.gif"), "Choose one of .json"),
         (("compare", "--topology", "rail-onyl"), 'topology: unknown "rail-onyl". Did you mean "rail-only"?'),
         (("compare", "--topology", "torus", "--vary", f"{PATH}.oversubscription=1:8"), "oversubscription"),

@@ -12,15 +12,14 @@ from energymodel.errors import InputError
 from energymodel.performance.pipeline_schedule import pipeline_schedule
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search import PipelineLoad, layers_per_stage, pipeline_load, stage_clocks
-from energymodel.search.pipeline import operation_kinds
-from energymodel.search.pipeline_clocks import stage_front
+from energymodel.search.pipeline_clocks import operation_kinds, stage_front
 from energymodel.solver import RESULTS
 from energymodel.system.step import training_step
 from unlike_chips import arithmetic_load, cubic_chip
 
 WAITING = 10.0
 SMALL = "test-1b-h100"
-FOUR = ["plan.layout.pipeline=4", "plan.layout.microbatch=2", "plan.layout.last_stage_layers=1"]
+FOUR = ["plan.layout.pipeline=4", "plan.layout.microbatch=2"]
 
 
 # Seconds and switching power of a chain of four passes at clock 1.
@@ -83,7 +82,7 @@ def test_no_later_deadline_is_used_than_pays():
     assert 12.0 < best < 20.0
     np.testing.assert_allclose(front.step_time[[0, 2]], best, rtol=1e-6)
     np.testing.assert_allclose(front.price[[0, 2]], 0.0, atol=1e-4)
-    np.testing.assert_allclose(front.late, front.step_time / [20.0, 12.0, 30.0] - 1.0, rtol=1e-12)
+    np.testing.assert_allclose(front.step_time[1], 12.0, rtol=1e-8)
 
 
 def start_times_search(a, k, hop, deadline):
@@ -129,7 +128,7 @@ def test_critical_paths_find_what_a_search_over_all_start_times_finds():
     deadlines = fastest * np.asarray([1.0 + 1e-6, 1.1, 1.4])
     front = stage_clocks(pipeline, schedule, deadlines, per="operation")
     assert ended(front)
-    assert np.all(front.late < 1e-8)
+    assert np.all(front.step_time / deadlines < 1.0 + 1e-8)
     expected = [start_times_search(a, k, 0.2, deadline) for deadline in deadlines]
     np.testing.assert_allclose(front.energy, expected, rtol=1e-6)
     # The clocks of the slack of the first rank went down although no time was lost.
@@ -142,10 +141,9 @@ def test_critical_paths_find_what_a_search_over_all_start_times_finds():
 def test_phases_are_beside_the_bubble():
     kinds = operation_kinds(pipeline_schedule(3, 4), "phase")
     # First rank: forward passes 2 and 3 before its first backward pass; backward passes 2 and 3 after its last forward.
-    np.testing.assert_array_equal(kinds.of_operation[:, 0], [[0, 1, 1, 0], [0, 1, 1, 0]])
-    np.testing.assert_array_equal(kinds.of_operation[:, 2], 0)
-    np.testing.assert_array_equal(np.sum(kinds.repeats, axis=2), 4.0)
-    assert operation_kinds(pipeline_schedule(3, 4), "rank").repeats.shape == (2, 3, 1)
+    np.testing.assert_array_equal(kinds[:, 0], [[0, 1, 1, 0], [0, 1, 1, 0]])
+    np.testing.assert_array_equal(kinds[:, 2], 0)
+    np.testing.assert_array_equal(operation_kinds(pipeline_schedule(3, 4), "rank"), np.zeros((2, 3, 4)))
 
 
 @pytest.mark.slow
@@ -161,7 +159,7 @@ def test_slack_of_a_real_pipeline_is_energy():
     front = stage_clocks(pipeline, schedule, time * np.asarray([1.0, 1.05, 1.2]), per="phase")
     assert ended(front)
     # The same makespan to a millionth, with less energy; then a convex front whose slope is the price.
-    assert abs(front.late[0]) < 2e-6
+    assert abs(front.step_time[0] / time - 1.0) < 2e-6
     assert front.energy[0] < 0.95 * energy
     assert np.all(np.diff(front.energy) < 0)
     assert np.all(np.diff(front.price) < 0)
@@ -177,15 +175,24 @@ def test_stages_add_up_to_the_work_of_evaluate():
     step = training_step(system, plan, batch)
     time, power, chip = step.time, step.power, system.accelerator
     clocks = jnp.full((2, 4, 1), step.point.clock)
-    passes = schedule.microbatches / 4.0 * float(jnp.sum(pipeline.durations(clocks)))
+    passes = schedule.microbatches / 4.0 * float(jnp.sum(pipeline.passes(clocks)[0]))
     kernels = time.compute + time.memory + time.tensor + time.context + time.expert
     # The head shares the roofline of its stage with the traffic of the layers, which evaluate counts apart.
     np.testing.assert_allclose(passes, kernels, rtol=1e-6)
-    busy = schedule.microbatches / 4.0 * float(jnp.sum(pipeline.busy_energy(clocks)))
+    busy = schedule.microbatches / 4.0 * float(jnp.sum(pipeline.passes(clocks)[1]))
     optimizer = 8.0 * chip.memory_energy * chip.sustained_bandwidth * time.optimizer
     work = (power.dynamic + power.memory) * time.total - optimizer
     spinning = step.point.spin_power * (time.tensor + time.context + time.expert)
     np.testing.assert_allclose(busy, work + spinning + step.point.static_power * passes, rtol=1e-9)
+
+
+def test_passes_take_the_layers_that_the_layout_cuts():
+    cut = load_scenario(SMALL, [*FOUR, "plan.layout.first_stage_layers=6", "plan.layout.last_stage_layers=2"])
+    even, uneven = (pipeline_load(of.system, of.plan)[0] for of in (load_scenario(SMALL, FOUR), cut))
+    # 16 layers: 4 each, or 6, 4, 4, 2. The last rank has the head as well, which shares the roofline with its layers.
+    times = [np.asarray(of.passes(np.ones((2, 4, 1)))[0])[..., 0] for of in (even, uneven)]
+    np.testing.assert_allclose(times[1][:, :3] / times[0][:, :3], [[1.5, 1.0, 1.0]] * 2, rtol=1e-9)
+    np.testing.assert_allclose(times[0][:, 3] - times[1][:, 3], times[0][:, 0] / 2.0, rtol=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -195,10 +202,10 @@ def scenario():
 
 def test_clocks_by_rank_beat_one_clock_at_the_same_time(scenario):
     front = stage_front(scenario.system, scenario.plan, points=3, slowdown=0.1)
-    np.testing.assert_allclose(front.late, 0.0, atol=2e-6)
+    np.testing.assert_allclose(front.step_time / front.step_time[0], [1.0, 1.05, 1.1], rtol=4e-6)
     assert front.saved[0] == pytest.approx(0.0, abs=1e-3)
     assert np.all(front.saved[1:] > 0.01)
-    # With one layer and the output head the last rank takes longest; the others may be slower for it.
+    # With the output head beside as many layers the last rank takes longest; the others may be slower for it.
     clocks = front.clock[-1, :, :, 0]
     assert np.all(clocks[:, 1] < clocks[:, -1])
 
@@ -224,7 +231,7 @@ def test_one_clock_is_the_same_pipeline_at_that_clock(scenario):
     ("changes", "asked", "message"),
     [
         ([], {}, "1 stage has nothing to wait for"),
-        ([*FOUR[:2], "plan.layout.schedule=zb-h1"], {}, "planned for 1F1B alone"),
+        ([*FOUR, "plan.layout.schedule=zb-h1"], {}, "planned for 1F1B alone"),
         ([*FOUR, "plan.power.last_stage=400 W"], {}, "Leave out plan.power"),
         (FOUR, {"points": 1}, "1 make no front"),
         (FOUR, {"slowdown": 0.0}, "slowdown: 0 is not above 0"),

@@ -1,6 +1,5 @@
 """Numbers of a scenario moved by measurements of its run, and the plan of its rest."""
 
-import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ from energymodel.errors import InputError
 from energymodel.scenarios.distributions import NumberDistribution
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search import posterior as updating
-from energymodel.search.posterior import FARTHEST, MeasuredOutput, Posterior, failure_posterior, posterior_of
+from energymodel.search.posterior import FARTHEST, Posterior, UncertainNumber, failure_posterior, posterior_of
 from energymodel.search.replan import rest_of
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import evaluate_once
@@ -98,7 +97,7 @@ def test_loss_above_the_law_is_believed(scenario, planned):
 @pytest.mark.slow
 def test_limits_are_of_the_whole_run(scenario, planned):
     limits = {"energy": 1.2 * float(planned.energy.total), "time": "1 day", "facility_power": "1 MW"}
-    rest = rest_of(scenario, state(planned), limits)
+    rest = rest_of(scenario.with_question(limits=limits), state(planned))
     left = rest.scenario.optimize.limits
     np.testing.assert_allclose(left["energy"], 0.95 * planned.energy.total, rtol=1e-9)
     np.testing.assert_allclose(left["time"], 86400.0 - 0.25 * planned.time, rtol=1e-9)
@@ -132,7 +131,7 @@ def test_text_with_units(scenario, planned):
 )
 def test_impossible_states(scenario, measured, limits, words):
     with pytest.raises(InputError, match=words):
-        rest_of(scenario, measured, limits)
+        rest_of(scenario.with_question(limits=limits), measured)
 
 
 def test_a_batch_that_changes_with_progress_is_refused(scenario):
@@ -149,17 +148,21 @@ def test_failures_by_hand():
     np.testing.assert_allclose(posterior, (1.307692e8, 0.2480695), rtol=1e-6)
 
 
+def number(family, numbers, value):
+    return UncertainNumber(NumberDistribution(family, numbers), value, (0.0, math.inf))
+
+
 def test_linear_model_against_its_closed_form(scenario, monkeypatch):
     """Two numbers with normal priors, one measurement of the logarithm of a linear output: conjugate normal update."""
     slopes = np.array([[0.3, -0.1]])
-    priors = {"a": NumberDistribution("normal", (1.0,)), "b": NumberDistribution("normal", (2.0,))}
-    prior = Posterior(priors, {"a": 5.0, "b": 7.0}, dict.fromkeys("ab", (0.0, math.inf)), np.zeros(2), np.eye(2))
+    numbers = {name: number("normal", (spread,), value) for name, spread, value in (("a", 1.0, 5.0), ("b", 2.0, 7.0))}
+    prior = Posterior(numbers, np.zeros(2), np.eye(2))
     run = TrainingRun(scenario.system, scenario.plan)
     monkeypatch.setattr(updating, "_slopes", lambda now, run, products: (slopes @ now.z, slopes))
-    monkeypatch.setattr(updating, "_moved", lambda run, now: SimpleNamespace(system=now, plan=None))
+    monkeypatch.setattr(Posterior, "at", lambda now, run: SimpleNamespace(system=now, plan=None))
     monkeypatch.setattr(updating, "evaluate_once", lambda system, plan: system)
     monkeypatch.setattr(updating, "_logarithms", lambda now, products: slopes @ now.z)
-    posterior = posterior_of(prior, run, [MeasuredOutput({"time": 1.0}, math.exp(0.2), 0.05)])
+    posterior = posterior_of(prior, run, [({"time": 1.0}, math.exp(0.2), 0.05)])
     gain = slopes[0] / (0.3**2 + 0.1**2 + 0.05**2)
     np.testing.assert_allclose(posterior.z, gain * 0.2, rtol=1e-9)
     np.testing.assert_allclose(posterior.covariance, np.eye(2) - np.outer(gain, slopes[0]), rtol=1e-9)
@@ -167,24 +170,19 @@ def test_linear_model_against_its_closed_form(scenario, monkeypatch):
     update = posterior.update("a", "1")
     half = ndtri(0.95) * math.sqrt(posterior.covariance[0, 0])
     np.testing.assert_allclose([update.lower, update.upper], [update.after - half, update.after + half], rtol=1e-6)
-    far = posterior_of(prior, run, [MeasuredOutput({"time": 1.0}, math.exp(50.0), 1e-3)])
+    far = posterior_of(prior, run, [({"time": 1.0}, math.exp(50.0), 1e-3)])
     assert np.max(np.abs(far.z)) <= FARTHEST
 
 
 @pytest.mark.parametrize(
-    ("distribution", "value"),
-    [
-        (NumberDistribution("lognormal", (0.3,)), 2.0),
-        (NumberDistribution("normal", (0.1,)), 1.0),
-        (NumberDistribution("uniform", (0.0, 4.0)), 3.0),
-        (NumberDistribution("beta", (8.0, 2.0)), 0.7),
-    ],
+    ("family", "numbers", "value"),
+    [("lognormal", (0.3,), 2.0), ("normal", (0.1,), 1.0), ("uniform", (0.0, 4.0), 3.0), ("beta", (8.0, 2.0), 0.7)],
 )
-def test_coordinates_lead_back_to_values(distribution, value):
-    prior = Posterior({"x": distribution}, {"x": value}, {"x": (0.0, math.inf)}, np.zeros(1), np.eye(1))
-    z = updating._coordinate(prior, "x", value)
-    np.testing.assert_allclose(updating._value(prior, "x", z), value, rtol=1e-9)
-    moved = dataclasses.replace(prior, z=np.array([z + 0.5]))
+def test_coordinates_lead_back_to_values(family, numbers, value):
+    x = number(family, numbers, value)
+    z = x.coordinate(value)
+    np.testing.assert_allclose(x.value(z), value, rtol=1e-9)
+    moved = Posterior({"x": x}, np.array([z + 0.5]), np.eye(1))
     assert moved.values["x"] > value
     assert moved.moved() == ["x"]
 

@@ -45,7 +45,7 @@ def test_optimize_throws_where_asked(monkeypatch):
 
 
 def test_replan_throws_where_asked(monkeypatch):
-    nothing = Posterior({}, {}, {}, np.zeros(0), np.zeros((0, 0)))
+    nothing = Posterior({}, np.zeros(0), np.zeros((0, 0)))
     rest = replanning.Rest(optimum().scenario, (), {}, nothing, {})
     monkeypatch.setattr(replanning, "rest_of", lambda scenario, measured: rest)
     monkeypatch.setattr(replanning.Rest, "forecast", lambda self, outcome: {})

@@ -55,8 +55,8 @@ def test_layers_are_cut_as_the_layout_says():
     by_hand = load_scenario(
         NAME, ["plan.layout.virtual_stages=1", "plan.layout.first_stage_layers=7", "plan.layout.last_stage_layers=7"]
     )
-    np.testing.assert_allclose(stage_layers(by_hand.system, by_hand.plan, 16, 1), [7.0, *[8.0] * 14, 7.0])
+    np.testing.assert_allclose(stage_layers(by_hand.system, by_hand.plan), [7.0, *[8.0] * 14, 7.0])
     balanced = load_scenario(NAME, ["plan.layout.virtual_stages=1", "system.software.balanced_stages=1"])
-    layers = stage_layers(balanced.system, balanced.plan, 16, 1)
+    layers = stage_layers(balanced.system, balanced.plan)
     assert layers.sum() == 126
     assert layers[-1] < layers[0]  # the last stage has the output head

@@ -49,7 +49,7 @@ def fleet_answer(fleet: Fleet, optimum: FleetOptimum | None = None) -> Answer:
         outcome, alone = fleet.evaluate(), fleet.evaluate_alone()
         runs = {"fleet": outcome.job, "even shares": fleet.evaluate(np.ones(len(fleet.groups))).job}
     else:
-        fleet, outcome, alone = optimum.fleet, optimum.found, optimum.alone
+        fleet, outcome, alone = optimum.fleet, optimum.outcome, optimum.alone
         runs = {"found": outcome.job, "own clocks": optimum.own.job, "even shares": optimum.even.job}
     runs[f"{fleet.groups[0].name} alone"] = alone
     groups, main = groups_table(fleet, outcome), fleet.main
