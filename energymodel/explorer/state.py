@@ -12,9 +12,10 @@ from jaxtyping import Bool, Float
 
 from energymodel.explorer.knobs import BATCH, CHIPS, DESIGN, LAYOUT, knobs_of
 from energymodel.explorer.view import View
+from energymodel.readers.expressions import data_file
 from energymodel.report.answers.run_tables import Run
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.search.layouts import FIELDS, ZERO, candidates
+from energymodel.search.layouts import FIELDS, candidates
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.system.outcome import TrainingOutcome
@@ -55,23 +56,12 @@ class LayoutField(NamedTuple):
 
 
 LAYOUT_FIELDS: Mapping[str, LayoutField] = {
-    "tensor": LayoutField("Tensor parallel", ("tensor",)),
-    "pipeline": LayoutField("Pipeline parallel", ("pipeline",)),
-    "virtual_stages": LayoutField("Virtual stages", ("virtual_stages",)),
-    "context": LayoutField("Context parallel", ("context",)),
-    "expert": LayoutField("Expert parallel", ("expert",)),
-    "microbatch": LayoutField("Sequences per micro-batch", ("microbatch",)),
-    "zero": LayoutField(
-        "ZeRO stage",
-        ("shard_optimizer", "shard_gradients", "shard_parameters"),
-        {str(stage): switches for stage, switches in ZERO.items()},
-    ),
-    "recomputation": LayoutField(
-        "Recomputation",
-        ("recompute_attention", "recompute_full"),
-        {"none": (0.0, 0.0), "selective": (1.0, 0.0), "full": (0.0, 1.0)},
-    ),
-    "fp8": LayoutField("Products in fp8", ("fp8",), {"0 %": (0.0,), "100 %": (1.0,)}),
+    name: LayoutField(
+        about["label"],
+        tuple(about.get("sets", (name,))),
+        {word: tuple(numbers) for word, numbers in about.get("meanings", {}).items()},
+    )
+    for name, about in data_file(__file__, "layout_fields.toml").items()
 }
 """Fields of the layout on the page, by name."""
 

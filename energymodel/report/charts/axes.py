@@ -85,12 +85,12 @@ class Plane(NamedTuple):
     height: float
 
 
-def plane(x: Axis, y: Axis, width: float, height: float, right: float = 10.0) -> Plane:
+def plane(x: Axis, y: Axis, width: float, height: float) -> Plane:
     """Both axes around a plane; the name of the vertical one stands above it, so that it is read upright."""
     top, bottom = 22.0, 22.0 + height
     y = y._replace(start=bottom, end=top)
     levels, words = y.ticks(max(2, int(height / _ROW)))
-    left, end = widest(words, SMALL) + 8.0, width - right
+    left, end = widest(words, SMALL) + 8.0, width - 10.0
     x = x._replace(start=left, end=end)
     marks = [text(shortened(y.name, width, SMALL), 0.0, 10.0)]
     for level, word in zip(levels, words, strict=True):

@@ -3,33 +3,18 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from energymodel.readers.expressions import data_file
 from energymodel.report.charts.svg import SIZE, SMALL, text
 
 _MARGIN = 1.06  # fonts that stand in for Helvetica are up to 6 % wider: DejaVu Sans Condensed
-# Advance widths of Helvetica in thousandths of its size, from its font metrics; characters of a width together.
-_WIDTHS = {
-    222: "ijl'’‘|",
-    278: " !,./:;[]\\ftI·",
-    333: '-()`r"°',
-    389: "*^",
-    500: "ckvxyszJ",
-    556: "0123456789abdeghnopqu#$_?Lµ€",
-    584: "+<=>~×÷−±",
-    611: "FTZ",
-    667: "ABEKPSVXY&",
-    722: "CDHNRUw",
-    778: "GOQ",
-    833: "mM",
-    889: "%",
-    944: "W",
-    1000: "—…†@→",
+_WIDTH_OF = {
+    letter: int(width) for width, letters in data_file(__file__, "helvetica.toml").items() for letter in letters
 }
-_WIDTH_OF = {letter: width for width, letters in _WIDTHS.items() for letter in letters}
 _OTHERS = 640  # letters with accents and what else is about as wide as a capital
 _WIDE, _FIRST_WIDE = 1000, "\u2e80"  # Chinese, Japanese and Korean characters are square
 _BOLD = 1.07
 _ELLIPSIS = "…"
-_GAP = 2.0
+_GAP, _AWAY = 2.0, 6.0  # around a label, and from its point
 
 
 def text_width(text: str, size: float = SIZE, *, bold: bool = False) -> float:
@@ -96,11 +81,11 @@ class Labels:
         """Keep an area free of labels."""
         self._taken.append(area)
 
-    def put(self, words: str, x: float, y: float, *, away: float = 6.0) -> None:
+    def put(self, words: str, x: float, y: float) -> None:
         """Write words beside a point: right of it, left, above or below, wherever they are free."""
         width = text_width(words, SMALL)
-        right, left, middle = x + away, x - away - width, x - 0.5 * width
-        level, above, below = y - 0.5 * SMALL, y - away - SMALL, y + away
+        right, left, middle = x + _AWAY, x - _AWAY - width, x - 0.5 * width
+        level, above, below = y - 0.5 * SMALL, y - _AWAY - SMALL, y + _AWAY
         corners = [(right, level), (left, level), (middle, above), (middle, below)]
         corners += [(side, top) for top in (above, below) for side in (right, left)]
         for side, top in corners:
