@@ -70,7 +70,7 @@ class PowerReading:
     - `time`: when [s since 1970, or since the start where the file says no more; NaN where it says nothing].
     - `device`: "0" to "7" of one host, "host:0" of several, "node" or "cpu" of a meter that sees no single device.
     - `power`: drawn now, as the meter averages it, and `power_limit` that is set [W].
-    - `energy`: counter, rising since some start; one that wrapped or restarted is carried on [J].
+    - `energy`: counter, rising since some start until it wraps around or restarts [J].
     - `clock` of the cores [Hz], `temperature` of the chip [K], `utilization`: share of time that it was busy [1].
     - `throttled`: 1 where the device says that it slows its clock for power or heat, 0 where it says it does not.
     - `group`: run of a table that holds several, each with devices of its own.

@@ -19,19 +19,16 @@ NAMES = {"pkg": "cpu", "ram": "ram", "cores": "cores", "gpu": "integrated gpu", 
 COUNTER = re.compile(r"(?:.*[_ .\[(])?uj[\])]?|.*energy_uj.*|intel-rapl[:\w]*", re.ASCII | re.IGNORECASE)
 ZONES = ("zone", "domain", "package", "name", "device", "socket")
 BESIDE = re.compile(r"([,;|\t:])Joules")  # what parts the cells of perf's lines, as `-x` asks for it
-RANGE = "max_energy_range"
-RANGES = (65532.610987, 262143.32885)
-"""Where the counters of Linux powercap wrap around, as `max_energy_range_uj` states it [J]."""
+RANGE = "max_energy_range"  # a column that is no counter
 MOST_ZONE_POWER = 3000.0  # power that no socket draws [W]
 
 
 class Header(NamedTuple):
-    """Columns of a table of counters: the time, zones by column, the zone of a row, and where its counter wraps."""
+    """Columns of a table of counters: the time, zones by column, and the zone of a row."""
 
     time: int
     zones: dict[int, str]
     zone: int | None = None
-    range: int | None = None
 
 
 BARE = Header(0, {1: "cpu"})  # a table without a header
@@ -52,17 +49,15 @@ def _header(line: str) -> Header | None:
             zones[index] = zone or "cpu"  # a single counter is that of the processor
     if time is None or not zones:
         return None
-    of_row = next((index for index, name in enumerate(names) if name in ZONES), None)
-    return Header(time, zones, of_row, next((index for index, name in enumerate(names) if RANGE in name), None))
+    return Header(time, zones, next((index for index, name in enumerate(names) if name in ZONES), None))
 
 
 def read_rapl(lines: Iterable[str], name: str) -> Iterator[PowerReading | str]:
-    """Readings of each zone; counters that wrap around are carried on.
+    """Readings of each zone.
 
     **Raises:** `InputError` if perf gives no times.
     """
     header: Header | None = None
-    counters: dict[str, tuple[float, float, float]] = {}
     start, sums = 0.0, {}
     for line in lines:
         if line.startswith("#"):
@@ -75,41 +70,22 @@ def read_rapl(lines: Iterable[str], name: str) -> Iterator[PowerReading | str]:
         else:
             row = split_line(line)
             row = line.split() if header is None and len(row) == 1 else row
-            yield from _samples(row, header or BARE, counters)
+            yield from _samples(row, header or BARE)
 
 
-def _samples(
-    row: list[str], header: Header, counters: dict[str, tuple[float, float, float]]
-) -> Iterator[PowerReading | str]:
-    """Counters of one line of a table; `counters` are time, reading and sum of the line before."""
+def _samples(row: list[str], header: Header) -> Iterator[PowerReading | str]:
+    """Counters of one line of a table."""
 
     def cell(index: int | None) -> str:
         return row[index] if index is not None and index < len(row) else ""
 
-    time = time_of(cell(header.time))
+    time, prefix = time_of(cell(header.time)), cell(header.zone)
     if math.isnan(time):
         yield UNREAD
         return
-    wraps, prefix = number(cell(header.range)) * 1e-6, cell(header.zone)
     for index, zone in header.zones.items():
         device = (prefix if len(header.zones) == 1 else f"{prefix}:{zone}") if prefix else zone
-        energy = between(number(cell(index)) * 1e-6, 0.0, 1e12)
-        if math.isnan(energy):
-            yield PowerReading(time, device)
-            continue
-        before, last, total = counters.get(device, (time, 0.0, 0.0))
-        total += _rise(last, energy, time - before, RANGES if math.isnan(wraps) else (wraps,))
-        counters[device] = (time, energy, total)
-        yield PowerReading(time=time, device=device, energy=total)
-
-
-def _rise(last: float, energy: float, seconds: float, ranges: tuple[float, ...]) -> float:
-    """Energy since the last reading; of a counter that fell it has wrapped around, or started anew [J]."""
-    if energy >= last:
-        return energy - last
-    most = MOST_ZONE_POWER * max(seconds, 0.0)
-    rises = (energy + end - last for end in ranges if last <= end * (1 + 1e-9))
-    return next((rise for rise in rises if 0 <= rise <= most), energy if energy <= most else 0.0)
+        yield PowerReading(time, device, energy=between(number(cell(index)) * 1e-6, 0.0, 1e12))
 
 
 def _of_perf(line: str, name: str, start: float, sums: dict[str, tuple[float, float]]) -> list[PowerReading]:
