@@ -54,99 +54,96 @@ class StepLog(Iterator[Record]):
         self, records: Iterator[Record], kind: str, name: str, source: Iterator[str], left_out: Counter[str]
     ) -> None:
         self.kind, self.name, self.left_out = kind, name, left_out
-        self._records = self._once(records, source)
+        self._source, self._records = source, self._once(records)
+        self._last: LoggedStep | None = None
+        self._recent: OrderedDict[int, LoggedStep] = OrderedDict()
+        self._events: list[LogEvent] = []  # since the last step
+        self._pace = 0.0  # time between the last two lines [s]
 
     def __next__(self) -> Record:
         return next(self._records)
 
-    def _once(self, records: Iterator[Record], source: Iterator[str]) -> Iterator[Record]:
+    def _once(self, records: Iterator[Record]) -> Iterator[Record]:
         """Leave out what several ranks print, tell restarts, and derive what two lines say together."""
-        seen = _Seen()
         for record in records:
             if isinstance(record, LogEvent):
-                if seen.is_new(record):
+                if self._is_new(record):
                     yield record
                 else:
                     self.left_out["events printed again"] += 1
-                continue
-            is_cut = isinstance(source, Lines) and source.unfinished and self.kind in _LINES
-            if is_cut and seen.last and len(_said(record)) < len(_said(record) | _said(seen.last)):
+            elif self._is_cut(record):
                 self.left_out["half-written last lines"] += 1
-            elif seen.is_late(record):
+            elif self._is_late(record):
                 self.left_out["steps printed again by other ranks"] += 1
             else:
-                is_told = any(event.kind == "restart" for event in seen.events)
-                if seen.last is not None and record.step <= seen.last.step and not is_told:
+                is_told = any(event.kind == "restart" for event in self._events)
+                if self._last is not None and record.step <= self._last.step and not is_told:
                     yield LogEvent("restart", record.time, step=record.step)
-                yield seen.step(record)
-        if seen.last is None:
+                yield self._step(record)
+        if self._last is None:
             raise InputError(f'No step in "{self.name}", read as a log of {self.kind}. Give the log of a training run.')
 
-
-def _said(record: LoggedStep) -> set[str]:
-    """What a line says; what follows from two lines left aside."""
-    names = {field.name for field in dataclasses.fields(record)} - {"step", "step_time", "tokens"}
-    return {name for name in names if not math.isnan(getattr(record, name))}
-
-
-class _Seen:
-    """The steps so far."""
-
-    def __init__(self) -> None:
-        self.last: LoggedStep | None = None
-        self.recent: OrderedDict[int, LoggedStep] = OrderedDict()
-        self.events: list[LogEvent] = []  # events since the last step
-        self.pace = 0.0  # time between the last two lines [s]
-
     @property
-    def again(self) -> bool:
+    def _again(self) -> bool:
         """Whether the run has begun or ended since the last step."""
-        return any(event.kind in ("restart", "start", "stop") for event in self.events)
+        return any(event.kind in ("restart", "start", "stop") for event in self._events)
 
-    def is_new(self, event: LogEvent) -> bool:
+    def _is_cut(self, record: LoggedStep) -> bool:
+        """Whether the last line of a file that grows says less than the one before."""
+        if self._last is None or self.kind not in _LINES or not isinstance(self._source, Lines):
+            return False
+        return self._source.unfinished and not _names(record) >= _names(self._last)
+
+    def _is_new(self, event: LogEvent) -> bool:
         """Whether an event is new, and not what another rank prints of it; it is taken."""
-        for before in self.events:
+        for before in self._events:
             values = (before.value, event.value)
             alike = before.step == event.step and (values[0] == values[1] or all(map(math.isnan, values)))
             passed = abs(event.time - before.time)
             together = alike and (math.isnan(passed) or passed <= LATE)
             if before.kind == event.kind and (event.kind == "restart" or together):
                 return False
-        self.events = [*self.events[-99:], event]
+        self._events = [*self._events[-99:], event]
         return True
 
-    def is_late(self, record: LoggedStep) -> bool:
+    def _is_late(self, record: LoggedStep) -> bool:
         """Whether another rank has printed this step, and it was not repeated after a restart."""
-        before = self.recent.get(record.step)
-        if self.last is None or before is None:
+        before = self._recent.get(record.step)
+        if self._last is None or before is None:
             return False
         passed = record.time - before.time
         if not math.isnan(passed):
-            return passed <= (LATE if self.again else max(LATE, 0.5 * self.pace))
-        if self.again or record.step == self.last.step:
-            return not self.again
+            return passed <= (LATE if self._again else max(LATE, 0.5 * self._pace))
+        if self._again or record.step == self._last.step:
+            return not self._again
         return record.loss == before.loss or (math.isnan(record.loss) and math.isnan(before.loss))
 
-    def step(self, record: LoggedStep) -> LoggedStep:
+    def _step(self, record: LoggedStep) -> LoggedStep:
         """A new step, with what follows from the one before."""
-        last = self.last
-        if last is not None and record.step > last.step and not self.again:
+        last = self._last
+        if last is not None and record.step > last.step and not self._again:
             count = record.step - last.step
-            evaluations = (e.time for e in self.events if e.kind == "evaluation" and e.step == last.step)
+            evaluations = (e.time for e in self._events if e.kind == "evaluation" and e.step == last.step)
             passed = record.time - max((time for time in evaluations if time > last.time), default=last.time)
-            self.pace = passed if passed > 0 else self.pace
+            self._pace = passed if passed > 0 else self._pace
             if math.isnan(record.step_time) and passed > 0:
                 record = dataclasses.replace(record, step_time=passed / count)
             tokens = (record.tokens_so_far - last.tokens_so_far) / count
             if math.isnan(record.tokens) and tokens > 0:
                 record = dataclasses.replace(record, tokens=tokens)
         elif last is not None and record.step <= last.step:
-            self.recent.clear()
-        self.last, self.events = record, []
-        self.recent[record.step] = record
-        if len(self.recent) > REMEMBERED:
-            self.recent.popitem(last=False)
+            self._recent.clear()
+        self._last, self._events = record, []
+        self._recent[record.step] = record
+        if len(self._recent) > REMEMBERED:
+            self._recent.popitem(last=False)
         return record
+
+
+def _names(record: LoggedStep) -> set[str]:
+    """What a line says; what follows from two lines left aside."""
+    names = {field.name for field in dataclasses.fields(record)} - {"step", "step_time", "tokens"}
+    return {name for name in names if not math.isnan(getattr(record, name))}
 
 
 def read_steps(path: str | Path, kind: str | None = None) -> StepLog:

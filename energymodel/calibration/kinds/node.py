@@ -184,23 +184,17 @@ def _settings(table: Measurements) -> tuple[dict[str, np.ndarray], list[str]]:
     keys = list(zip(submitter, system, benchmark, strict=True))
     if not any(any(key) for key in keys):
         keys = [("", f"line {line}", "") for line in table.lines]
-    order = list(dict.fromkeys(keys))
-    setting = np.array([order.index(key) for key in keys])
-    count = np.bincount(setting)
-    columns: dict[str, np.ndarray] = {}
-    for name, values in table.columns.items():
-        if values.dtype.kind == "f":
-            finite = np.isfinite(values)
-            total = np.bincount(setting[finite], values[finite], len(order))
-            read = np.bincount(setting[finite], minlength=len(order))
-            columns[name] = np.where(read == count, total / np.maximum(read, 1), np.nan)
+    settings: dict[tuple[str, ...], list[int]] = {}
+    for row, key in enumerate(keys):
+        settings.setdefault(key, []).append(row)
+    groups, numbers = list(settings.values()), {n: own for n, own in table.columns.items() if own.dtype.kind == "f"}
+    columns = {name: np.array([np.mean(values[rows]) for rows in groups]) for name, values in numbers.items()}
     # Unless they are stated, distinct nodes that were metered in a run.
-    meters, runs = {*zip(setting.tolist(), run, node, strict=True)}, {*zip(setting.tolist(), run, strict=True)}
-    nodes, repeats = (np.bincount([number for number, *_ in distinct]) for distinct in (meters, runs))
-    nodes_of_runs = columns.get("nodes", np.maximum(1.0, nodes / repeats))
-    columns["nodes"] = np.where(np.isfinite(nodes_of_runs), nodes_of_runs, 1.0)
-    _, columns["system"], columns["benchmark"] = (np.array(column) for column in zip(*order, strict=True))
-    return columns, [", ".join(filter(None, key)) for key in order]
+    meters = [len({(run[row], node[row]) for row in rows}) / len({run[row] for row in rows}) for rows in groups]
+    nodes = columns.get("nodes", np.maximum(1.0, meters))
+    columns["nodes"] = np.where(np.isfinite(nodes), nodes, 1.0)
+    _, columns["system"], columns["benchmark"] = (np.array(column) for column in zip(*settings, strict=True))
+    return columns, [", ".join(filter(None, key)) for key in settings]
 
 
 def _idle(table: Measurements, floor: float, preset: float, notes: list[str]) -> float | None:
