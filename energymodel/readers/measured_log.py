@@ -13,25 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.readers import metered
 from energymodel.readers.log_records import PowerReading, is_chip, is_node, reported
 from energymodel.readers.logged_run import TRAINING, LoggedRun, Segment, batches, logged_run, relative_scatter
-from energymodel.readers.metered import (
-    SHORTEST,
-    STATES,
-    DevicePower,
-    MergedPower,
-    Metered,
-    PhaseEnergy,
-    by_device,
-    device_power,
-    groups_of,
-    median,
-    merge_devices,
-    meters_of,
-    no_part_twice,
-    phase_energies,
-    power_segments,
-)
 from energymodel.readers.power_log import KINDS as POWER_KINDS
 from energymodel.readers.power_log import Skipped, power_kind, read_power
 from energymodel.readers.step_log import KINDS as LOG_KINDS
@@ -85,11 +69,11 @@ class MeasuredLogs:
     """
 
     rows: tuple[Measurement, ...]
-    phases: tuple[PhaseEnergy, ...]
-    devices: tuple[DevicePower, ...]
+    phases: tuple[metered.PhaseEnergy, ...]
+    devices: tuple[metered.DevicePower, ...]
     notes: tuple[str, ...]
     runs: dict[str, LoggedRun]
-    power: dict[str, MergedPower]
+    power: dict[str, metered.MergedPower]
     spans: dict[str, list[Segment]]
 
 
@@ -140,32 +124,34 @@ def measure_logs(
             runs[path] = logged_run(records, path)
             notes += [f"{path}: {count} {reason}." for reason, count in records.left_out.items()]
     readings = _moved(readings, offset) if offset else readings
-    devices = by_device(reading for reading in readings if math.isfinite(reading.time))
+    devices = metered.by_device(reading for reading in readings if math.isfinite(reading.time))
     rows: list[Measurement] = []
-    phases: list[PhaseEnergy] = []
-    power: dict[str, MergedPower] = {}
+    phases: list[metered.PhaseEnergy] = []
+    power: dict[str, metered.MergedPower] = {}
     spans: dict[str, list[Segment]] = {}
-    alone: list[DevicePower] = []
+    alone: list[metered.DevicePower] = []
 
-    def take(name: str, own: dict[str, list[PowerReading]], segments: list[Segment] | None) -> dict[str, Metered]:
+    def take(
+        name: str, own: dict[str, list[PowerReading]], segments: list[Segment] | None
+    ) -> dict[str, metered.Metered]:
         """Energy by phase of devices, in the segments of a run or those of their power; their meters."""
-        meters: dict[str, Metered] = {}
-        for group, part in meters_of(name, own).items():
-            power[group] = merge_devices(reading for device in part for reading in own[device])
-            spans[group] = power_segments(list(part.values())) if segments is None else segments
-            phases.extend(phase_energies(group, spans[group], part))
+        meters: dict[str, metered.Metered] = {}
+        for group, part in metered.meters_of(name, own).items():
+            power[group] = metered.merge_devices(reading for device in part for reading in own[device])
+            spans[group] = metered.power_segments(list(part.values())) if segments is None else segments
+            phases.extend(metered.phase_energies(group, spans[group], part))
             meters |= part
         return meters
 
     for name, run in runs.items():
         notes += _left_out(name, run)
         segments = run.segments()
-        own = no_part_twice(_beside(segments, devices, name, notes)) if devices else {}
+        own = metered.no_part_twice(_beside(segments, devices, name, notes)) if devices else {}
         meters = take(name, own, segments)
         measured = (_measurement(name, run, *batch, segments, meters, notes) for batch in batches(run))
         rows += [row for row in measured if row is not None]
-    for group, own in {} if runs else groups_of(by_device(readings)).items():
-        alone += [device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
+    for group, own in {} if runs else metered.groups_of(metered.by_device(readings)).items():
+        alone += [metered.device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
         take(group, own, None)
     if alone and all(device.readings == 1 for device in alone):
         notes.append("Each device was read once, which tells its power but no energy.")
@@ -236,7 +222,7 @@ def _measurement(
     sequences: float,
     indices: np.ndarray,
     spans: Sequence[Segment],
-    meters: dict[str, Metered],
+    meters: dict[str, metered.Metered],
     notes: list[str],
 ) -> Measurement | None:
     """The training steps of one batch; nothing where none has a time, a rate or a loss."""
@@ -255,16 +241,16 @@ def _measurement(
     row = Measurement(
         source=name,
         steps=int(np.sum(trained)),
-        step_time=median(times),
+        step_time=metered.median(times),
         step_scatter=relative_scatter(times),
         sequences=sequences,
-        tokens=median(columns["tokens"] if len(columns["tokens"]) else rise[rise > 0.0]),
-        token_rate=median(columns["token_rate"]),
-        flops_rate=median(columns["flops_rate"]),
+        tokens=metered.median(columns["tokens"] if len(columns["tokens"]) else rise[rise > 0.0]),
+        token_rate=metered.median(columns["token_rate"]),
+        flops_rate=metered.median(columns["flops_rate"]),
         memory=float(np.max(memory)) if len(memory) else math.nan,
         loss=float(np.median(losses[-max(1, len(losses) // 10) :])) if len(losses) else math.nan,
-        power=median(columns["power"]),
-        energy=median(columns["energy"]),
+        power=metered.median(columns["power"]),
+        energy=metered.median(columns["energy"]),
         how="log" if len(columns["energy"]) or len(columns["power"]) else "",
     )
     ends = run.columns["time"][indices]
@@ -273,17 +259,18 @@ def _measurement(
         return row
     begin = ends[0] - (row.step_time if math.isfinite(row.step_time) else 0.0)
     training = [span for span in spans if span.phase == TRAINING and span.stop > begin and span.start < ends[-1]]
-    long = [(span.start, span.stop) for span in training if span.stop - span.start >= SHORTEST]
+    long = [(span.start, span.stop) for span in training if span.stop - span.start >= metered.SHORTEST]
     if long:
         return _with_power(row, long, meters, notes)
     notes.append(
-        f"{name}: it trains for less than {SHORTEST:g} s at a time, which meters do not resolve: no power is given."
+        f"{name}: it trains for less than {metered.SHORTEST:g} s at a time, which meters do not resolve: no power is "
+        "given."
     )
     return row
 
 
 def _with_power(
-    row: Measurement, spans: Sequence[tuple[float, float]], meters: dict[str, Metered], notes: list[str]
+    row: Measurement, spans: Sequence[tuple[float, float]], meters: dict[str, metered.Metered], notes: list[str]
 ) -> Measurement:
     """A measurement with the power of its devices in its spans of training, which follow each other."""
     chips: list[float] = []
@@ -304,7 +291,7 @@ def _with_power(
         states.append(meter.states(spans))
     if not chips and not nodes:
         return row
-    measured = {state: median(values[state] for values in states) for state in STATES}
+    measured = {state: metered.median(values[state] for values in states) for state in metered.STATES}
     if nodes:
         measured["node_power"] = float(np.mean(nodes))
     if chips:

@@ -12,20 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from energymodel.calibration.batch_curves import (
-    DEVIATION,
-    PIVOT,
-    SHARPNESS,
-    BatchRuns,
-    batch_runs,
-    deviation_weights,
-    excluded_hyperbolas,
-    family_constants,
-    family_errors,
-    family_law,
-    group_problem,
-    reference_population,
-)
+from energymodel.calibration import batch_curves
 from energymodel.calibration.calibration_case import (
     BASE,
     NORMAL_90,
@@ -63,7 +50,7 @@ class _Runs(NamedTuple):
 
     rows: Measurements
     groups: np.ndarray
-    table: BatchRuns
+    table: batch_curves.BatchRuns
     unit: str
     asked: list[tuple[int, float]]  # batches without an amount, each with a measured row of its group
 
@@ -76,11 +63,11 @@ class _Runs(NamedTuple):
         """Numbers of the rows of each group."""
         return {name: np.flatnonzero(self.groups == name) for name in self.groups.tolist()}
 
-    def at(self, settings: Sequence[tuple[int, float]]) -> BatchRuns:
+    def at(self, settings: Sequence[tuple[int, float]]) -> batch_curves.BatchRuns:
         """The groups of some rows at other batches, with an amount of 1."""
         rows, batch = (np.array(column) for column in zip(*settings, strict=True))
-        table = BatchRuns(*(np.asarray(column)[rows] for column in self.table))
-        nodes = deviation_weights(self.table, table.group, batch)[0]
+        table = batch_curves.BatchRuns(*(np.asarray(column)[rows] for column in self.table))
+        nodes = batch_curves.deviation_weights(self.table, table.group, batch)[0]
         return table._replace(batch=batch, tokens=np.ones(len(rows)), nodes=nodes)
 
 
@@ -139,7 +126,9 @@ def _counted_runs(table: Measurements, prior: Scenario | None) -> _Runs:
         asked.append((int(own[0]), float(batch[row])))
     rows, groups = table.select(measured).having({}, notes), groups[measured]
     seen = np.nan_to_num(rows.columns.get("tokens_seen", np.zeros(len(rows))))
-    runs = _Runs(rows, groups, batch_runs(groups, batch[measured], amount[measured], tokens_seen=seen), unit, asked)
+    runs = _Runs(
+        rows, groups, batch_curves.batch_runs(groups, batch[measured], amount[measured], tokens_seen=seen), unit, asked
+    )
     for name, (first, *others) in runs.members.items():
         for other in others:
             if seen[other] != seen[first]:
@@ -215,8 +204,8 @@ def _in_one_unit(table: Measurements) -> tuple[np.ndarray, np.ndarray, str]:
 
 def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
     """A curve for each group, see `batch_curves.group_problem`."""
-    population, labels, members = reference_population(), runs.groups.tolist(), runs.members
-    excluded = excluded_hyperbolas(group_problem(runs.table, labels, runs.unit, [*members]))
+    population, labels, members = batch_curves.reference_population(), runs.groups.tolist(), runs.members
+    excluded = batch_curves.excluded_hyperbolas(batch_curves.group_problem(runs.table, labels, runs.unit, [*members]))
     sharp = [name for name in members if f"sharpness[{name}]" in excluded]
     notes = _sharpness_notes(excluded)
     once = [name for name, rows in members.items() if len({*runs.batch[rows].tolist()}) == 1]
@@ -234,7 +223,7 @@ def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
             "No scenario follows from these rows: it takes one group, or sizes of one family with `parameters`, and "
             "batches in tokens (or a `sequence_length`, or --prior SCENARIO with the same sequences)."
         )
-    problem = group_problem(runs.table, labels, runs.unit, sharp)
+    problem = batch_curves.group_problem(runs.table, labels, runs.unit, sharp)
     own = [f"{word}[{name}]" for name in once for word in ("effective_tokens", "critical_batch")]
     batches = np.array([f"{name}, batch {size:g}" for name, size in zip(labels, runs.batch, strict=True)])
     return {
@@ -244,8 +233,8 @@ def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
         "notes": notes,
         "law_needs": (),
         "trained_on": np.isin(runs.groups, once) if once else None,
-        "not_kept": [*own, *(name for name in problem.constants if name.startswith(DEVIATION))],
-        "nuisance": (DEVIATION,),
+        "not_kept": [*own, *(name for name in problem.constants if name.startswith(batch_curves.DEVIATION))],
+        "nuisance": (batch_curves.DEVIATION,),
         **scenario,
     }
 
@@ -293,30 +282,30 @@ def _family(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
     """One law for the sizes of a family, see `batch_curves.family_errors`."""
     names = runs.groups.tolist()
     medians = {
-        "critical_batch_at_pivot": float(prior_law.run_level(PIVOT, np.asarray(3.0))),
+        "critical_batch_at_pivot": float(prior_law.run_level(batch_curves.PIVOT, np.asarray(3.0))),
         "exponent": min(max(float(prior_law.exponent), 0.02), 0.98),
     }
 
     def problem(constants: ConstantPriors) -> FitProblem:
         moved = {name: prior._replace(median=medians.get(name, prior.median)) for name, prior in constants.items()}
-        return FitProblem(family_errors, moved, runs.table, noise=FAMILY_NOISE, options=FAMILY_OPTIONS)
+        return FitProblem(batch_curves.family_errors, moved, runs.table, noise=FAMILY_NOISE, options=FAMILY_OPTIONS)
 
     def law(values: Mapping[str, float]) -> dict[str, WrittenNumber]:
-        fitted = family_law(values)
+        fitted = batch_curves.family_law(values)
         units = {"at_pivot": "token", "exponent": "1", "pivot": "token", "sharpness": "1"}
         return {f"{PATH}.{name}": WrittenNumber(unit, float(getattr(fitted, name))) for name, unit in units.items()}
 
-    excluded = excluded_hyperbolas(problem(family_constants(names, SHARPNESS)))
+    excluded = batch_curves.excluded_hyperbolas(problem(batch_curves.family_constants(names, batch_curves.SHARPNESS)))
     middle = np.zeros(len(names), bool)
     for rows in runs.members.values():
         middle[rows[np.argsort(runs.batch[rows], kind="stable")[(len(rows) - 1) // 2]]] = True
     return {
-        "fit": problem(family_constants(names, SHARPNESS if excluded else None)),
+        "fit": problem(batch_curves.family_constants(names, batch_curves.SHARPNESS if excluded else None)),
         "groups": Grouping(runs.groups, "size"),
         "outputs": {"tokens to target": (1.0,)},
         "notes": (
             *_sharpness_notes(excluded),
-            f"critical_batch_at_pivot is that of a run of {PIVOT:g} effective tokens.",
+            f"critical_batch_at_pivot is that of a run of {batch_curves.PIVOT:g} effective tokens.",
             "A held-out size is predicted from the law and one of its runs, at its middle batch.",
         ),
         "law": law,
@@ -356,8 +345,8 @@ def _predictions(runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:
         doublings = int(np.ceil(np.log2(max(FARTHEST, BEYOND * highest / lowest)) - 1e-9))
         settings += [(int(rows[0]), lowest * 2.0**power) for power in range(doublings + 1)]
     table = runs.at(settings)
-    has_deviations = any(name.startswith(DEVIATION) for name in fitted.names)
-    left = deviation_weights(runs.table, table.group, table.batch)[1] if has_deviations else 0.0
+    has_deviations = any(name.startswith(batch_curves.DEVIATION) for name in fitted.names)
+    left = batch_curves.deviation_weights(runs.table, table.group, table.batch)[1] if has_deviations else 0.0
     at_fit = fitted.at(table)
     middle, slopes = at_fit.errors[0, :, 0], at_fit.slopes[0, :, 0]
     quantile = stats.t.ppf(0.5 + 0.5 * LEVEL, fitted.freedom)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from energymodel.calibration import node_power
 from energymodel.calibration.calibration_case import (
     BASE,
     CHIP,
@@ -19,16 +20,6 @@ from energymodel.calibration.calibration_case import (
 from energymodel.calibration.cluster_source import PLACEHOLDER, named_preset
 from energymodel.calibration.constant_priors import ConstantPrior, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.node_power import (
-    CONSTANTS,
-    HIGHEST_IDLE,
-    NodeRuns,
-    idle_reading,
-    node_power_errors,
-    node_runs,
-    system_columns,
-    system_constants,
-)
 from energymodel.readers.table import Measurements
 from energymodel.scenarios.files import read_preset
 from energymodel.scenarios.scenario import Scenario, load_scenario
@@ -65,9 +56,9 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     columns, words = _settings(table)
     count, unknown = len(words), np.full(len(words), np.nan)
     with jax.enable_x64(True):
-        shared = system_columns(system, scenario.plan.coolant_temperature)
+        shared = node_power.system_columns(system, scenario.plan.coolant_temperature)
         static = float(system.accelerator.leakage.power) + float(system.accelerator.fixed_power)
-        switching, usual = float(jnp.asarray(system.accelerator.dynamic_power)), system_constants(system)
+        switching, usual = float(jnp.asarray(system.accelerator.dynamic_power)), node_power.system_constants(system)
         efforts = [
             float(system.facility.cooling.at(kelvin).fan_effort) if np.isfinite(kelvin) else shared["fan_effort"]
             for kelvin in columns.get("inlet_temperature_k", unknown)
@@ -89,8 +80,10 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         waiting = min(max(float(usual["waiting_power"]), lowest + 0.02), 0.88)
         constants |= {**busy, "waiting_power": ConstantPrior(waiting, 0.08, lowest, 0.9)}
     if effort > NONE:
-        constants["fan_fraction"] = CONSTANTS["fan_fraction"]._replace(median=max(float(usual["fan_fraction"]), 0.01))
-    runs = node_runs(
+        constants["fan_fraction"] = node_power.CONSTANTS["fan_fraction"]._replace(
+            median=max(float(usual["fan_fraction"]), 0.01)
+        )
+    runs = node_power.node_runs(
         np.append(columns["node_power_w"], idle or shared["idle_power"]),
         **{**shared, "fan_effort": np.append(efforts, effort)},
         relative_rate=np.append(rate, 1.0),
@@ -99,7 +92,7 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         running=np.append(np.ones(count), 0.0),
     )
     medians: Values = {name: np.asarray(constant.median) for name, constant in constants.items()}
-    errors = np.expm1(np.abs(np.asarray(node_power_errors(medians, runs))[:count]))
+    errors = np.expm1(np.abs(np.asarray(node_power.node_power_errors(medians, runs))[:count]))
     notes.append(f"The priors alone, without any of these rows, have a mean error of {100 * np.mean(errors):.1f} %.")
     if len(table) > count:
         notes.append(f"{len(table):,} rows are averaged to {count} settings.")
@@ -114,7 +107,7 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     labels = columns.get(word, np.array([text or "all" for text in words]))
     weights = np.append(np.ones(count), IDLE_WEIGHT * float(idle is not None))
     return CalibrationCase(
-        fit=FitProblem(node_power_errors, constants, runs, weights, NOISE, OPTIONS),
+        fit=FitProblem(node_power.node_power_errors, constants, runs, weights, NOISE, OPTIONS),
         groups=Grouping(np.append(labels, ANY_IDLE), word),
         outputs={"node power": (1.0,)},
         along=("measured node power [W]", np.asarray(runs.power)),
@@ -204,8 +197,8 @@ def _idle(table: Measurements, floor: float, preset: float, notes: list[str]) ->
         notes.append(f"No idle power and no lowest reading: the prior's {preset:.0f} W are used.")
         return None
     lowest = np.fmin.reduce([table.columns[name] for name in names])
-    power, warm, lost = idle_reading(lowest, table.columns["node_power_w"], floor)
-    too_high = f"above {100 * HIGHEST_IDLE:.0f} % of the mean power of the run, which began warm"
+    power, warm, lost = node_power.idle_reading(lowest, table.columns["node_power_w"], floor)
+    too_high = f"above {100 * node_power.HIGHEST_IDLE:.0f} % of the mean power of the run, which began warm"
     too_low = f"at or below the {floor:.0f} W that idle chips and fans of the prior draw: gaps of the meter, or fans "
     reasons = (warm, too_high), (lost, f"{too_low}that draw less")
     refused = [
@@ -228,7 +221,7 @@ def _idle(table: Measurements, floor: float, preset: float, notes: list[str]) ->
 
 def _busy_law(columns: Mapping[str, np.ndarray], notes: list[str]) -> tuple[np.ndarray, dict[str, ConstantPrior]]:
     """Busy share of each setting relative to a constant, and the constants that it takes."""
-    nodes, share = columns["nodes"], {"busy_share": CONSTANTS["busy_share"]}
+    nodes, share = columns["nodes"], {"busy_share": node_power.CONSTANTS["busy_share"]}
     count, unknown = len(nodes), np.full(len(nodes), np.nan)
     names = ("busy_share", "samples_per_second", "samples")
     measured, rate, samples = (columns.get(name, unknown).copy() for name in names)
@@ -260,7 +253,7 @@ def _busy_law(columns: Mapping[str, np.ndarray], notes: list[str]) -> tuple[np.n
     return np.ones(count), {**share, "node_exponent": EXPONENT}
 
 
-def _candidates(runs: NodeRuns, *, metered: bool) -> Candidates:
+def _candidates(runs: node_power.NodeRuns, *, metered: bool) -> Candidates:
     """An idle node, runs at some rates unless the chips of all are metered, and runs with chips metered as well."""
     settings = [("the idle node, an hour after a run", 1.0, 0.0, 0.0)]
     for share in () if metered else RATES:
@@ -270,4 +263,4 @@ def _candidates(runs: NodeRuns, *, metered: bool) -> Candidates:
     words, rate, chip, running = zip(*settings, strict=True)
     first = {name: np.full(len(words), np.asarray(column)[0]) for name, column in runs._asdict().items()}
     first |= {"relative_rate": np.array(rate), "chip_power": np.array(chip), "running": np.array(running)}
-    return Candidates(NodeRuns(**{**first, "nodes": np.ones(len(words))}), list(words))
+    return Candidates(node_power.NodeRuns(**{**first, "nodes": np.ones(len(words))}), list(words))

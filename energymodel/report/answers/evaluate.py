@@ -7,15 +7,8 @@ import numpy as np
 
 from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Answer, Chart, Sentence, Table
+from energymodel.report.answers import details as where
 from energymodel.report.answers import run_tables
-from energymodel.report.answers.details import (
-    batch_sentences,
-    bits_sentence,
-    detail_parts,
-    largest_parts,
-    parts_chart,
-    spent,
-)
 from energymodel.report.answers.run_tables import OWN, Run
 from energymodel.report.cells import DATA, Quantity, declared, number, present, share
 from energymodel.report.number import sentence
@@ -49,16 +42,16 @@ def evaluate_answer(
     """
     run = Run(scenario.plan, outcome, spread)
     runs, outputs, limits = {OWN: run}, run_tables.outcome_table({OWN: run}), run_tables.limits_table(run)
-    (energy, step), charts = spent(runs)
+    (energy, step), charts = where.spent(runs)
     numbers = {name: outputs.number(name) for name in ("energy", "time", "money", "carbon_operational", "loss")}
     tables = [run_tables.plan_table(scenario, {OWN: run.plan}), outputs, energy, step, limits]
     charts = [*charts, *limits_chart(limits), intervals_chart(outputs)]
-    notes = [*batch_sentences(scenario, scenario.plan, outcome), *present(bits_sentence(run))]
+    notes = [*where.batch_sentences(scenario, scenario.plan, outcome), *present(where.bits_sentence(run))]
     if trajectory is not None:
         over_time, chart = trajectory_parts(trajectory)
         tables, charts = [*tables, over_time], [chart, *charts]
     if details:
-        more, drawings, sentences = detail_parts(scenario, runs, "energy")
+        more, drawings, sentences = where.detail_parts(scenario, runs, "energy")
         tables, charts, notes = [*tables, *more], [*charts, *drawings], [*notes, *sentences]
     message, result = run_verdict(scenario, run, outputs)
     return Answer.of(
@@ -71,7 +64,7 @@ def evaluate_answer(
                 "dioxide in operation, and reaches a loss of {loss:i}.",
                 numbers,
             ),
-            joined(largest_parts(energy, "energy"), largest_parts(step, "step time")),
+            joined(where.largest_parts(energy, "energy"), where.largest_parts(step, "step time")),
             run_tables.limits_sentence(limits),
         ],
         [*tables, run_tables.priors_table(scenario)],
@@ -92,7 +85,7 @@ def outcome_answer(outcome: TrainingOutcome) -> Answer:
     """An outcome in Python, of which neither plan nor uncertainty is known: its numbers have two digits."""
     runs = {OWN: Run(None, outcome)}  # type: ignore[arg-type]
     outputs, energy = run_tables.outcome_table(runs), run_tables.parts_table("energy", "Energy", runs)
-    charts = [parts_chart(energy, "energy", "Energy of the run")]
+    charts = [where.parts_chart(energy, "energy", "Energy of the run")]
     title = "Outcome of a training run"
     return Answer("outcome", title, Sentence("How sure it is, is unknown"), [], [outputs, energy], charts)
 
