@@ -10,7 +10,6 @@ from energymodel.calibration.power_population import architecture_of, architectu
 from energymodel.scenarios.files import names
 from experiment import Experiment
 
-
 CARDS = cases(__file__)["cards"]
 
 
