@@ -159,57 +159,54 @@ def parse_axis(name: str, text: Any, unit: str = "1", *, allow_negative: bool = 
         except (TypeError, ValueError, OverflowError):
             raise InputError(f"axis {name}: {text!r} are not numbers in {unit}. {EXAMPLE}") from None
     if ".." in text or ":" in text:
-        return _parse_range(name, text.strip(), unit).axis(allow_negative)
+        return _parse_range(name, text.strip(), unit, allow_negative)
     if _OTHER_SIGN.search(text):
         raise InputError(f'axis {name}: "{text.strip()}" has no ".." between the ends of its range. {EXAMPLE}')
     return Axis.of(name, _quantities(name, text.split(","), unit, allow_negative), unit)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Range:
-    """A range as it is written: the sign between its ends, the ends, the word of its scale, the number of values."""
+def _parse_range(name: str, text: str, unit: str, allow_negative: bool) -> Axis:
+    """The axis of a range; an error shows the range in the right form, with the parts that are wrong replaced."""
+    sign, low, high, scale, count = _range_parts(name, text, unit)
 
-    name: str
-    unit: str
-    sign: str
-    low: str
-    high: str
-    scale: str
-    count: str
-
-    def wrong(self, what: str, **parts: str) -> InputError:
-        """An error that says what is wrong, and shows the range, some of its parts replaced, in the right form."""
-        right = dataclasses.replace(self, **parts)
-        high = right.high
-        if right.unit != "1" and not _unit_of(high):
-            high = f"{high} {_unit_of(right.low) or right.unit}"
-        count = right.count if _is_count(right.count) else _USUAL_COUNT
-        scale = right.scale if right.scale in SCALES else ""
-        if right.sign == ":":
-            form = ":".join((right.low, high, count, *([scale] if scale == "log" else [])))
+    def wrong(what: str, *, low: str = low, high: str = high, scale: str = scale, count: str = count) -> InputError:
+        if unit != "1" and not _unit_of(high):
+            high = f"{high} {_unit_of(low) or unit}"
+        count, scale = count if _is_count(count) else _USUAL_COUNT, scale if scale in SCALES else ""
+        if sign == ":":
+            form = ":".join((low, high, count, *([scale] if scale == "log" else [])))
         else:
-            form = " ".join(filter(None, (f"{right.low}..{high}", scale, count)))
-        return InputError(f'axis {self.name}: {what} Write for example "{form}".')
+            form = " ".join(filter(None, (f"{low}..{high}", scale, count)))
+        return InputError(f'axis {name}: {what} Write for example "{form}".')
 
-    def axis(self, allow_negative: bool) -> Axis:
-        """The axis that it describes."""
-        count = whole_number(self.count)
-        if count is None:
-            raise self.wrong(f'"{self.count}" is not a number of values.')
-        if not 1 <= count <= MOST_VALUES:
-            raise self.wrong(f"{self.count} values: give 1 to {MOST_VALUES:,}.", count="")
-        unit = _unit_of(self.high)
-        if self.unit != "1" and _LEADING.fullmatch(self.high) and not unit:
-            raise self.wrong(f'"{self.high}" has no unit.')
-        low, high = _quantities(self.name, [self.low, self.high], self.unit, allow_negative)
-        if low > high:  # the low end may have its unit from the other
-            end = self.low if _unit_of(self.low) or not unit else f"{self.low} {unit}"
-            raise self.wrong(f"{self.low} is above {self.high}. Give the low end first.", low=self.high, high=end)
-        return (Axis.log if self.scale == "log" else Axis.linear)(self.name, low, high, count, self.unit)
+    for end in (low, high):
+        if not _LEADING.match(end):
+            raise InputError(f'axis {name}: "{end}" is not a number. A range is LOW..HIGH COUNT. {EXAMPLE}')
+    if count in SCALES and _is_count(scale):
+        order = f'before "{count}"' if sign == ":" else f'last, after "{count}"'
+        raise wrong(f"the number of values, {scale}, comes {order}.", count=scale, scale=count)
+    if not count or count in SCALES:
+        raise wrong("the number of values is missing.", scale=count or scale)
+    if scale and scale not in SCALES:
+        near = suggest(scale.lower(), SCALES)
+        named = [scale for scale in SCALES if scale in near]  # both where nothing is near
+        raise wrong(f'unknown scale "{scale}". {near}', scale=named[0] if len(named) == 1 else "")
+    values, high_unit = whole_number(count), _unit_of(high)
+    if values is None:
+        raise wrong(f'"{count}" is not a number of values.')
+    if not 1 <= values <= MOST_VALUES:
+        raise wrong(f"{count} values: give 1 to {MOST_VALUES:,}.", count="")
+    if unit != "1" and _LEADING.fullmatch(high) and not high_unit:
+        raise wrong(f'"{high}" has no unit.')
+    first, last = _quantities(name, [low, high], unit, allow_negative)
+    if first > last:  # the low end may have its unit from the other
+        end = low if _unit_of(low) or not high_unit else f"{low} {high_unit}"
+        raise wrong(f"{low} is above {high}. Give the low end first.", low=high, high=end)
+    return (Axis.log if scale == "log" else Axis.linear)(name, first, last, values, unit)
 
 
-def _parse_range(name: str, text: str, unit: str) -> _Range:
-    """The parts of a range, the number of values and the scale in their places."""
+def _range_parts(name: str, text: str, unit: str) -> tuple[str, str, str, str, str]:
+    """Sign between the ends, low and high end, scale and number of values; empty where a part is missing."""
     sign = ".." if ".." in text else ":"
     low, _, rest = (part.strip() for part in text.partition(sign))
     if sign == ":":
@@ -225,18 +222,7 @@ def _parse_range(name: str, text: str, unit: str) -> _Range:
         if not low or not words or words[0] in SCALES:
             raise InputError(f'axis {name}: "{text}" has no {"high" if low else "low"} end. {EXAMPLE}')
         high, scale, count = _parse_words(words, unit)
-    count = count.lower() if count.lower() in SCALES else count
-    parts = _Range(name, unit, sign, low, high, scale, count)
-    if count in SCALES and _is_count(scale):
-        order = f'before "{count}"' if sign == ":" else f'last, after "{count}"'
-        raise parts.wrong(f"the number of values, {scale}, comes {order}.", count=scale, scale=count)
-    if not count or count in SCALES:
-        raise parts.wrong("the number of values is missing.", scale=count or scale)
-    if scale and scale not in SCALES:
-        near = suggest(scale.lower(), SCALES)
-        named = [scale for scale in SCALES if scale in near]  # both where nothing is near
-        raise parts.wrong(f'unknown scale "{scale}". {near}', scale=named[0] if len(named) == 1 else "")
-    return parts
+    return sign, low, high, scale, count.lower() if count.lower() in SCALES else count
 
 
 def _parse_words(words: Sequence[str], unit: str) -> tuple[str, str, str]:

@@ -215,29 +215,29 @@ def _inner(parameters: dict[str, Any]) -> list[Jaxpr]:
 def cheapest_order(costs: Costs, sizes: Sequence[int], chunk: int) -> tuple[int, ...]:
     """Order of the axes, outermost first, in which the grid is cheapest in chunks of so many points.
 
-    All choices of the axes within a chunk are compared, and of the axis that is cut to fill it. Within a chunk the
-    longest axis comes last, where it fills vector registers.
+    The longest axis comes last, where it fills vector registers. All choices of the other axes within a chunk are
+    compared, and of the axis that is cut to fill it.
     """
     count = len(sizes)
-    best, lowest = tuple(range(count)), math.inf
+    best, lowest = tuple(sorted(range(count), key=lambda axis: (sizes[axis], axis))), math.inf
+    *others, last = best
     if count > MAX_AXES:
         return best
-    for inner in (set(some) for size in range(count + 1) for some in itertools.combinations(range(count), size)):
-        volume = math.prod(sizes[axis] for axis in inner)
-        if volume > chunk and len(inner) > 1:
+    for inner in (some for size in range(count) for some in itertools.combinations(others, size)):
+        volume = math.prod(sizes[axis] for axis in (*inner, last))
+        if volume > chunk and inner:
             continue
-        rest = [axis for axis in range(count) if axis not in inner]
+        rest = [axis for axis in others if axis not in inner]
         for cut in rest or [None]:
             block = 1 if cut is None else min(sizes[cut], max(1, chunk // volume))
             if cut is not None and block == sizes[cut] and len(rest) > 1:
                 continue  # it fits as a whole: that is another choice of the inner axes
-            extents = {axis: sizes[axis] for axis in inner} | ({} if cut is None else {cut: block})
+            extents = {axis: sizes[axis] for axis in (*inner, last)} | ({} if cut is None else {cut: block})
             evaluated = (cost * math.prod(extents.get(axis, 1) for axis in axes) for axes, cost in costs.items())
             # A short chunk costs as its operations start.
             per_point = (sum(evaluated) + START * sum(costs.values())) / math.prod(extents.values())
             if per_point < lowest * (1.0 - 1e-9):
                 lead = [axis for axis in rest if axis != cut]
-                own = () if cut is None else (cut,)
-                best = (*lead, *own, *sorted(inner, key=lambda axis: (sizes[axis], axis)))
+                best = (*sorted(lead), *(() if cut is None else (cut,)), *inner, last)
                 lowest = per_point
     return best

@@ -35,6 +35,9 @@ ROUNDING = 1e-4
 """Bound on the rounding of `rough_log2`."""
 ROW, GROUP = 128, 32
 """Points in a row, and rows that are looked at together."""
+STEPS = 512
+MANY = 32
+"""Rows with a point that passes, from which on all points of a chunk are compared with each other in so many steps."""
 
 
 class AbstractFront(AbstractPointReduction):
@@ -120,7 +123,7 @@ class Pareto(AbstractFront):
 
             return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), turn, (state, passing(state)))[0]
 
-        return over_rows(passes, picked, chunk, insert, state)
+        return over_rows(passes, picked, chunk, insert, state, narrows=len(picked) == 2)
 
     def merge(self, first: FrontState, second: FrontState) -> FrontState:
         """The front of both."""
@@ -257,37 +260,65 @@ def spread(points: Any, count: int) -> Any:
     return points[:, (jnp.arange(count) * filled) // count]
 
 
+def below_steps(first: Any, second: Any) -> Any:
+    """Which points, by two objectives, are lower than all points in lower steps of the first objective."""
+    finite = first < jnp.inf
+    ends = jnp.min(first), jnp.max(jnp.where(finite, first, -jnp.inf))
+    # Equal steps of the bits are about equal ratios, and never lower for a higher number.
+    low, high, x = (ordered_bits(value).astype(jnp.float32) for value in (*ends, first))
+    step = jnp.clip((x - low) * (STEPS / jnp.maximum(high - low, 1.0)), 0.0, STEPS - 1.0).astype(jnp.int32)
+    step = jax.lax.optimization_barrier(step)  # else it is computed in the loops that read it, point by point
+    highest = jnp.full(STEPS, jnp.inf, second.dtype)
+    lowest = highest.at[step].min(jnp.where(finite, second, jnp.inf))
+    before = jnp.concatenate([highest[:1], jax.lax.cummin(lowest)[:-1]])
+    return second < before.at[step].get(mode="promise_in_bounds")
+
+
 def over_rows(
-    passes: Any, picked: Sequence[Any], chunk: Chunk, insert: Callable[[Any, list[Any], Any], Any], state: Any
+    passes: Any,
+    picked: Sequence[Any],
+    chunk: Chunk,
+    insert: Callable[[Any, list[Any], Any], Any],
+    state: Any,
+    narrows: bool = False,
 ) -> Any:
     """The state after `insert` has seen the points of rows in which one passes, group after group.
 
-    It takes the state, the objectives, infinite where a point does not pass, and positions in the chunk.
+    It takes the state, the objectives, infinite where a point does not pass, and positions in the chunk. If `narrows`,
+    and many rows pass, it sees only points that `below_steps` lets pass.
     """
     # Complex numbers halve the arrays, for each of which XLA would evaluate the model.
     columns = [jnp.where(passes, picked[0], jnp.inf), *picked[1:]]
     pairs = [jax.lax.complex(*columns[first : first + 2]) for first in range(0, len(columns) - 1, 2)]
     packed = jax.lax.optimization_barrier(pairs + columns[2 * len(pairs) :])
 
-    def look(state: Any, packed: Sequence[Any]) -> Any:
+    def passing_rows(first: Any) -> tuple[Any, Any, Any]:
         # XLA for CPU vectorizes loops over the shape of the chunk, but not those that compute a reshaped result.
-        first, *packed = jax.lax.optimization_barrier([chunk.masked(packed[0].real, jnp.inf), *packed])
-        rows = jnp.min(in_rows(first), axis=-1) < jnp.inf
-        first, *others = in_rows(first), *map(in_rows, packed)
-        count, width = first.shape
+        first = in_rows(jax.lax.optimization_barrier(first))
+        rows, count = jnp.min(first, axis=-1) < jnp.inf, len(first)
         order = jnp.nonzero(rows, size=count + -count % GROUP, fill_value=count)[0].astype(jnp.int32)
+        return first, order, jnp.sum(rows, dtype=jnp.int32)
 
-        def group(number: Any, state: Any) -> Any:
-            chosen = jax.lax.dynamic_slice_in_dim(order, number * GROUP, GROUP)
+    def look(state: Any, packed: Sequence[Any]) -> Any:
+        first, *packed = jax.lax.optimization_barrier([chunk.masked(packed[0].real, jnp.inf), *packed])
+        others, rows = [*map(in_rows, packed)], passing_rows(first)
+
+        def narrowed(*_: Any) -> tuple[Any, Any, Any]:
+            return passing_rows(jnp.where(below_steps(first, packed[0].imag), first, jnp.inf))
+
+        passing, order, number = jax.lax.cond(rows[2] > MANY, narrowed, lambda *same: same, *rows) if narrows else rows
+        count, width = passing.shape
+
+        def group(step: Any, state: Any) -> Any:
+            chosen = jax.lax.dynamic_slice_in_dim(order, step * GROUP, GROUP)
             taken = jnp.minimum(chosen, count - 1)
             positions = taken[:, None] * width + jnp.arange(width, dtype=jnp.int32)
-            passing = jnp.where((chosen < count)[:, None], first[taken], jnp.inf)
+            own = jnp.where((chosen < count)[:, None], passing[taken], jnp.inf)
             rest = [part for other in others for part in (other[taken].real, other[taken].imag)][1 : len(picked)]
-            columns = [passing, *(jnp.where(passing < jnp.inf, column, jnp.inf) for column in rest)]
+            columns = [own, *(jnp.where(own < jnp.inf, column, jnp.inf) for column in rest)]
             return insert(state, [column.reshape(-1) for column in columns], positions.reshape(-1))
 
-        groups = (jnp.sum(rows, dtype=jnp.int32) + (GROUP - 1)) // GROUP
-        return jax.lax.fori_loop(0, groups, group, state)
+        return jax.lax.fori_loop(0, (number + (GROUP - 1)) // GROUP, group, state)
 
     def turn(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         again, state, packed = carry

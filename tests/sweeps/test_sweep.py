@@ -126,6 +126,8 @@ def test_costly_operations_go_outside():
     # Axis 0 and 1 share a costly part; a chunk that holds all of 2 and 3 evaluates it least often.
     order = cheapest_order({frozenset({0, 1}): 1000.0, frozenset({0, 1, 2, 3}): 10.0}, (10, 10, 10, 10), 100)
     assert set(order[:2]) == {0, 1}
+    # A long axis comes last even if a costly part depends on it: only whole rows fill vector registers.
+    assert cheapest_order({frozenset({0, 1}): 1000.0, frozenset({0, 1, 2}): 10.0}, (64, 5, 8), 600) == (1, 2, 0)
 
 
 def test_tiles_do_not_depend_on_the_order_in_which_they_run():
