@@ -14,7 +14,7 @@ from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import predict_row
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
-from gradients import derivative_once
+from gradients import interpreted
 
 prediction = jax.jit(predict_row)
 """Prediction of a row on a system, compiled once for each kind of system."""
@@ -72,10 +72,10 @@ def assert_log_slopes(
     def logs(x: jax.Array) -> jax.Array:
         return jnp.log(jnp.stack(outputs(evaluate(*changed(jnp.exp(x))))))
 
+    steps = 1e-5 * np.eye(len(start))
     with jax.enable_x64(True):
-        slopes = np.asarray(derivative_once(jax.jacfwd, logs, start))
-        for index, step in enumerate(1e-5 * np.eye(len(start))):
-            below, above = (np.log(outputs(evaluate_once(*changed(np.exp(x))))) for x in (start - step, start + step))
-            central = (above - below) / 2e-5
-            np.testing.assert_allclose(slopes[:, index], central, rtol=rtol, atol=atol, err_msg=list(point)[index])
+        slopes = np.asarray(interpreted(jax.jacfwd(logs))(start))
+        below, above = interpreted(jax.vmap(jax.vmap(logs)))(np.stack([start - steps, start + steps]))
+    for index, central in enumerate((above - below) / 2e-5):
+        np.testing.assert_allclose(slopes[:, index], central, rtol=rtol, atol=atol, err_msg=list(point)[index])
     return slopes

@@ -1,6 +1,6 @@
 """Scenarios, and how their outputs respond to every number that they are made of."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.runtime.compilation import compiler_options
-from energymodel.runtime.operations import with_barriers
 from energymodel.scenarios.scenario import Scenario, leaf_paths, load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
+from gradients import interpreted
 
 MEASURES = ("loss", "time", "energy", "money", "carbon")
 PARTS = 4  # of the leaves whose differences are taken together
+MOST_RUNS = 25  # whose gradients are taken together
 STEP = 1e-4  # of a leaf; with differences of fourth order truncation and rounding are both below 1e-9
 OFFSETS = np.arange(-4, 5)
 FORWARD = np.array([-25.0 / 12.0, 4.0, -3.0, 4.0 / 3.0, -0.25])  # at 0, 1, 2, 3, 4 steps [Fornberg 1988, table 3]
@@ -98,30 +98,35 @@ def run() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def gradients() -> Callable[[Any, Any], Any]:
-    """Leaves of a system and a plan, and the gradient of each output by each per change by its size [leaf, output]."""
-    slopes = jax.jit(with_barriers(_slopes), compiler_options=compiler_options(once=True))
+def gradients() -> Callable[..., Any]:
+    """Leaves of runs of one kind, and gradients of outputs by each per change by its size [run, leaf, output]."""
+    slopes = interpreted(jax.vmap(_slopes))
 
-    def gradients(system: Any, plan: Any) -> tuple[np.ndarray, np.ndarray]:
-        scale, gradient = map(np.asarray, slopes(system, plan))
-        return np.array(leaf_paths(system, "system") + leaf_paths(plan, "plan")), gradient.T * scale[:, None]
+    def gradients(runs: Sequence[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
+        filled = [*runs, *[runs[-1]] * (MOST_RUNS - len(runs))]  # operations of one shape are compiled once
+        gradient = np.asarray(slopes(*jax.tree.map(lambda *leaves: np.stack(leaves), *filled)))
+        system, plan = runs[0]
+        return np.array(leaf_paths(system, "system") + leaf_paths(plan, "plan")), gradient[: len(runs)]
 
     return gradients
 
 
 @pytest.fixture(scope="session")
-def respond(gradients: Callable[[Any, Any], Any]) -> Callable[..., Response]:
-    """Compare the gradient of each output for each leaf of a system and a plan with differences of fourth order.
+def respond(gradients: Callable[..., Any]) -> Callable[..., list[Response]]:
+    """Compare the gradient of each output for each leaf of runs of one kind with differences of fourth order.
 
-    `parts`: those of the leaves, of which every `PARTS`th belongs to one.
+    `parts`: those of the leaves that are compared in each run, of which every `PARTS`th belongs to one.
     """
-    values_near = jax.jit(with_barriers(_values_near), compiler_options=compiler_options(once=True))
+    values_near = interpreted(_values_near)
 
-    def respond(system: Any, plan: Any, parts: Iterable[int] = range(PARTS)) -> Response:
-        leaves, gradient = gradients(system, plan)
+    def respond(runs: Sequence[tuple[Any, Any]], parts: Sequence[Sequence[int]]) -> list[Response]:
+        leaves, gradient = gradients(runs)
+        return [compare(leaves, *each) for each in zip(gradient, parts, runs, strict=True)]
+
+    def compare(leaves: np.ndarray, gradient: np.ndarray, parts: Sequence[int], run: tuple[Any, Any]) -> Response:
         of_parts = [np.arange(part, len(leaves), PARTS) for part in parts]
-        most = -(-len(leaves) // PARTS)  # one program for all parts
-        near = np.concatenate([values_near(system, plan, np.resize(rows, most))[: len(rows)] for rows in of_parts])
+        most = -(-len(leaves) // PARTS)
+        near = np.concatenate([values_near(*run, np.resize(rows, most))[: len(rows)] for rows in of_parts])
         rows = np.concatenate(of_parts)
         values, without = near[:, :-1], near[:, -1]
         center = values[:, 4]
@@ -139,27 +144,25 @@ def respond(gradients: Callable[[Any, Any], Any]) -> Callable[..., Response]:
     return respond
 
 
-def _leaves(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]]:
-    """Leaves as one vector, the size of each, and `MEASURES` as a function of the vector."""
-    leaves, structure = jax.tree.flatten((system, plan))
-    shapes = [jnp.shape(leaf) for leaf in leaves]
-    x = jnp.stack([jnp.reshape(leaf, ()) for leaf in leaves])
+def _measures(system: Any, plan: Any) -> jax.Array:
+    outcome = evaluate(system, plan)
+    return jnp.stack([outcome.loss, outcome.time, outcome.energy.total, outcome.money, outcome.carbon])
 
-    def measure(x: jax.Array) -> jax.Array:
-        parts = [x[index].reshape(shape) for index, shape in enumerate(shapes)]
-        outcome = evaluate(*jax.tree.unflatten(structure, parts))
-        return jnp.stack([outcome.loss, outcome.time, outcome.energy.total, outcome.money, outcome.carbon])
 
+def _sizes(system: Any, plan: Any) -> list[jax.Array]:
+    """Of each leaf, by which it is changed."""
     paths = leaf_paths(system, "system") + leaf_paths(plan, "plan")
-    zero = jnp.asarray([SIZE_OF_ZERO.get(path, 1.0) for path in paths])
-    return x, jnp.where(x == 0.0, zero, jnp.abs(x)), measure
+    leaves = zip(paths, jax.tree.leaves((system, plan)), strict=True)
+    return [jnp.where(leaf == 0.0, SIZE_OF_ZERO.get(path, 1.0), jnp.abs(leaf)) for path, leaf in leaves]
 
 
-def _slopes(system: Any, plan: Any) -> tuple[jax.Array, jax.Array]:
-    """Scale of each leaf [leaf], and the Jacobian in reverse mode [output, leaf]."""
-    x, scale, measure = _leaves(system, plan)
-    _, pull_back = jax.vjp(measure, x)
-    return scale, jax.lax.map(lambda cotangent: pull_back(cotangent)[0], jnp.eye(len(MEASURES)))
+def _slopes(system: Any, plan: Any) -> jax.Array:
+    """The Jacobian in reverse mode, times the size of each leaf [leaf, output]."""
+    _, pull_back = jax.vjp(_measures, system, plan)
+    slopes = jax.tree.leaves(jax.vmap(pull_back, out_axes=-1)(jnp.eye(len(MEASURES))))
+    return jnp.concatenate(
+        [jnp.reshape(size * slope, (1, -1)) for size, slope in zip(_sizes(system, plan), slopes, strict=True)]
+    )
 
 
 def _values_near(system: Any, plan: Any, rows: jax.Array) -> jax.Array:
@@ -167,13 +170,16 @@ def _values_near(system: Any, plan: Any, rows: jax.Array) -> jax.Array:
 
     Outputs that do not read the leaf stay as they are where it is not a number.
     """
-    x, scale, measure = _leaves(system, plan)
-    offsets = jnp.append(jnp.asarray(OFFSETS, x.dtype) * STEP, jnp.nan)
+    leaves, structure = jax.tree.flatten((system, plan))
+    sizes = _sizes(system, plan)
 
-    def around(direction: jax.Array) -> jax.Array:
-        return jax.vmap(lambda offset: measure(x + jnp.where(direction > 0.0, offset * direction, 0.0)))(offsets)
+    def moved(row: jax.Array, offset: jax.Array) -> jax.Array:
+        steps = enumerate(zip(leaves, sizes, strict=True))
+        changed = [leaf + jnp.where(row == index, offset * size, 0.0) for index, (leaf, size) in steps]
+        return _measures(*jax.tree.unflatten(structure, changed))
 
-    return jax.lax.map(lambda row: around(jnp.where(jnp.arange(x.size) == row, scale, 0.0)), rows)
+    offsets = jnp.append(jnp.asarray(OFFSETS, float) * STEP, jnp.nan)
+    return jax.vmap(jax.vmap(moved, in_axes=(None, 0)), in_axes=(0, None))(rows, offsets)
 
 
 def _changed(plan: Any, changes: dict[str, float]) -> Any:

@@ -23,7 +23,7 @@ LLAMA = "llama-3.1-405b-h100"
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_leaf_of_a_scenario_has_the_slope_of_differences(name, scenario, respond):
     case = scenario(name)
-    assert respond(case.system, case.plan).faults() == []
+    assert respond([(case.system, case.plan)], [range(PARTS)])[0].faults() == []
 
 
 SUPPLIES = [f"system.facility.{name}.rated_power=4 kW" for name in ("power_supply", "uninterruptible")]
@@ -76,19 +76,17 @@ BOUNDS = {
 
 
 @pytest.fixture(scope="module")
-def faults(scenario, respond):
-    """Faults of each run in a part of its leaves, another one in each: programs are forgotten between tests."""
-    cases = {name: scenario(LLAMA, *changes) for name, changes in BOUNDS.items()}
+def responses(scenario, respond):
+    """Of each run in a part of its leaves, another one in each."""
+    cases = [scenario(LLAMA, *changes) for changes in BOUNDS.values()]
     with jax.enable_x64(True):
-        return {
-            name: respond(case.system, case.plan, [number % PARTS]).faults()
-            for number, (name, case) in enumerate(cases.items())
-        }
+        parts = [[number % PARTS] for number in range(len(cases))]
+        return dict(zip(BOUNDS, respond([(case.system, case.plan) for case in cases], parts), strict=True))
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_slopes_at_bounds_kinks_and_limits(name, faults):
-    assert faults[name] == []
+def test_slopes_at_bounds_kinks_and_limits(name, responses):
+    assert responses[name].faults() == []
 
 
 def test_gradients_stay_finite_at_the_extremes(scenario, extreme_plans, gradients):
@@ -97,9 +95,9 @@ def test_gradients_stay_finite_at_the_extremes(scenario, extreme_plans, gradient
     # A square root: the slope at zero is infinite, and zero stands for it.
     reliability = lambda s: (s.reliability.checkpoint_time, s.reliability.restart_time)  # noqa: E731
     runs["no failures"] = eqx.tree_at(reliability, case.system, [np.asarray(0.0)] * 2), case.plan
-    for name, (system, plan) in runs.items():
-        leaves, gradient = gradients(system, plan)
-        assert list(leaves[np.any(~np.isfinite(gradient), axis=1)]) == [], name
+    leaves, gradient = gradients(list(runs.values()))
+    for name, slopes in zip(runs, gradient, strict=True):
+        assert list(leaves[np.any(~np.isfinite(slopes), axis=1)]) == [], name
 
 
 def test_the_graph_of_a_run_stays_small(scenario):

@@ -18,7 +18,7 @@ from energymodel.system.division import divide
 from energymodel.system.step import step_work
 from energymodel.system.work import attention_passes
 from experiment import Experiment
-from gradients import derivative_once
+from gradients import interpreted
 from outcomes import outcome_of, prediction, replaced, row_inputs
 
 SCENARIO = em.load_scenario("llama-3.1-405b-h100")
@@ -105,7 +105,7 @@ def test_launches_by_hand_and_graphs_that_replay_them(launching):
 
 def test_no_slope_is_infinite_without_launches(launching):
     row = {name: np.asarray(value) for name, value in columns(cuda_graphs=1.0).items()}
-    slopes = derivative_once(jax.grad, lambda row: predict_row(launching, row).step_time.total, row)
+    slopes = interpreted(jax.grad(lambda row: predict_row(launching, row).step_time.total))(row)
     assert all(np.isfinite(slope) for slope in slopes.values())
     assert slopes["cuda_graphs"] <= 0.0
 
@@ -186,7 +186,7 @@ def test_only_trained_parameters_travel_with_a_finite_slope(trained):
         plan = replaced(trained.plan, {"trained_share": share})
         return step_work(trained.system, plan, plan.batch[0]).memory.total
 
-    assert 0.0 < derivative_once(jax.grad, memory, 0.5) < np.inf
+    assert 0.0 < interpreted(jax.grad(memory))(0.5) < np.inf
 
 
 def test_published_runs_with_adapters():

@@ -1,7 +1,5 @@
 """Power and temperature over time: bounds, what smooths them, and what smoothing costs."""
 
-from functools import partial
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,7 @@ from energymodel.physics.thermal import leakage_temperature
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.over_time import temperature_over_time
 from energymodel.system.step import training_step
-from gradients import derivative_once
+from gradients import interpreted
 from outcomes import assert_log_slopes, outcome_of, replaced
 
 LARGE, SMALL = "llama-3.1-405b-h100", "test-1b-h100"
@@ -128,7 +126,7 @@ def test_gradients_match_differences(changes):
         run = em.evaluate(eqx.tree_at(lambda system: system.facility.storage, scenario.system, storage), plan)
         return run.power_swing + run.power_ramp + run.money
 
-    slopes = derivative_once(partial(jax.grad, argnums=(0, 1)), total, scenario.plan, scenario.system.facility.storage)
+    slopes = interpreted(jax.grad(total, argnums=(0, 1)))(scenario.plan, scenario.system.facility.storage)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))
 
 
