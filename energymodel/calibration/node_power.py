@@ -85,8 +85,8 @@ def system_constants(system: TrainingSystem) -> Values:
 def chip_power(busy_share: Numeric, busy_power: Numeric, waiting_power: Numeric) -> Float[Array, "..."]:
     """Mean power of a chip over its rated power, `p = min(1, p_w + u (p_b - p_w))` [definition].
 
-    The law of `energymodel.system.operating_point` for runs of which only the busy share is known: the limit holds for
-    the mixture of busy and waiting, not for the busy part.
+    The law of `energymodel.system.chip_load.operating_point` for runs of which only the busy share is known: the limit
+    holds for the mixture of busy and waiting, not for the busy part.
 
     **Arguments:**
 

@@ -27,8 +27,7 @@ from energymodel.runtime.compilation import compiler_options
 from energymodel.scenarios.clusters import KIND
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepConstant
-from energymodel.system.chip_load import format_factors
-from energymodel.system.operating_point import OperatingPoint
+from energymodel.system.chip_load import OperatingPoint, format_factors
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import check_formats

@@ -19,9 +19,8 @@ from energymodel.report.answers.details import costs
 from energymodel.runtime.compilation import compiler_options
 from energymodel.runtime.operations import with_barriers
 from energymodel.search.training_run import TrainingRun
-from energymodel.system.chip_load import format_factors
+from energymodel.system.chip_load import OperatingPoint, format_factors, operating_point
 from energymodel.system.evaluate import evaluate
-from energymodel.system.operating_point import OperatingPoint, operating_point
 from energymodel.system.outcome import Slack, TrainingOutcome
 from energymodel.system.plan import TargetLoss
 from energymodel.system.step import StepWork, step_work

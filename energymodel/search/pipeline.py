@@ -16,7 +16,7 @@ from energymodel.numerics import Scalar
 from energymodel.performance.parallelism import balanced_stage_layers, uneven_stage_layers
 from energymodel.performance.pipeline_simulator import PassTimes, SimulatedStep, simulate_pipeline
 from energymodel.runtime.compilation import Compiled
-from energymodel.system.operating_point import operating_point
+from energymodel.system.chip_load import operating_point
 from energymodel.system.outcome import StepTime
 from energymodel.system.pipeline_ranks import PassTimes as MeanPassTimes
 from energymodel.system.pipeline_ranks import rank_stages

@@ -22,9 +22,8 @@ from energymodel.runtime.compilation import Compiled
 from energymodel.search.pipeline import stage_layers
 from energymodel.solver import RESULTS, Solution, minimize_many
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.chip_load import ChipLoad
+from energymodel.system.chip_load import ChipLoad, operating_point
 from energymodel.system.communication import pipeline_messages
-from energymodel.system.operating_point import operating_point
 from energymodel.system.plan import SCHEDULES, StagePower, TrainingPlan
 from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem, as_designed
@@ -144,9 +143,6 @@ def pipeline_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[PipelineL
         memory_energy=chip.traffic_energy * forward_bytes + spinning * exposed_share,
     )
     both = load._replace(elementwise=load.elementwise + exposed, memory_energy=load.memory_energy + spinning)
-    head_time = work.head_bytes / chip.sustained_bandwidth
-    head_memory = chip.traffic_energy * work.head_bytes
-    head = ChipLoad(step.head.time, jnp.zeros(()), jnp.zeros(()), head_time, step.head.energy, head_memory)
     shares, last = jnp.asarray([FORWARD_SHARE, 1.0 - FORWARD_SHARE]), np.arange(len(layers)) == len(layers) - 1
 
     def by_stage(forward: Numeric, both: Numeric, head: Numeric) -> Array:
@@ -154,7 +150,7 @@ def pipeline_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[PipelineL
 
     pipeline = PipelineLoad(
         chip=chip,
-        load=jax.tree.map(by_stage, forward, both, head),
+        load=jax.tree.map(by_stage, forward, both, step.head),
         temperature=point.temperature,
         waiting_power=point.static_power + point.spin_power,
         maximum_clock=point.clock,

@@ -114,7 +114,7 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
     batch = jnp.max(jnp.asarray(plan.batch))
     system, plan = as_designed(system, plan)
     step = step_work(system, plan, batch)
-    chip, division, work, load = system.accelerator, step.division, step.layer, step.load
+    chip, division, load = system.accelerator, step.division, step.load
     sent = step.traffic.of_step(division)
     tokens = batch / plan.chips
     inner, outer = (sum(getattr(part, name) for part in sent) for name in ("inner_bytes", "outer_bytes"))
@@ -127,8 +127,8 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
         chip=chip,
         facility=system.facility,
         chips=plan.chips,
-        arithmetic=(products + division.head_passes * step.head.time) / tokens,
-        memory_time=(memory + division.head_passes * work.head_bytes / chip.sustained_bandwidth) / tokens,
+        arithmetic=(products + division.head_passes * step.head.arithmetic) / tokens,
+        memory_time=(memory + division.head_passes * step.head.elementwise) / tokens,
         network_time=network_time / tokens,
         memory_power=chip.traffic_energy * chip.memory_bandwidth,
         network_power=energy / network_time + system.links_power(shape),

@@ -1,34 +1,31 @@
-"""Times and energies of a layer's kernels on a chip, by number format."""
+"""Times and energies of kernels on a chip by number format, and the clock and temperature at which it settles."""
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, is_fixed, p_norm, part
+from energymodel.numerics import Numeric, Part, Scalar, is_fixed, p_norm, part
 from energymodel.performance.kernels import product_time
+from energymodel.physics.cooling import Coolant
+from energymodel.physics.switching import clock_at_power_cap
+from energymodel.physics.thermal import leakage_temperature
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import LayerWork, Products
 
+BEYOND_LIMIT = 100.0  # [K] above the chip's limit: warmer than any power cap that binds makes it
+
 
 class ChipLoad(NamedTuple):
-    """One layer's work on one chip: seconds at clock 1 and joules at the reference voltage."""
+    """Work on one chip, of a layer or of the output head: seconds at clock 1 and joules at the reference voltage."""
 
     arithmetic: Scalar
-    attention: Scalar
-    product_memory: Scalar
+    attention: Part
+    product_memory: Part
     elementwise: Scalar
     switching_energy: Scalar
     memory_energy: Scalar
-
-    def slowed(self, factor: Numeric) -> "ChipLoad":
-        """The same work with products that take longer by a factor."""
-        return self._replace(
-            arithmetic=self.arithmetic * factor,
-            attention=self.attention * factor,
-            product_memory=self.product_memory * factor,
-        )
 
     def busy_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
         """Time of the kernels at a clock [s]: matrix products under the roofline, then element-wise kernels."""
@@ -123,35 +120,116 @@ def products_time(
     return products.number * chip.product_latency + total / software.product_efficiency
 
 
-def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, factors: FormatFactors) -> ChipLoad:
-    """Times and energies of a layer [s, J], `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F / x`, `E = e_m Q`.
+class ChipLoads(NamedTuple):
+    """Loads of a chip by a layer and by the output head for one micro-batch, and what number formats do to them."""
+
+    layer: ChipLoad
+    head: ChipLoad
+    factors: FormatFactors
+
+
+def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, batch: Numeric) -> ChipLoads:
+    """Times and energies of a layer [s, J], `t = F_p / (eta Fdot u)`, `t = Q / bw`, `E = e F / x`, `E = e_m Q`.
 
     The roofline joins arithmetic and memory later [Williams et al. 2009]. Products that take longer than by themselves
-    (x, `software.product_efficiency`) keep the chip as busy.
+    (x, `software.product_efficiency`) keep the chip as busy, as do small batches, which fill it by u
+    (`software.saturation`).
+
+    **Arguments:**
+
+    - `batch`: of the step [token].
     """
-    chip, software = system.accelerator, system.software
+    chip, software, factors = system.accelerator, system.software, format_factors(system.accelerator, plan.layout)
     switched = (work.flops - work.attention_flops) * factors.energy + work.attention_flops * factors.wide_energy
-    return ChipLoad(
-        arithmetic=products_time(system, plan, work.products, factors.wide_slowdown),
-        attention=work.attention.total * factors.wide_slowdown,
-        product_memory=work.gemm_bytes / chip.sustained_bandwidth,
-        elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
+    longer, bandwidth = 1.0 / software.saturation.utilization(batch), chip.sustained_bandwidth
+    layer = ChipLoad(
+        arithmetic=products_time(system, plan, work.products, factors.wide_slowdown) * longer,
+        attention=work.attention.total * factors.wide_slowdown * longer,
+        product_memory=work.gemm_bytes / bandwidth * longer,
+        elementwise=work.elementwise_bytes / bandwidth,
         switching_energy=switched * chip.energy_per_flop / software.product_efficiency,
         memory_energy=chip.traffic_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
+    return ChipLoads(layer, head_load(system, plan, work, factors), factors)
 
 
-class HeadLoad(NamedTuple):
-    """The output head for one micro-batch: arithmetic time at clock 1 [s], energy at reference voltage [J]."""
-
-    time: Scalar
-    energy: Scalar
-
-
-def head_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, factors: FormatFactors) -> HeadLoad:
+def head_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, factors: FormatFactors) -> ChipLoad:
     """Output head for a micro-batch [s, J], `E = e F`; in bf16 where others are in fp8 or fp4 [definition]."""
-    switched = work.head_flops * system.accelerator.energy_per_flop * factors.wide_energy
-    return HeadLoad(
-        time=products_time(system, plan, work.head_products, factors.wide_slowdown, weights=False),
-        energy=switched / system.software.product_efficiency,
+    chip = system.accelerator
+    switched = work.head_flops * chip.energy_per_flop * factors.wide_energy
+    return ChipLoad(
+        arithmetic=products_time(system, plan, work.head_products, factors.wide_slowdown, weights=False),
+        attention=0.0,
+        product_memory=0.0,
+        elementwise=work.head_bytes / chip.sustained_bandwidth,
+        switching_energy=switched / system.software.product_efficiency,
+        memory_energy=chip.traffic_energy * work.head_bytes,
     )
+
+
+class OperatingPoint(NamedTuple):
+    """Clock and voltage over their reference values [1], temperature [K], and powers [W] at which a chip settles.
+
+    Busy power is the mean over a layer, lowest power the same at the lowest clock. `products` is the time of the matrix
+    products of a layer at the clock [s], `spin_power` the switching power of kernels that wait for other chips.
+    """
+
+    clock: Scalar
+    voltage: Scalar
+    temperature: Scalar
+    products: Scalar
+    leakage: Scalar
+    static_power: Scalar
+    busy_power: Scalar
+    lowest_power: Scalar
+    spin_power: Scalar
+
+
+def operating_point(
+    system: TrainingSystem, plan: TrainingPlan, coolant: Coolant, load: ChipLoad, waiting: Numeric = 0.0
+) -> OperatingPoint:
+    """Clock within the power cap [1], `P(phi) <= P_cap`, then the temperature [K], `theta = theta_c + R P(theta)`.
+
+    P is the mean over a layer, `(E(phi) + P_spin(phi) t_w) / (t_b(phi) + t_w) + P_s`: a power limit acts on the mean
+    over tens of milliseconds, so that what short waits for other chips leave goes into a higher clock
+    [experiments/04_metered_runs]. Where the cap binds, the chip draws exactly the cap and its temperature follows from
+    it. Two scalar roots therefore replace one in (temperature, clock) [derivation: docs/physics.md E, step 4].
+
+    **Arguments:**
+
+    - `coolant`: at the supply temperature of the plan.
+    - `load`: kernels of a layer.
+    - `waiting`: t_w, time in which the layer's kernels wait for other chips [s].
+    """
+    chip, last = system.accelerator, coolant.last
+    resistance = chip.thermal_resistance + coolant.resistance
+
+    def work_power(voltage: Scalar, spin: Scalar, products: Scalar, load: ChipLoad, waiting: Scalar) -> Scalar:
+        energy = load.switching_energy * voltage**2 + load.memory_energy + spin * waiting
+        return energy / (products + load.elementwise + waiting)
+
+    def power_of_clock(clock: Numeric, arguments: tuple[Accelerator, ChipLoad, Scalar, Scalar]) -> Scalar:
+        chip, load, waiting, temperature = arguments
+        voltage, products = chip.voltage(clock), load.product_time(chip, clock)
+        working = work_power(voltage, chip.spin_power(clock, voltage), products, load, waiting)
+        return chip.static_power(voltage, temperature) + working
+
+    # A cap that no working chip reaches must not act through the leakage at an absurd temperature.
+    hottest = chip.maximum_temperature + BEYOND_LIMIT
+    waiting = jnp.asarray(waiting)
+    capped = (chip, load, waiting, jnp.minimum(last + resistance * plan.power_cap, hottest))
+    clock = clock_at_power_cap(power_of_clock, plan.power_cap, chip.minimum_clock, plan.clock, capped)
+    voltage, products = chip.voltage(clock), load.product_time(chip, clock)
+    spin = chip.spin_power(clock, voltage)
+    work = work_power(voltage, spin, products, load, waiting)
+    temperature = leakage_temperature(
+        work + chip.fixed_power,
+        chip.leakage(voltage, chip.leakage.reference_temperature),
+        last,
+        resistance,
+        chip.leakage.temperature_sensitivity,
+        chip.leakage.reference_temperature,
+    )
+    leakage = chip.leakage(voltage, temperature)
+    static, lowest = leakage + chip.fixed_power, power_of_clock(jnp.asarray(chip.minimum_clock), capped)
+    return OperatingPoint(clock, voltage, temperature, products, leakage, static, static + work, lowest, spin)

@@ -52,9 +52,15 @@ class Traffic(NamedTuple):
 
 
 def traffic_of(
-    system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, division: Division, work: LayerWork, memory: ChipMemory
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    shape: NetworkShape,
+    division: Division,
+    work: LayerWork,
+    memory: ChipMemory,
 ) -> Traffic:
     """All communication of a chip before overlap [s, B], each collective `n t + Q / bw` [Thakur et al. 2005]."""
+    fabric = fabric_of(system, plan, shape)
     return Traffic(
         *layer_communication(system, plan, fabric, division, work),
         pipeline=pipeline_communication(plan, fabric, work),

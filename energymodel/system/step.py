@@ -13,11 +13,10 @@ from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
 from energymodel.performance.topology import NetworkShape
 from energymodel.physics.cooling import Coolant
-from energymodel.system.chip_load import ChipLoad, FormatFactors, HeadLoad, chip_load, format_factors, head_load
-from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, fabric_of, traffic_of
+from energymodel.system.chip_load import ChipLoad, FormatFactors, OperatingPoint, chip_load, operating_point
+from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, traffic_of
 from energymodel.system.division import Division, divide
 from energymodel.system.memory import ChipMemory, chip_memory
-from energymodel.system.operating_point import OperatingPoint, operating_point
 from energymodel.system.outcome import StepTime
 from energymodel.system.pipeline_ranks import PassTimes, RankStages, Stages, even_wait, rank_stages, staged_wait
 from energymodel.system.plan import StagePower, TrainingPlan
@@ -34,7 +33,7 @@ class StepWork(NamedTuple):
     traffic: Traffic
     exposed: ExposedCommunication
     load: ChipLoad
-    head: HeadLoad
+    head: ChipLoad
     factors: FormatFactors
     network: NetworkShape
     coolant: Coolant
@@ -121,14 +120,15 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
 
     - `time`: of the step by term [s].
     """
-    chip, division, load, coolant, network = system.accelerator, work.division, work.load, work.coolant, work.network
+    chip, division, load, head = system.accelerator, work.division, work.load, work.head
+    coolant, network = work.coolant, work.network
     total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     tuned = total / system.production_slowdown
 
     layers_worth = division.layer_passes + division.head_passes * work.layer.head_share
-    switched = division.layer_passes * load.switching_energy + division.head_passes * work.head.energy
-    head_and_optimizer = division.head_passes * work.layer.head_bytes + work.memory.optimizer_traffic
-    memory_energy = division.layer_passes * load.memory_energy + chip.traffic_energy * head_and_optimizer
+    switched = division.layer_passes * load.switching_energy + division.head_passes * head.switching_energy
+    memory_energy = division.layer_passes * load.memory_energy + division.head_passes * head.memory_energy
+    memory_energy += chip.traffic_energy * work.memory.optimizer_traffic
     busy = time.compute + time.memory + time.optimizer
     waiting = time.tensor + time.context + time.expert + time.pipeline + apart
     waiting_power = point.static_power + point.spin_power
@@ -229,12 +229,10 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     division = divide(system, plan, batch)
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
-    network, factors = system.network_shape(plan.chips), format_factors(system.accelerator, plan.layout)
-    traffic = traffic_of(system, plan, fabric_of(system, plan, network), division, layer, memory)
-    load = chip_load(system, plan, layer, factors).slowed(1.0 / system.software.saturation.utilization(batch))
-    products = load.product_time(system.accelerator, 1.0)
-    exposed = exposed_communication(system.software, plan.layout, traffic, products)
-    head, coolant = head_load(system, plan, layer, factors), system.facility.cooling.at(plan.coolant_temperature)
+    load, head, factors = chip_load(system, plan, layer, batch)
+    network, coolant = system.network_shape(plan.chips), system.facility.cooling.at(plan.coolant_temperature)
+    traffic = traffic_of(system, plan, network, division, layer, memory)
+    exposed = exposed_communication(system.software, plan.layout, traffic, load.product_time(system.accelerator, 1.0))
     return StepWork(division, layer, memory, traffic, exposed, load, head, factors, network, coolant)
 
 
@@ -329,7 +327,7 @@ def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point
     return PassTimes(
         on_chip=on_chip,
         stall=stall if is_fixed(spill, 0.0) else jnp.maximum(stall, spill - on_chip),
-        head=work.head.time / point.clock + work.layer.head_bytes / chip.sustained_bandwidth,
+        head=work.head.arithmetic / point.clock + work.head.elementwise,
         hop=(1.0 - software.pipeline_overlap) * work.traffic.pipeline.time,
     )
 

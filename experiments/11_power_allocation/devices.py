@@ -17,8 +17,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Scalar, component, vector
 from energymodel.solver import RESULTS, SolverOptions, minimize
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.chip_load import ChipLoad
-from energymodel.system.operating_point import operating_point
+from energymodel.system.chip_load import ChipLoad, operating_point
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem, as_designed
@@ -92,18 +91,10 @@ def _token_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[ChipLoad, A
     batch = jnp.max(jnp.asarray(plan.batch))
     system, plan = as_designed(system, plan)
     step = step_work(system, plan, batch)
-    division, work, layer = step.division, step.layer, step.load
+    division, layer, head = step.division, step.load, step.head
     passes = division.layer_passes * plan.chips / batch  # of a layer on one chip, for each token that it accounts for
     heads = division.head_passes * plan.chips / batch
-    chip = system.accelerator
-    token = ChipLoad(
-        arithmetic=layer.arithmetic * passes + heads * step.head.time,
-        attention=layer.attention * passes,
-        product_memory=layer.product_memory * passes,
-        elementwise=layer.elementwise * passes + heads * work.head_bytes / chip.sustained_bandwidth,
-        switching_energy=layer.switching_energy * passes + heads * step.head.energy,
-        memory_energy=layer.memory_energy * passes + heads * chip.traffic_energy * work.head_bytes,
-    )
+    token = jax.tree.map(lambda of_layer, of_head: of_layer * passes + heads * of_head, layer, head)
     return token, operating_point(system, plan, step.coolant, layer).temperature
 
 

@@ -11,7 +11,7 @@ from energymodel.performance.parallelism import ScatterEachMicrobatch, ScatterEa
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.layouts import candidates
 from energymodel.search.training_run import TrainingRun
-from energymodel.system.operating_point import operating_point
+from energymodel.system.chip_load import operating_point
 from energymodel.system.step import step_time, step_work
 
 SCENARIO = "llama-3.1-405b-h100"  # 16 micro-batches on 16 pipeline ranks of 8 virtual stages

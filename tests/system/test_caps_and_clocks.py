@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.optimize import optimize
 from energymodel.search.pipeline import step_timeline
+from energymodel.system.chip_load import operating_point
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.operating_point import operating_point
 from energymodel.system.plan import EvenPower, StagePower
 from energymodel.system.step import low_clock_share, step_work, training_step
 from outcomes import assert_log_slopes, outcome_of

@@ -12,9 +12,9 @@ from energymodel.performance.parallelism import uneven_stage_layers
 from energymodel.performance.pipeline_simulator import PassTimes, simulate_pipeline
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import load_scenario
+from energymodel.system.chip_load import operating_point
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.memory import chip_memory
-from energymodel.system.operating_point import operating_point
 from energymodel.system.step import step_time, step_work
 from outcomes import prediction, replaced, row_inputs
 
