@@ -22,7 +22,7 @@ from energymodel.search.compare import CHIP_CHOICES, FARTHEST
 from energymodel.search.compare import CHOICES as FRONTIER_CHOICES
 from energymodel.search.problem import BATCH_RANGE, COOLANT, TOKEN_RANGE
 from energymodel.search.training_run import TrainingRun
-from energymodel.system.evaluate import learning_of, parameters_in_loss
+from energymodel.system.training_system import learning_of, parameters_in_loss
 
 LAYOUT, DESIGN = "plan.layout.", "system.chip_design."
 BATCH, CHIPS, CLOCK, POWER_CAP = "plan.batch", "plan.chips", "plan.clock", "plan.power_cap"

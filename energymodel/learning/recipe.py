@@ -106,14 +106,6 @@ class LearningRate(eqx.Module):
         return mismatch_loss(self.ratio, 1.0, self.stiffness)
 
 
-class Recipe(eqx.Module):
-    """How a model is trained, in what the loss law does not know."""
-
-    precision: NarrowProducts = component()
-    optimizer: Optimizer = component()
-    learning_rate: LearningRate = component()
-
-
 class RecipeLearning(AbstractLearning):
     """Learning under another recipe than that of the loss law: parameters and tokens are worth less or more.
 
@@ -157,3 +149,28 @@ class RecipeLearning(AbstractLearning):
 
     def _parameters(self, parameters: Numeric) -> Values:
         return jnp.asarray(parameters) * self.parameters_worth
+
+
+class Recipe(eqx.Module):
+    """How a model is trained, in what the loss law does not know."""
+
+    precision: NarrowProducts = component()
+    optimizer: Optimizer = component()
+    learning_rate: LearningRate = component()
+
+    def learning(self, base: AbstractLearning, fp8: Numeric, fp4: Numeric, parameters_worth: Numeric) -> RecipeLearning:
+        """Learning with shares of the products in fp8 and fp4 [1], by a law of other recipes [definition].
+
+        **Arguments:**
+
+        - `base`: law in which a parameter and a token are worth 1 with all products in bf16, AdamW and cosine decay of
+          the best learning rate.
+        - `parameters_worth`: of a parameter in the widest number format of the chip [1].
+        """
+        tokens = self.optimizer.token_efficiency * jnp.asarray(self.learning_rate.token_efficiency)
+        return RecipeLearning(
+            base=base,
+            parameters_worth=parameters_worth * self.precision.parameters_worth(fp8, fp4),
+            tokens_worth=tokens * self.precision.tokens_worth(fp8, fp4),
+            added_loss=self.learning_rate.added_loss(),
+        )

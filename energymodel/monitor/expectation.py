@@ -21,10 +21,10 @@ from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.components import preset_in_si
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.replan import Forecast
-from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, learning_of, parameters_in_loss
 
 FIRST_SHARE = 0.5  # of the tokens so far, from where on losses are fitted
 FEWEST = 5  # ranges of tokens without which nothing is fitted

@@ -22,10 +22,9 @@ from energymodel.physics.limits import landauer_energy
 from energymodel.ranges import check_number
 from energymodel.readers.expressions import data_file, refuse
 from energymodel.scenarios.clock_scale import ClockScale
-from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.plan import PRECISIONS, StagePower, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import check_formats, check_pipeline, formats_of, torus_chips, torus_fault
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, learning_of, parameters_in_loss
 from energymodel.units import format_quantity
 
 WHOLE = 1e-6  # relative difference that rounding leaves

@@ -19,11 +19,12 @@ from energymodel.search.optimize import optimize
 from energymodel.search.posterior import SHARES, Posterior, Update, failure_posterior, posterior_of, prior_of
 from energymodel.search.result import Optimum
 from energymodel.search.training_run import TrainingRun
-from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import OUTPUTS, output, parse_number, unit_of
 from energymodel.system.plan import TokenBudget, TrainingPlan
 from energymodel.system.run_outcome import money_until
+from energymodel.system.training_system import learning_of, parameters_in_loss
 from energymodel.units import format_quantity
 
 NORMAL_90 = float(ndtri(SHARES[1]))  # standard deviations to either end of a 90 % interval

@@ -17,6 +17,7 @@ from energymodel.ranges import EXTENTS, Range, check_numbers, declared_numbers
 from energymodel.runtime.compilation import Compiled
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan_rules import check_formats, check_pipeline, is_traced
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
@@ -69,12 +70,16 @@ class CheckedOutcome(Compiled):
 
 
 def check_inputs(system: TrainingSystem, plan: TrainingPlan) -> None:
-    """Check every number of a system and a plan against its range.
+    """Check a system and a plan as far as their numbers are known: ranges, pipeline and number formats.
 
-    **Raises:** `InputError` that names the first number outside.
+    **Raises:** `InputError` that names the first number outside its range, the rule of pipelines, or the format.
     """
-    check_numbers(system, "system")
-    check_numbers(plan, "plan")
+    if not is_traced(system, plan):
+        check_numbers(system, "system")
+        check_numbers(plan, "plan")
+    if not is_traced(system.workload, system.software, plan):
+        check_pipeline(system, plan)
+    check_formats(system.accelerator, vars(plan.layout), "plan.layout")
 
 
 def check_outcome(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> None:

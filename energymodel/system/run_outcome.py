@@ -1,4 +1,4 @@
-"""Outcome of a run from its totals and its most demanding moment: efficiency, money, carbon, serving, slack."""
+"""Totals of a run, and its outcome from them and its most demanding moment: money, carbon, serving, slack."""
 
 from typing import NamedTuple
 
@@ -11,19 +11,18 @@ from energymodel.performance.reliability import Calendar
 from energymodel.performance.serving import Serving
 from energymodel.physics.limits import landauer_energy, landauer_multiple
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
-from energymodel.system.over_time import PowerOverTime, TemperatureOverTime
+from energymodel.system.over_time import Moment
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.step import Step
+from energymodel.system.step import ChipPower, Step
 from energymodel.system.training_system import TrainingSystem
 
 SMALLEST_SHARE = 1e-12  # of a limit: what is smaller, or zero, is far below it
 
 
 class LearningResult(NamedTuple):
-    """Tokens processed, the effective tokens that they are worth, the final loss, and the information absorbed."""
+    """Tokens processed, the final loss, and the information absorbed."""
 
     tokens: Real
-    effective_tokens: Real
     loss: Real
     information: Real
 
@@ -41,12 +40,46 @@ class RunTotals(NamedTuple):
     hardware_flops: Real
 
 
-class Moment(NamedTuple):
-    """A step, and how power and temperature move meanwhile."""
+def run_rates(
+    system: TrainingSystem, plan: TrainingPlan, batch: Numeric, moment: Moment, calendar: Calendar
+) -> RunTotals:
+    """What a run takes per token in steps of a batch, failures and other stages included [definition].
 
-    step: Step
-    power: PowerOverTime
-    warmth: TemperatureOverTime
+    **Returns:** steps [1/token], calendar time [s/token], energy [J/token] and so on.
+    """
+    step, productive = moment.step, calendar.productive
+    load = _average_power(step, calendar, system.spare_chips(plan.spares) / plan.chips)
+    facility = system.facility.power(load.total, step.coolant)
+    step_time = step.duration
+    seconds = step_time / productive * (1.0 + system.other_stages) / batch
+    chip_seconds = seconds * plan.chips
+    conversion = facility.delivery_loss + productive * moment.power.storage_loss
+    energy = EnergyBreakdown(*(part * chip_seconds for part in (*load, conversion, facility.cooling, facility.other)))
+    return RunTotals(
+        steps=1.0 / jnp.asarray(batch),
+        step_time=jax.tree.map(lambda term: term / batch, step.time),
+        productive_time=step_time / batch,
+        time=seconds,
+        energy=energy,
+        equipment_energy=facility.equipment * chip_seconds,
+        water=facility.water * chip_seconds,
+        hardware_flops=step.hardware_flops * plan.chips / batch,
+    )
+
+
+def _average_power(step: Step, calendar: Calendar, spares: Numeric) -> ChipPower:
+    """Mean power per chip over calendar time [W], with so many spare chips per chip [1].
+
+    Lost work draws full power, checkpoints spin, restarts and spare chips idle.
+    """
+    lost, idle = calendar.lost, step.idle
+    working, stopped = calendar.productive + lost.rework, lost.checkpoint + lost.restart + spares
+    parts = ChipPower(*(part * working for part in step.power))
+    return parts._replace(
+        network=parts.network + stopped * idle.network,
+        host=parts.host + stopped * idle.host,
+        idle_wait=parts.idle_wait + lost.checkpoint * step.levels.waiting + (lost.restart + spares) * idle.idle_wait,
+    )
 
 
 def run_outcome(

@@ -6,10 +6,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from energymodel.learning.data_set import AbstractDataSet, UnlimitedData
+from energymodel.learning.data_set import (
+    AbstractDataSet,
+    ContinuedLearning,
+    LimitedData,
+    RepeatedLearning,
+    UnlimitedData,
+)
 from energymodel.learning.learning import AbstractLearning
+from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import Recipe
-from energymodel.numerics import Numeric, Real, Values, component, real, share
+from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real, share
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.serving import AbstractServing, NoServing
 from energymodel.performance.topology import NetworkShape
@@ -130,3 +137,24 @@ def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
     share = built.accelerator.rated_power / chip.rated_power
     caps = jax.tree.map(lambda cap: cap * share, (plan.power_cap, plan.power))
     return DesignedRun(new_system, eqx.tree_at(lambda decisions: (decisions.power_cap, decisions.power), plan, caps))
+
+
+def parameters_in_loss(system: TrainingSystem) -> Real:
+    """Parameter count that enters the loss law, `N_active^(1-mu) N_total^mu` [definition].
+
+    **Returns:** parameters [1], between the active and the total count; both are equal for a dense model.
+    """
+    workload = system.workload
+    return effective_parameters(workload.active_parameters, workload.parameters, system.mixture_exponent)
+
+
+def learning_of(system: TrainingSystem, plan: TrainingPlan) -> AbstractLearning:
+    """Learning from the tokens seen on, with the recipe and the data of the system and the formats of the plan.
+
+    [definition]. Tokens that are repeated are worth less (`learning.data_set`).
+    """
+    law, layout, data = system.learning, plan.layout, system.data
+    if not is_fixed(system.tokens_seen, 0.0):
+        law = ContinuedLearning(law, system.tokens_seen)
+    learning = system.recipe.learning(law, layout.fp8, layout.fp4, system.chip_design.parameters_worth)
+    return RepeatedLearning(learning, data) if isinstance(data, LimitedData) else learning

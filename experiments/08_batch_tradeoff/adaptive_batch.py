@@ -29,12 +29,12 @@ from energymodel.scenarios.scenario import Scenario
 from energymodel.search.problem import Criteria, DesignProblem, Formulation, excess, formulate
 from energymodel.search.training_run import TrainingRun
 from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize_first_order, minimize_many
-from energymodel.system.evaluate import evaluate, evaluate_once, learning_of, parameters_in_loss
+from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import limited_values, log_objective, objective_value, parse_objective
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.run_outcome import money_until
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import TrainingSystem, learning_of, parameters_in_loss
 
 DENSE_OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 RUN_TOTALS = frozenset({"energy", "time", "money", "carbon"})

@@ -26,8 +26,9 @@ from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.performance.saturation import energy_optimal_batch, time_optimal_batch
 from energymodel.runtime.compilation import compiler_options
 from energymodel.sources import stated_optimal_batch
-from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.plan import TargetLoss
+from energymodel.system.training_system import learning_of, parameters_in_loss
 
 SCENARIOS = {
     "llama-3.1-405b-h100": "Llama 3.1 405B, 16,384 H100",

@@ -38,8 +38,8 @@ from energymodel.physics.switching import (
 from energymodel.physics.thermal import temperature_slope
 from energymodel.report.answers.limits import entropy_floor
 from energymodel.scenarios.scenario import Scenario
-from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.training_system import parameters_in_loss
 
 FLOP_PER_PARAMETER = 6.0
 

@@ -12,11 +12,10 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Scalar
 from energymodel.runtime.compilation import Compiled
-from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import Step, step_work, training_step
-from energymodel.system.training_system import TrainingSystem, as_designed
+from energymodel.system.training_system import TrainingSystem, as_designed, learning_of, parameters_in_loss
 
 LARGER = 4.0  # batches: where laws through the run's own batch are compared
 SLOWER = 0.75  # of the clock: where laws of power are compared

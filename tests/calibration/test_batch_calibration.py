@@ -15,7 +15,7 @@ from energymodel.learning.critical_batch import batch_penalty, rest_critical_bat
 from energymodel.report import data
 from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.system.evaluate import learning_of, parameters_in_loss
+from energymodel.system.training_system import learning_of, parameters_in_loss
 
 MULTIPLE = reference_population().multiple
 BATCHES = np.array([1e5, 4e5, 1e6, 4e6, 1.6e7])

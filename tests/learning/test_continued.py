@@ -13,7 +13,7 @@ from energymodel.learning.data_set import ContinuedLearning
 from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning, ThreeTermLearning
 from energymodel.learning.schedule import schedule_tokens
 from energymodel.numerics import as_real
-from energymodel.system.evaluate import parameters_in_loss
+from energymodel.system.training_system import parameters_in_loss
 from learning.laws import BERGSMA, KAPLAN, LAW, THREE_TERM
 from outcomes import outcome_of
 

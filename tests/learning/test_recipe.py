@@ -15,8 +15,8 @@ from energymodel.learning.recipe import RecipeLearning, mismatch_loss, quantized
 from energymodel.performance.saturation import StatedSaturation
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.sources import stated_batch_throughput, stated_per_sample_efficiency
-from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.plan import TargetLoss
+from energymodel.system.training_system import learning_of, parameters_in_loss
 from gradients import check_grads
 from outcomes import outcome_of
 

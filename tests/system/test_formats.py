@@ -95,4 +95,4 @@ def test_attention_and_output_head_keep_their_energy_in_bf16():
     weights = wide.layer.flops - wide.layer.attention_flops
     per_operation = system.accelerator.energy_per_flop / system.software.product_efficiency
     np.testing.assert_allclose(saved, 0.45 * weights * per_operation, rtol=1e-12)  # fp8_energy_ratio is 0.55
-    assert narrow.head.energy == wide.head.energy
+    assert narrow.head.switching_energy == wide.head.switching_energy

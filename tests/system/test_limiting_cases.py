@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from energymodel.system.evaluate import parameters_in_loss
+from energymodel.system.training_system import parameters_in_loss
 from outcomes import outcome_of, replaced
 
 LLAMA, SMALL = "llama-3.1-405b-h100", "test-1b-h100"

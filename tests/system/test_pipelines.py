@@ -70,7 +70,7 @@ def test_step_time_is_that_of_the_simulated_schedule(system, pipeline):
     schedule, ranks, chunks, microbatches = pipeline
     work, time, point = published(system, plan_of(pipeline))
     kernels = float(time.compute + time.memory + time.host + time.tensor + time.context + time.expert)
-    head = float(work.head.time / point.clock + work.layer.head_bytes / system.accelerator.sustained_bandwidth)
+    head = float(work.head.arithmetic / point.clock + work.head.elementwise)
     layer = (kernels * ranks / microbatches - head) / LAYERS
     stages = np.full(ranks * chunks, layer * LAYERS / (ranks * chunks))
     stages[-1] += head
@@ -169,7 +169,7 @@ def test_the_step_is_that_of_the_simulation(first, last, chunks, megatron):
         cut = uneven_stage_layers(CUT_LAYERS, float(RANKS), float(first), float(last))
         # The mean rank works as long as an eighth of all layers and of the output head, which is on the last.
         busy = float(time.compute + time.memory + time.host + time.tensor)
-        head = work.head.time / plan.clock + work.layer.head_bytes / megatron.accelerator.sustained_bandwidth
+        head = work.head.arithmetic / plan.clock + work.head.elementwise
         layer = (RANKS * busy / MICROBATCHES - float(head)) / CUT_LAYERS
         middle = [float(cut.middle)] * (RANKS - 2)
         passes = np.asarray([float(cut.first), *middle, float(cut.last)]) * layer / chunks

@@ -7,7 +7,7 @@ from energymodel.errors import InputError
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.loss_ode import loss_rate
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.evaluate import learning_of, parameters_in_loss
+from energymodel.system.training_system import learning_of, parameters_in_loss
 from energymodel.system.trajectory import run_trajectory
 
 SMALL = "test-1b-h100"

@@ -20,11 +20,10 @@ from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
 from energymodel.system.chip_load import format_factors
-from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import training_step
-from energymodel.system.training_system import TrainingSystem, as_designed
+from energymodel.system.training_system import TrainingSystem, as_designed, parameters_in_loss
 
 OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimates of Ho et al. 2023
 RELAXATION_SHARE = 0.1  # of a clock period: the example of docs/physics.md A0.7, tau = 10 tau_c; an assumption
