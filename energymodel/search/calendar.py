@@ -239,7 +239,7 @@ def levels_of(scenario: Scenario) -> Levels:
         fits = fits[np.append(True, np.diff(rate[fits]) > ROUNDING * rate[fits][1:])]  # each rate once
         # While all chips idle, hosts and links stay on.
         idle, coolant = jnp.asarray(chip.idle_power), system.facility.cooling.at(plan.coolant_temperature)
-        load = idle + system.links_power(system.network_shape(plan.chips)) + system.host_power(idle, coolant)
+        load = idle + system.links(plan.chips).power + system.host_power(idle, coolant)
         power = system.facility.power(load, coolant)
         by_speed = run.clock, rate, (energy - run.energy.cooling) / run.time, energy / run.pue / run.time
         by_time = (run.money / run.time, run.carbon_embodied / run.time, run.tokens)

@@ -118,8 +118,7 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
     sent = step.traffic.of_step(division)
     tokens = batch / plan.chips
     inner, outer = (sum(getattr(part, name) for part in sent) for name in ("inner_bytes", "outer_bytes"))
-    near, far, shape = system.node.scale_up, system.network, system.network_shape(plan.chips)
-    energy = 8.0 * (inner * near.energy + outer * far.energy_per_bit(shape))
+    energy = 8.0 * (inner * system.node.scale_up.energy + outer * step.links.energy_per_bit)
     network_time = sum(part.time for part in sent)
     products = division.layer_passes * (load.arithmetic + load.attention)
     memory = division.layer_passes * (load.product_memory + load.elementwise)
@@ -131,7 +130,7 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
         memory_time=(memory + division.head_passes * step.head.elementwise) / tokens,
         network_time=network_time / tokens,
         memory_power=chip.traffic_energy * chip.memory_bandwidth,
-        network_power=energy / network_time + system.links_power(shape),
+        network_power=energy / network_time + step.links.power,
         background_power=system.node.overhead_power / system.node.chips,
         overlap=chip.roofline_exponent,
         fan_power=system.node.fan_power / system.node.chips,

@@ -6,12 +6,11 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, blend, is_fixed, part
 from energymodel.performance.collectives import Communication, Fabric, point_to_point_time
-from energymodel.performance.topology import NetworkShape
 from energymodel.system.cluster import Software
 from energymodel.system.division import Division
 from energymodel.system.memory import ChipMemory
 from energymodel.system.plan import ParallelLayout, TrainingPlan
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import Links, TrainingSystem
 from energymodel.system.work import LayerWork
 
 
@@ -51,30 +50,13 @@ class Traffic(NamedTuple):
         )
 
 
-def traffic_of(
-    system: TrainingSystem,
-    plan: TrainingPlan,
-    shape: NetworkShape,
-    division: Division,
-    work: LayerWork,
-    memory: ChipMemory,
-) -> Traffic:
-    """All communication of a chip before overlap [s, B], each collective `n t + Q / bw` [Thakur et al. 2005]."""
-    fabric = fabric_of(system, plan, shape)
-    return Traffic(
-        *layer_communication(system, plan, fabric, division, work),
-        pipeline=pipeline_communication(plan, fabric, work),
-        data=data_communication(system, plan, fabric, division, memory),
-    )
-
-
-def fabric_of(system: TrainingSystem, plan: TrainingPlan, shape: NetworkShape) -> Fabric:
+def fabric_of(system: TrainingSystem, chips: Numeric, links: Links) -> Fabric:
     """Bandwidth and latency that the networks offer one of G chips [definition].
 
     **Returns:** bandwidth [B/s] and latency [s] within and between nodes, chips per node and per domain of full
     bandwidth [1], and the oversubscription between domains [1].
     """
-    network, nodes = system.network, system.network_nodes(plan.chips)
+    network, nodes, shape = system.network, links.nodes, links.shape
     return Fabric(
         inner_bandwidth=system.accelerator.link_rate(system.node.scale_up.bandwidth()),
         inner_latency=jnp.asarray(system.node.scale_up.latency),
@@ -83,7 +65,7 @@ def fabric_of(system: TrainingSystem, plan: TrainingPlan, shape: NetworkShape) -
         ),
         outer_latency=network.link.latency + shape.added_latency,
         node=jnp.asarray(system.node.chips),
-        domain=shape.domain / nodes * plan.chips,
+        domain=shape.domain / nodes * chips,
         ratio=network.uplink_ratio(system.node.host_bandwidth),
         library=system.node.collectives,
         framework_latency=jnp.asarray(system.software.collective_latency),
@@ -133,7 +115,7 @@ def layer_communication(
 
 
 def exposed_communication(
-    software: Software, layout: ParallelLayout, traffic: Traffic, products: Numeric
+    software: Software, layout: ParallelLayout, traffic: LayerCommunication, products: Numeric
 ) -> ExposedCommunication:
     """What no kernel of a layer hides [s], `(1 - overlap) t` [definition]; latency of tensor parallelism may hide, too.
 

@@ -4,18 +4,22 @@ import jax
 import jax.numpy as jnp
 
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
-from energymodel.numerics import Numeric, Scalar, with_own_numbers
+from energymodel.numerics import Scalar, with_own_numbers
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.over_time import moment_at, moment_of
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import is_traced
 from energymodel.system.plausible import CheckedOutcome, check_inputs, check_outcome
-from energymodel.system.run_outcome import LearningResult, RunTotals, run_outcome, run_rates
+from energymodel.system.run_outcome import (
+    LearningResult,
+    RunTotals,
+    moment_at,
+    moment_of,
+    run_outcome,
+    run_rates,
+    worst_moment,
+)
 from energymodel.system.step import Step, training_step
 from energymodel.system.training_system import TrainingSystem, as_designed, learning_of, parameters_in_loss
-
-LOWEST_TEMPERATURES = ("temperature_trough", "temperature_checkpoint", "temperature_first")
-"""Outputs of which the lowest of several steps or groups counts."""
 
 
 def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
@@ -36,12 +40,7 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     """
     system, plan = with_own_numbers((system, plan))
     check_inputs(system, plan)
-    run, batch = as_designed(system, plan), plan.batch
-    if plan.knots == 1:
-        batch = jnp.reshape(batch, ())
-        outcome = outcome_of_step(*run, batch, training_step(*run, batch))
-    else:
-        outcome = outcome_of_schedule(*run)
+    outcome = outcome_of_run(*as_designed(system, plan))
     if not is_traced(system, plan, outcome):  # `jit` traces also what depends on no argument
         check_outcome(system, plan, outcome)
     return outcome
@@ -51,25 +50,43 @@ evaluate_once = CheckedOutcome(evaluate, once=True)
 """`evaluate` for a single call from the host: compiled, its trace kept between processes, its outcome checked."""
 
 
-def outcome_of_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step: Step) -> TrainingOutcome:
-    """Outcome of a run that repeats one step from its beginning to its end [definition].
+def outcome_of_run(system: TrainingSystem, plan: TrainingPlan, step: Step | None = None) -> TrainingOutcome:
+    """Outcome of a run that repeats one step, or whose batch follows its progress [definition].
+
+    Along a schedule of batches, rates are integrated by quadrature, and limits hold at the worst of its knots.
 
     **Arguments:**
 
-    - `system`, `plan`: as designed (`training_system.as_designed`), the batch constant.
-    - `batch`: of the step [token].
+    - `system`, `plan`: as designed (`training_system.as_designed`).
+    - `step`: that a run with a constant batch repeats, unless it is that of the plan.
 
     **Returns:** `TrainingOutcome`, as `evaluate`.
     """
     calendar = system.reliability.calendar(plan.chips, plan.spares)
-    learning, parameters = learning_of(system, plan), parameters_in_loss(system)
-    if isinstance(plan.goal, TokenBudget):
-        tokens = jnp.asarray(plan.goal.tokens)
+    learning, parameters, goal = learning_of(system, plan), parameters_in_loss(system), plan.goal
+    if plan.knots == 1:
+        batch = jnp.reshape(plan.batch, ())
+        if step is None:
+            step = training_step(system, plan, batch)
+        moment = moment_of(system, plan, step, calendar)
+        if isinstance(goal, TokenBudget):
+            tokens = jnp.asarray(goal.tokens)
+        else:
+            tokens = learning.tokens(parameters, _target(goal), batch)
+        loss, progress = learning.run(parameters, tokens, batch)
+        run = jax.tree.map(lambda rate: rate * tokens, run_rates(system, plan, batch, moment, calendar))
     else:
-        tokens = learning.tokens(parameters, _target(plan.goal), batch)
-    loss, progress = learning.run(parameters, tokens, batch)
-    moment = moment_of(system, plan, step, calendar)
-    run = jax.tree.map(lambda rate: rate * tokens, run_rates(system, plan, batch, moment, calendar))
+        knots = jnp.log(jnp.ravel(jnp.asarray(plan.batch)))
+        if isinstance(goal, TokenBudget):
+            progress = schedule_effective_tokens(goal.tokens, knots, learning, parameters)
+        else:
+            progress = learning.effective_tokens(parameters, _target(goal))
+
+        def rates(batch: Scalar) -> RunTotals:
+            return run_rates(system, plan, batch, moment_at(system, plan, batch, calendar), calendar)
+
+        run, tokens = quadrature_over_progress(rates, progress, knots, learning, parameters)
+        loss, moment = learning.loss(parameters, progress), worst_moment(system, plan, calendar)
     learned = LearningResult(tokens, loss, learning.information(progress))
     return run_outcome(system, plan, run, moment, learned, calendar)
 
@@ -79,31 +96,3 @@ def _target(goal: AbstractGoal) -> Scalar:
     if not isinstance(goal, TargetLoss):
         raise TypeError(f"plan.goal is {type(goal).__name__}; use TokenBudget or TargetLoss.")
     return goal.loss
-
-
-def outcome_of_schedule(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
-    """Outcome of a run whose batch follows its progress, by quadrature; limits hold at the worst of its knots.
-
-    **Arguments:**
-
-    - `system`, `plan`: as designed (`training_system.as_designed`).
-    """
-    calendar = system.reliability.calendar(plan.chips, plan.spares)
-    learning, parameters = learning_of(system, plan), parameters_in_loss(system)
-    batches = jnp.ravel(jnp.asarray(plan.batch))
-    knots = jnp.log(batches)
-    if isinstance(plan.goal, TokenBudget):
-        progress = schedule_effective_tokens(plan.goal.tokens, knots, learning, parameters)
-    else:
-        progress = learning.effective_tokens(parameters, _target(plan.goal))
-
-    def rates(batch: Scalar) -> RunTotals:
-        return run_rates(system, plan, batch, moment_at(system, plan, batch, calendar), calendar)
-
-    run, tokens = quadrature_over_progress(rates, progress, knots, learning, parameters)
-    learned = LearningResult(tokens, learning.loss(parameters, progress), learning.information(progress))
-    moments = jax.vmap(lambda batch: moment_at(system, plan, batch, calendar))(batches)
-    worst = jax.tree.map(lambda values: jnp.max(values, axis=0), moments)
-    lowest = {name: jnp.min(getattr(moments.warmth, name)) for name in LOWEST_TEMPERATURES}
-    worst = worst._replace(warmth=worst.warmth._replace(**lowest))
-    return run_outcome(system, plan, run, worst, learned, calendar)

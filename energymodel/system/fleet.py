@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Scalar
-from energymodel.system.evaluate import LOWEST_TEMPERATURES, outcome_of_step
+from energymodel.system.evaluate import outcome_of_run
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
+from energymodel.system.run_outcome import LOWEST_TEMPERATURES
 from energymodel.system.step import ChipPower, Step, training_step
 from energymodel.system.training_system import TrainingSystem, as_designed
 
@@ -91,7 +92,7 @@ def evaluate_fleet(
     slowest = jnp.max(exchange)
     step_time = (jnp.max(working) if work_time is None else work_time) + slowest
     outcomes = tuple(
-        outcome_of_step(system, plan, batch, _waiting(system, step, step_time, slowest))
+        outcome_of_run(system, plan, _waiting(system, step, step_time, slowest))
         for (system, plan), step in zip(in_all, steps, strict=True)
     )
     return FleetOutcome(_joined(outcomes, shares, shares * work), outcomes, work, shares * work, working)

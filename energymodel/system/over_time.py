@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar
+from energymodel.numerics import Scalar
 from energymodel.performance.reliability import Calendar
 from energymodel.physics.power_swing import lagged_swing
 from energymodel.physics.thermal import (
@@ -16,7 +16,7 @@ from energymodel.physics.thermal import (
     transient_temperature,
 )
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.step import Step, training_step
+from energymodel.system.step import Step
 from energymodel.system.training_system import TrainingSystem
 
 SMALLEST_SWING = 1e-3  # swing of a chip [W] that counts
@@ -125,21 +125,3 @@ def temperature_over_time(system: TrainingSystem, step: Step) -> TemperatureOver
         temperature_first=point.temperature - step.coolant.rise / jnp.maximum(1.0 - gain, SMALLEST_GAP),
         temperature_ramp=temperature_slope(idle, point.busy_power, coolant, resistance, chip.heat_capacity),
     )
-
-
-class Moment(NamedTuple):
-    """A step, and how power and temperature move meanwhile."""
-
-    step: Step
-    power: PowerOverTime
-    warmth: TemperatureOverTime
-
-
-def moment_of(system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar) -> Moment:
-    """A step of a run, with power and temperature over time [SI]."""
-    return Moment(step, power_over_time(system, plan, step, calendar), temperature_over_time(system, step))
-
-
-def moment_at(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, calendar: Calendar) -> Moment:
-    """The same at a batch [token]."""
-    return moment_of(system, plan, training_step(system, plan, batch), calendar)

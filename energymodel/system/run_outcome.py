@@ -11,10 +11,13 @@ from energymodel.performance.reliability import Calendar
 from energymodel.performance.serving import Serving
 from energymodel.physics.limits import landauer_energy, landauer_multiple
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
-from energymodel.system.over_time import Moment
+from energymodel.system.over_time import PowerOverTime, TemperatureOverTime, power_over_time, temperature_over_time
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.step import ChipPower, Step
+from energymodel.system.step import ChipPower, Step, training_step
 from energymodel.system.training_system import TrainingSystem
+
+LOWEST_TEMPERATURES = ("temperature_trough", "temperature_checkpoint", "temperature_first")
+"""Outputs of which the lowest of several steps or groups counts."""
 
 SMALLEST_SHARE = 1e-12  # of a limit: what is smaller, or zero, is far below it
 
@@ -38,6 +41,32 @@ class RunTotals(NamedTuple):
     equipment_energy: Real
     water: Real
     hardware_flops: Real
+
+
+class Moment(NamedTuple):
+    """A step, and how power and temperature move meanwhile."""
+
+    step: Step
+    power: PowerOverTime
+    warmth: TemperatureOverTime
+
+
+def moment_of(system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar) -> Moment:
+    """A step of a run, with power and temperature over time [SI]."""
+    return Moment(step, power_over_time(system, plan, step, calendar), temperature_over_time(system, step))
+
+
+def moment_at(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, calendar: Calendar) -> Moment:
+    """The same at a batch [token]."""
+    return moment_of(system, plan, training_step(system, plan, batch), calendar)
+
+
+def worst_moment(system: TrainingSystem, plan: TrainingPlan, calendar: Calendar) -> Moment:
+    """Largest value of each quantity over the knots of the schedule; of lowest temperatures the lowest."""
+    moments = jax.vmap(lambda batch: moment_at(system, plan, batch, calendar))(jnp.ravel(jnp.asarray(plan.batch)))
+    worst = jax.tree.map(lambda values: jnp.max(values, axis=0), moments)
+    lowest = {name: jnp.min(getattr(moments.warmth, name)) for name in LOWEST_TEMPERATURES}
+    return worst._replace(warmth=worst.warmth._replace(**lowest))
 
 
 def run_rates(
@@ -106,7 +135,7 @@ def run_outcome(
     peak_power = facility.hottest_power(busy_load, step.coolant).total(busy_load) * plan.chips
     feed = facility.feed(step.busy_load)
     chilled = facility.cooling.chilled_heat(feed.equipment, step.coolant)
-    prices = system.links_price(step.network) + facility.equipment_price(), facility.cooling.added_price(feed.equipment)
+    prices = step.links.price + facility.equipment_price(), facility.cooling.added_price(feed.equipment)
     money = market.price.cost(Usage(chip.price, all_chips, run.time, energy, peak_power, *prices))
     carbon_operational = market.carbon.operational(energy)
     carbon_embodied = market.carbon.embodied(chip.embodied_carbon, all_chips, run.time)

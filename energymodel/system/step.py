@@ -11,21 +11,28 @@ import jax.numpy as jnp
 from energymodel.numerics import Numeric, Scalar, Values, is_fixed, p_norm, p_norm_excess, part
 from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
-from energymodel.performance.topology import NetworkShape
 from energymodel.physics.cooling import Coolant
 from energymodel.system.chip_load import ChipLoad, FormatFactors, OperatingPoint, chip_load, operating_point
-from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, traffic_of
+from energymodel.system.communication import (
+    ExposedCommunication,
+    Traffic,
+    data_communication,
+    exposed_communication,
+    fabric_of,
+    layer_communication,
+    pipeline_communication,
+)
 from energymodel.system.division import Division, divide
 from energymodel.system.memory import ChipMemory, chip_memory
 from energymodel.system.outcome import StepTime
 from energymodel.system.pipeline_ranks import PassTimes, RankStages, Stages, even_wait, rank_stages, staged_wait
 from energymodel.system.plan import StagePower, TrainingPlan
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.training_system import Links, TrainingSystem
 from energymodel.system.work import LayerWork, layer_work
 
 
 class StepWork(NamedTuple):
-    """Work of a step on a chip, the network and the coolant that it has, independent of the clock."""
+    """Work of a step on a chip, the links and the coolant that it has, independent of the clock."""
 
     division: Division
     layer: LayerWork
@@ -35,7 +42,7 @@ class StepWork(NamedTuple):
     load: ChipLoad
     head: ChipLoad
     factors: FormatFactors
-    network: NetworkShape
+    links: Links
     coolant: Coolant
 
 
@@ -91,7 +98,7 @@ class Step(NamedTuple):
     levels: PowerLevels
     idle: ChipPower
     factors: FormatFactors
-    network: NetworkShape
+    links: Links
     coolant: Coolant
 
 
@@ -121,7 +128,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     - `time`: of the step by term [s].
     """
     chip, division, load, head = system.accelerator, work.division, work.load, work.head
-    coolant, network = work.coolant, work.network
+    coolant, links = work.coolant, work.links
     total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     tuned = total / system.production_slowdown
 
@@ -145,15 +152,14 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         slowed = waiting_power - low_power - chip.spin_power(low, low_voltage)
         slowed = slowed * low_clock_share(apart, chip.clock_switch_time)
     sent = work.traffic.of_step(division)
-    between_nodes = system.network.energy_per_bit(network)
     network_energy = system.node.scale_up.transfer_energy(sum(part.inner_bytes for part in sent))
-    network_energy += transfer_energy(sum(part.outer_bytes for part in sent), between_nodes)
-    links, nothing, idle = system.links_power(network), jnp.zeros_like(total), jnp.asarray(chip.idle_power)
+    network_energy += transfer_energy(sum(part.outer_bytes for part in sent), links.energy_per_bit)
+    nothing, idle = jnp.zeros_like(total), jnp.asarray(chip.idle_power)
     power = ChipPower(
         dynamic=switched * point.voltage**2 / tuned,
         static=point.static_power * busy / total,
         memory=memory_energy / tuned,
-        network=network_energy / tuned + links,
+        network=network_energy / tuned + links.power,
         host=nothing,
         idle_wait=(waiting_power * waiting + idle * time.host - slowed * apart) / total - saved,
     )
@@ -163,7 +169,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     levels = _power_levels(plan, power.chip, total, apart, point.busy_power, waiting_level, low_power, idle)
     power = power._replace(idle_wait=power.idle_wait + levels.added)
     power = power._replace(host=system.host_power(power.chip, coolant))
-    busy_load = point.busy_power + links + system.host_power(point.busy_power, coolant)
+    busy_load = point.busy_power + links.power + system.host_power(point.busy_power, coolant)
     return Step(
         time=time,
         duration=total,
@@ -173,9 +179,9 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         hardware_flops=layers_worth * work.layer.flops,
         busy_load=jnp.maximum(busy_load, power.total),  # chips that mostly send or wait may draw less when busy
         levels=levels,
-        idle=ChipPower(nothing, nothing, nothing, links, system.host_power(idle, coolant), idle),
+        idle=ChipPower(nothing, nothing, nothing, links.power, system.host_power(idle, coolant), idle),
         factors=work.factors,
-        network=network,
+        links=links,
         coolant=coolant,
     )
 
@@ -230,10 +236,15 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
     load, head, factors = chip_load(system, plan, layer, batch)
-    network, coolant = system.network_shape(plan.chips), system.facility.cooling.at(plan.coolant_temperature)
-    traffic = traffic_of(system, plan, network, division, layer, memory)
-    exposed = exposed_communication(system.software, plan.layout, traffic, load.product_time(system.accelerator, 1.0))
-    return StepWork(division, layer, memory, traffic, exposed, load, head, factors, network, coolant)
+    links, coolant = system.links(plan.chips), system.facility.cooling.at(plan.coolant_temperature)
+    products = load.product_time(system.accelerator, 1.0)
+
+    fabric = fabric_of(system, plan.chips, links)
+    sent = layer_communication(system, plan, fabric, division, layer)
+    exposed = exposed_communication(system.software, plan.layout, sent, products)
+    between = pipeline_communication(plan, fabric, layer)
+    traffic = Traffic(*sent, between, data_communication(system, plan, fabric, division, memory))
+    return StepWork(division, layer, memory, traffic, exposed, load, head, factors, links, coolant)
 
 
 def step_time(

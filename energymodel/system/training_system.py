@@ -32,6 +32,22 @@ from energymodel.system.plan import TrainingPlan
 SUPPLIES = ("power_supply", "uninterruptible")
 
 
+class Links(NamedTuple):
+    """Links and switches of so many chips.
+
+    - `nodes` of the scale-out network [1], and its `shape`.
+    - `power` per chip of all of them, at rest or in use [W]; `price` per chip of those that chip and server do not
+      include [USD].
+    - `energy_per_bit` that a chip sends to another node [J/bit].
+    """
+
+    nodes: Values
+    shape: NetworkShape
+    power: Values
+    price: Values
+    energy_per_bit: Values
+
+
 class TrainingSystem(eqx.Module):
     """Everything that is fixed in a training run.
 
@@ -76,17 +92,17 @@ class TrainingSystem(eqx.Module):
         """Nodes of the scale-out network that so many chips are [1]."""
         return self.network.nodes_of(chips, self.node.count(chips))
 
-    def network_shape(self, chips: Numeric) -> NetworkShape:
-        """The scale-out network of so many chips."""
-        return self.network.topology.at(self.network_nodes(chips))
-
-    def links_power(self, shape: NetworkShape) -> Values:
-        """Power per chip of all links and switches of a network, at rest or in use [W]."""
-        return self.network.power(shape) + self.node.scale_up.power()
-
-    def links_price(self, shape: NetworkShape) -> Values:
-        """Price per chip of the links and switches that chip and server do not include [USD]."""
-        return self.network.price(shape) + self.node.scale_up.price()
+    def links(self, chips: Numeric) -> Links:
+        """Links and switches, within and between nodes, of so many chips."""
+        nodes, inner, network = self.network_nodes(chips), self.node.scale_up, self.network
+        shape = network.topology.at(nodes)
+        return Links(
+            nodes=nodes,
+            shape=shape,
+            power=network.power(shape) + inner.power(),
+            price=network.price(shape) + inner.price(),
+            energy_per_bit=network.energy_per_bit(shape),
+        )
 
     def host_power(self, chip_power: Numeric, coolant: Coolant) -> Values:
         """Power of host, fans and network cards per chip [W] while a chip draws `chip_power` [W]."""

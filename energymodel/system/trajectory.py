@@ -14,9 +14,8 @@ from energymodel.learning.schedule import batch_at
 from energymodel.numerics import Scalar
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.over_time import moment_at
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.run_outcome import RunTotals, money_until, run_rates
+from energymodel.system.run_outcome import RunTotals, moment_at, money_until, run_rates
 from energymodel.system.training_system import TrainingSystem, as_designed, learning_of, parameters_in_loss
 
 FIRST_SHARE = 1e-6  # of the effective tokens: the progress from which on the equation is integrated

@@ -19,8 +19,8 @@ def bookkeeping(system, plan, outcome):
     building = system.facility.cooling
     coolant = building.at(plan.coolant_temperature)
     site = SimpleNamespace(
-        links=float(system.links_power(system.network_shape(plan.chips))),
-        link_price=float(system.links_price(system.network_shape(plan.chips))),
+        links=float(system.links(plan.chips).power),
+        link_price=float(system.links(plan.chips).price),
         fan_effort=float(coolant.fan_effort),
         heat_power=lambda heat: float(building.demand(heat, coolant).power),
         coolant=float(coolant.last),

@@ -14,7 +14,7 @@ from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
 from energymodel.performance.collectives import CollectiveLibrary, Communication, Fabric, node_collective_time
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.communication import Traffic, exposed_communication, fabric_of
+from energymodel.system.communication import LayerCommunication, exposed_communication, fabric_of
 from energymodel.system.plan import ParallelLayout
 from gradients import interpreted
 from outcomes import prediction, replaced, row_inputs
@@ -43,7 +43,7 @@ columns = partial(row_inputs, ROW)
 @pytest.fixture(scope="module")
 def fabric() -> Fabric:
     scenario = load_scenario("llama-3.1-405b-h100")
-    return fabric_of(scenario.system, scenario.plan, scenario.system.network_shape(scenario.plan.chips))
+    return fabric_of(scenario.system, scenario.plan.chips, scenario.system.links(scenario.plan.chips))
 
 
 @pytest.mark.parametrize("name", [column.name for column in OF_CLUSTER])
@@ -86,10 +86,7 @@ def hidden(tensor, products, transfer=3.0, latency=0.5):
     sent = Communication(*map(jnp.asarray, (transfer + latency, 0.0, 0.0, latency)))
     result = [
         exposed_communication(
-            software,
-            ParallelLayout(tensor=tensor, async_tensor=switch),
-            Traffic(sent, none, none, none, none),
-            products,
+            software, ParallelLayout(tensor=tensor, async_tensor=switch), LayerCommunication(sent, none, none), products
         )
         for switch in (0.0, 1.0)
     ]

@@ -12,9 +12,9 @@ from energymodel.performance.saturation import proportional_split
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.fleet import load_fleet
 from energymodel.system import fleet as model
-from energymodel.system.evaluate import LOWEST_TEMPERATURES
 from energymodel.system.fleet import ADDED, COMMON, HIGHEST, evaluate_fleet
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.run_outcome import LOWEST_TEMPERATURES
 from energymodel.system.step import training_step
 from outcomes import outcome_of, replaced
 

@@ -26,7 +26,7 @@ def loaded(name, topology=None, scenario=LLAMA, **more):
 
 
 def fabric(scenario):
-    return fabric_of(scenario.system, scenario.plan, scenario.system.network_shape(scenario.plan.chips))._replace(
+    return fabric_of(scenario.system, scenario.plan.chips, scenario.system.links(scenario.plan.chips))._replace(
         library=CollectiveLibrary()
     )
 
@@ -62,16 +62,14 @@ def test_a_fat_tree_by_name_is_that_of_today_apart_from_its_cables(run):
 def test_price_and_power_per_chip_are_those_counted_by_hand(topology, more, ports, links):
     system = loaded({}, topology, **more).system
     with jax.enable_x64(True):
-        np.testing.assert_allclose(
-            system.links_price(system.network_shape(16384.0)), 4.0 * (ports * PORT + links * CABLE), rtol=1e-12
-        )
-        np.testing.assert_allclose(system.links_power(system.network_shape(16384.0)), 4.0 * ports * 4.58, rtol=1e-12)
+        np.testing.assert_allclose(system.links(16384.0).price, 4.0 * (ports * PORT + links * CABLE), rtol=1e-12)
+        np.testing.assert_allclose(system.links(16384.0).power, 4.0 * ports * 4.58, rtol=1e-12)
 
 
 def test_one_switch_per_rail_needs_no_links_between_switches():
     rails, rail = loaded({}, "rail-only").system, RailOnly()
     with jax.enable_x64(True):
-        np.testing.assert_allclose(rails.links_price(rails.network_shape(512.0)), 4.0 * PORT)  # 64 nodes of 8 chips
+        np.testing.assert_allclose(rails.links(512.0).price, 4.0 * PORT)  # 64 nodes of 8 chips
         np.testing.assert_allclose(rails.network_nodes(512.0), 64.0)
         assert float(FatTree().at(16384.0).switch_ports * 16384.0 / FatTree().radix) == 1280.0
         # Two tiers: 64 + 32 switches of each rail.
@@ -81,13 +79,13 @@ def test_one_switch_per_rail_needs_no_links_between_switches():
 def test_links_that_do_not_exist_cost_nothing():
     with jax.enable_x64(True):
         system = load_scenario(LLAMA).system
-        power = [float(system.links_power(system.network_shape(chips))) for chips in (64.0, 2048.0, 24576.0)]
+        power = [float(system.links(chips).power) for chips in (64.0, 2048.0, 24576.0)]
         lane = float(system.network.link.lanes) * float(system.network.switch_lane_power)
     # One switch; leaf and spine; and a top tier with a seventh of the links: 1, 3 and 3 + 2/7 ports a chip.
     np.testing.assert_allclose(np.array(power) / lane, [1.0, 3.0, 3.0 + 2.0 / 7.0])
     with jax.enable_x64(True):
         system = jax.tree.map(jnp.asarray, load_scenario(LLAMA).system)
-        power = lambda chips: system.links_power(system.network_shape(chips))  # noqa: E731
+        power = lambda chips: system.links(chips).power  # noqa: E731
         slope, across = float(jax.grad(power)(4096.0)), float(power(4096.5) - power(4095.5))
     np.testing.assert_allclose(slope, across, rtol=1e-6)
     assert slope > 0.0  # between one pod and two, the top tier grows
@@ -173,17 +171,13 @@ def test_gradients_are_those_of_differences(topology):
             jax.tree.map(lambda leaf, by: leaf * (1.0 + by), case, shift),
             is_leaf=lambda tree: isinstance(tree, AbstractTopology),
         )
-        result = fabric_of(system, scenario.plan, system.network_shape(scenario.plan.chips))
+        result = fabric_of(system, scenario.plan.chips, system.links(scenario.plan.chips))
         times = (
             result.all_to_all(64.0, 1.0, 1e9).time
             + result.all_reduce(512.0, 8.0, 1e9, fused=1.0, pipeline=4.0).time
             + result.ring_pass(16.0, 8.0, 1e8).time
         )
-        return (
-            system.links_price(system.network_shape(5000.0)) / 1e3
-            + system.links_power(system.network_shape(5000.0)) / 1e2
-            + 10.0 * times
-        )
+        return system.links(5000.0).price / 1e3 + system.links(5000.0).power / 1e2 + 10.0 * times
 
     none = jax.tree.map(lambda leaf: jnp.zeros(()), case)
     with jax.enable_x64(True):
@@ -215,7 +209,7 @@ LANES = ("system.node.scale_up.lanes", "system.network.link.lanes")
 
 def fabric_with(**changes):
     scenario = loaded({}, **changes)
-    return fabric_of(scenario.system, scenario.plan, scenario.system.network_shape(scenario.plan.chips))
+    return fabric_of(scenario.system, scenario.plan.chips, scenario.system.links(scenario.plan.chips))
 
 
 def test_a_ring_meets_the_narrow_tier_only_where_few_of_its_ranks_share_a_pod():
