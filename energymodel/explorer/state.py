@@ -18,6 +18,7 @@ from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.layouts import FIELDS, candidates
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread
+from energymodel.system.chip_design import CatalogChip
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.plan_rules import multiple_count, torus_chips, torus_fault
@@ -210,7 +211,7 @@ class PlanSpace:
 
     def __init__(self, own: Scenario) -> None:
         self.own = own
-        designed = own.system.chip_design.is_catalog
+        designed = isinstance(own.system.chip_design, CatalogChip)
         self.scenario = load_scenario(own.named_tables, {DESIGN.removesuffix("."): "scaled"}) if designed else own
         self.run = TrainingRun(self.scenario.system, self.scenario.plan)
         self.knobs = knobs_of(self.scenario)

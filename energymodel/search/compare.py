@@ -292,7 +292,7 @@ def chip_question(
 
     **Raises:** `InputError` where the accelerator of the scenario is taken as it is.
     """
-    if scenario.system.chip_design.is_catalog:
+    if isinstance(scenario.system.chip_design, CatalogChip):
         raise InputError(
             "system.chip_design: the accelerator is taken as it is. Set system.chip_design=scaled to design it."
         )

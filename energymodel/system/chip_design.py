@@ -132,11 +132,6 @@ class AbstractChipDesign(eqx.Module):
     """How the accelerator of a system comes about."""
 
     @property
-    def is_catalog(self) -> bool:
-        """Whether the accelerator is the one of the system, as it is."""
-        return False
-
-    @property
     def parameters_worth(self) -> Numeric:
         """Worth of a parameter in the widest number format of the matrix units, over one in 16 bits [1]."""
         return 1.0
@@ -151,11 +146,6 @@ class AbstractChipDesign(eqx.Module):
 
 class CatalogChip(AbstractChipDesign):
     """The accelerator of the system, as it is."""
-
-    @property
-    def is_catalog(self) -> bool:
-        """True."""
-        return True
 
     def build(self, reference: Accelerator, link_rate: Numeric, width: Numeric = 1.0) -> DesignedChip:
         """The reference."""

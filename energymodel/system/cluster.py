@@ -5,10 +5,10 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real, share
 from energymodel.performance.collectives import CollectiveLibrary
-from energymodel.performance.network import Link, contended_bandwidth, network_energy_per_bit
+from energymodel.performance.network import Link, contended_bandwidth
 from energymodel.performance.parallelism import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.saturation import AbstractSaturation, KernelSaturation
-from energymodel.performance.topology import AbstractTopology, NetworkShape
+from energymodel.performance.topology import AbstractTopology
 from energymodel.physics.flow import server_fan_power
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, FACTOR, SHARE_ABOVE_ZERO, Range
 
@@ -49,7 +49,7 @@ class Node(eqx.Module):
 class Network(eqx.Module):
     """The scale-out network: links of every chip into a topology of switches.
 
-    `nodes` are those of the topology (`nodes_of`).
+    `nodes` are those of the topology (`performance.topology.AbstractTopology.node_count`).
     """
 
     link: Link = component()
@@ -60,10 +60,6 @@ class Network(eqx.Module):
     switch_lane_power: Real = real("W", 0.0, doc="of a lane of a switch port with its transceiver, at rest or in use")
     switch_lane_price: Real = real("USD", 0.0, doc="of a lane of a switch port with its transceiver")
     bus_share: Real = share(0.0, doc="of the bandwidth to the host that a link may take; 0 if it passes no bus")
-
-    def nodes_of(self, chips: Numeric, blocks: Numeric) -> Values:
-        """Nodes of the topology for so many chips in so many blocks that share a scale-up network [1]."""
-        return self.topology.node_count(chips, blocks, self.link.lanes)
 
     def injection(self, host_bandwidth: Numeric) -> Values:
         """Bandwidth of a chip into the network: of its link, or of the bus of its host if it passes that [B/s]."""
@@ -83,18 +79,6 @@ class Network(eqx.Module):
         injection, within = self.injection(host_bandwidth), jnp.minimum(nodes, domain)
         bisection = self.topology.at(within).bisection_links
         return contended_bandwidth(injection, bisection, injection, within, self.contention_exponent, HALF_CROSSING)
-
-    def energy_per_bit(self, shape: NetworkShape) -> Values:
-        """Energy from chip to chip, `2 e_link + S e_hop`, with S the mean number of switches [J/bit]."""
-        return network_energy_per_bit(self.link.energy, shape.mean_switches, self.hop_energy)
-
-    def power(self, shape: NetworkShape) -> Values:
-        """Power per chip of links and switch ports, idle or busy, `P_0 + w_extra p + w n_port p_switch` [W]."""
-        return self.static_power + self.link.power() + self.link.lanes * shape.switch_ports * self.switch_lane_power
-
-    def price(self, shape: NetworkShape) -> Values:
-        """Price per chip of links, ports and cables of switches, `w_extra c + w (n_port c_switch + c_up)` [USD]."""
-        return self.link.price() + self.link.lanes * (shape.switch_ports * self.switch_lane_price + shape.uplink_price)
 
 
 class Software(eqx.Module):

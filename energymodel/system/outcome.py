@@ -16,9 +16,10 @@ from energymodel.rendered import Rendered
 Output = Real
 
 
-def _output(unit: str, key: str, title: str = "") -> Any:
-    """Declare an output with its unit, its JSON key and its title in tables."""
-    return eqx.field(metadata={"unit": unit, "key": key, "title": title or key.rsplit("_", 1)[0].replace("_", " ")})
+def _output(unit: str, key: str, title: str = "", *, better: str = "less") -> Any:
+    """Declare an output with its unit, its JSON key, its title in tables, and whether less or more of it is better."""
+    title = title or key.rsplit("_", 1)[0].replace("_", " ")
+    return eqx.field(metadata={"unit": unit, "key": key, "title": title, "better": better})
 
 
 def _group(unit: str, key: str) -> Any:
@@ -93,14 +94,14 @@ class TrainingOutcome(Rendered, eqx.Module):
     """Everything a plan costs and yields. Fields carry unit, JSON key and title as metadata."""
 
     loss: Output = _output("nat/token", "loss_nat_per_token", "final loss")
-    tokens: Output = _output("token", "tokens", "tokens")
+    tokens: Output = _output("token", "tokens", "tokens", better="more")
     steps: Output = _output("1", "steps", "steps")
     step_time: StepTime = _group("s", "step_time_s")
     time: Output = _output("s", "time_s", "calendar time")
     chip_time: Output = _output("s", "chip_hours", "chip hours")
-    token_rate: Output = _output("token/s", "tokens_per_s", "throughput")
-    mfu: Output = _output("1", "mfu", "model FLOP utilization")
-    hfu: Output = _output("1", "hfu", "hardware FLOP utilization")
+    token_rate: Output = _output("token/s", "tokens_per_s", "throughput", better="more")
+    mfu: Output = _output("1", "mfu", "model FLOP utilization", better="more")
+    hfu: Output = _output("1", "hfu", "hardware FLOP utilization", better="more")
     energy: EnergyBreakdown = _group("J", "energy_j")
     power_average: Output = _output("W", "power_average_w", "average facility power")
     power_busy: Output = _output("W", "power_busy_w", "busy chip power")
@@ -117,13 +118,15 @@ class TrainingOutcome(Rendered, eqx.Module):
     chilled_heat: Output = _output("W", "chilled_heat_w", "heat to chill on a hot day")
     temperature: Output = _output("K", "temperature_k", "junction temperature")
     temperature_peak: Output = _output("K", "temperature_peak_k", "highest temperature within a step")
-    temperature_trough: Output = _output("K", "temperature_trough_k", "lowest temperature within a step")
-    temperature_checkpoint: Output = _output("K", "temperature_checkpoint_k", "temperature after checkpoints")
+    temperature_trough: Output = _output("K", "temperature_trough_k", "lowest temperature within a step", better="more")
+    temperature_checkpoint: Output = _output(
+        "K", "temperature_checkpoint_k", "temperature after checkpoints", better="more"
+    )
     temperature_first: Output = _output("K", "temperature_first_k", "first chip of a row")
     temperature_ramp: Output = _output("K/s", "temperature_ramp_k_per_s", "temperature ramp at start and stop")
-    clock: Output = _output("1", "clock", "clock relative to reference")
+    clock: Output = _output("1", "clock", "clock relative to reference", better="more")
     memory_per_chip: Output = _output("B", "memory_per_chip_b", "memory per chip")
-    availability: Output = _output("1", "availability", "availability")
+    availability: Output = _output("1", "availability", "availability", better="more")
     money: Output = _output("USD", "money_usd", "money")
     carbon_operational: Output = _output("kg", "carbon_operational_kg", "operational carbon")
     carbon_embodied: Output = _output("kg", "carbon_embodied_kg", "embodied carbon")
@@ -131,12 +134,12 @@ class TrainingOutcome(Rendered, eqx.Module):
     lifetime_energy: Output = _output("J", "lifetime_energy_j", "energy of training and serving")
     lifetime_money: Output = _output("USD", "lifetime_money_usd", "money of training and serving")
     lifetime_carbon: Output = _output("kg", "lifetime_carbon_kg", "carbon of training and serving")
-    information: Output = _output("bit", "information_bit", "information absorbed")
-    information_rate: Output = _output("bit/s", "information_rate_bit_per_s", "mean information rate")
+    information: Output = _output("bit", "information_bit", "information absorbed", better="more")
+    information_rate: Output = _output("bit/s", "information_rate_bit_per_s", "mean information rate", better="more")
     energy_per_bit: Output = _output("J/bit", "energy_per_bit_j_per_bit", "energy per bit absorbed")
-    eei: Output = _output("1", "eei", "energy efficiency index")
-    ppw: Output = _output("token/J", "ppw_token_per_j", "performance per watt")
-    euf: Output = _output("1", "euf", "energy utilization factor")
+    eei: Output = _output("1", "eei", "energy efficiency index", better="more")
+    ppw: Output = _output("token/J", "ppw_token_per_j", "performance per watt", better="more")
+    euf: Output = _output("1", "euf", "energy utilization factor", better="more")
     landauer_multiple: Output = _output("1", "landauer_multiple", "multiple of the Landauer limit")
     slack: Slack = _group("1", "slack")
 

@@ -14,6 +14,7 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import Scalar
 from energymodel.system.accelerator import Accelerator
+from energymodel.system.chip_design import CatalogChip
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem, as_designed
@@ -23,21 +24,7 @@ OBJECTIVES = ("energy", "time", "money", "carbon", "etp", "loss")
 """The usual objectives; any product of powers of outputs is one too."""
 
 AT_LEAST = frozenset(
-    {
-        "mfu",
-        "hfu",
-        "token_rate",
-        "tokens",
-        "availability",
-        "information",
-        "information_rate",
-        "eei",
-        "ppw",
-        "euf",
-        "clock",
-        "temperature_trough",
-        "temperature_checkpoint",
-    }
+    field.name for field in dataclasses.fields(TrainingOutcome) if field.metadata.get("better") == "more"
 )
 """Outputs of which more is better: a limit on them is a lower bound."""
 
@@ -283,7 +270,7 @@ def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: Training
 
 def _of_reference(system: TrainingSystem, chip: Accelerator, outcome: TrainingOutcome) -> dict[str, Any]:
     """Memory used in that of a designed chip, as if in that of its reference, whose capacity is the limit [B]."""
-    if system.chip_design.is_catalog:
+    if isinstance(system.chip_design, CatalogChip):
         return {}
     return {"memory": outcome.memory_per_chip * (system.accelerator.memory_capacity / chip.memory_capacity)}
 

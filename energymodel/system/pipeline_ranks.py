@@ -42,19 +42,6 @@ class PassTimes(NamedTuple):
         return self.on_chip + self.stall
 
 
-class RankTimes(NamedTuple):
-    """What the wait of a pipeline follows from, of a micro-batch [s].
-
-    Time of the slowest rank with its hop, how long the mean one waits for it, time of the slowest virtual stage, and by
-    how much the ranks with the output head exceed a full one in DualPipe.
-    """
-
-    rank: Scalar
-    idle: Scalar
-    chunk: Scalar
-    excess: Scalar
-
-
 class RankStages(NamedTuple):
     """Ranks of each kind, and the layers and the share of the output head on the mean and on the fullest one [1].
 
@@ -92,8 +79,8 @@ def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> 
     excess: Part = 0.0
     if not is_fixed(layout.dual_pipe, 0.0):
         excess = layer * (0.5 * jnp.maximum(0.0, head - jnp.minimum(2.0, stages.spare)))
-    times = RankTimes(rank, idle, _chunk(layout, stages, slowest, rank, passes.hop), excess)
-    return _schedule_wait(layout, division.microbatches, times)
+    chunk = _chunk(layout, stages, slowest, rank, passes.hop)
+    return _schedule_wait(layout, division.microbatches, rank, idle, chunk, excess)
 
 
 def staged_wait(layout: ParallelLayout, division: Division, stages: RankStages, passes: PassTimes) -> Scalar:
@@ -119,17 +106,23 @@ def staged_wait(layout: ParallelLayout, division: Division, stages: RankStages, 
     longest = jnp.maximum(longest, stages.ending * passes.layer[2] + passes.head[2])
     chunk = _chunk(layout, division.stages, longest, slowest + hop, hop)
     excess = jnp.maximum(0.0, work[2] - stages.fullest[1] * passes.layer[1])
-    times = RankTimes(slowest + hop, slowest - mean, chunk, excess)
+    rank, idle = slowest + hop, slowest - mean
     shares = stages.ranks * stages.layers / jnp.sum(stages.ranks * stages.layers)
     layer, last = jnp.sum(shares * passes.layer), passes.head[2]
-    slower = jnp.maximum(0.0, times.idle - layer * _idle_layers(layout, division, last / layer))
+    slower = jnp.maximum(0.0, idle - layer * _idle_layers(layout, division, last / layer))
     first = jnp.minimum(division.microbatches, layout.pipeline) * (1.0 - 1.0 / jnp.asarray(layout.virtual_stages))
-    return _schedule_wait(layout, division.microbatches, times) + (1.0 - layout.other_schedules) * first * slower
+    wait = _schedule_wait(layout, division.microbatches, rank, idle, chunk, excess)
+    return wait + (1.0 - layout.other_schedules) * first * slower
 
 
-def _schedule_wait(layout: ParallelLayout, microbatches: Numeric, times: RankTimes) -> Part:
-    """Time of a step in which the mean pipeline rank waits for the others [s], by the schedule of the layout."""
-    rank, idle, chunk, excess = times
+def _schedule_wait(
+    layout: ParallelLayout, microbatches: Numeric, rank: Scalar, idle: Scalar, chunk: Scalar, excess: Part
+) -> Part:
+    """Time of a step in which the mean pipeline rank waits for the others [s], by the schedule of the layout.
+
+    A micro-batch takes the slowest `rank` so long, with its hop, and the mean one `idle` less; `chunk` is its time in
+    the slowest virtual stage, `excess` what the ranks with the output head take beyond a full one in DualPipe [s].
+    """
     weights = 1.0 / (3.0 + layout.recompute_full)  # of the passes: one product for each forward and each input gradient
     counts = (microbatches, layout.pipeline)
     waits = (

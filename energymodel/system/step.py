@@ -80,6 +80,13 @@ class PowerLevels(NamedTuple):
     stopped: Scalar
     added: Scalar
 
+    def above(self, floor: Scalar, total: Scalar, apart: Scalar) -> "PowerLevels":
+        """None below a floor [W] but at a stop, in a step of which chips wait a time `apart` [s]."""
+        raised = jnp.maximum(floor - self.working, 0.0) * (total - apart)
+        raised = raised + jnp.maximum(floor - self.waiting, 0.0) * apart
+        working, waiting, writing = (jnp.maximum(level, floor) for level in self[:3])
+        return PowerLevels(working, waiting, writing, self.stopped, raised / total)
+
 
 class Step(NamedTuple):
     """One training step and its `duration` [s]; `memory` of the fullest chip, `hardware_flops` of the mean chip.
@@ -139,18 +146,15 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     busy = time.compute + time.memory + time.optimizer
     waiting = time.tensor + time.context + time.expert + time.pipeline + apart
     waiting_power = point.static_power + point.spin_power
-    low, low_voltage = point.clock, point.voltage
+    leakage, slowed = point.leakage, 0.0
     if not is_fixed(plan.waiting_clock, 1.0):
         low = jnp.maximum(point.clock * plan.waiting_clock, chip.minimum_clock)
         low_voltage = chip.voltage(low)
-    leakage = point.leakage if low is point.clock else chip.leakage(low_voltage, point.temperature)
-    low_power = leakage + chip.fixed_power
-    periods = division.idle_periods
-    saved = chip.gate.saved_power(leakage, waiting / periods, total / periods)
-    slowed = 0.0
-    if not is_fixed(plan.waiting_clock, 1.0):
-        slowed = waiting_power - low_power - chip.spin_power(low, low_voltage)
+        leakage = chip.leakage(low_voltage, point.temperature)
+        slowed = waiting_power - (leakage + chip.fixed_power) - chip.spin_power(low, low_voltage)
         slowed = slowed * low_clock_share(apart, chip.clock_switch_time)
+    low_power, periods = leakage + chip.fixed_power, division.idle_periods
+    saved = chip.gate.saved_power(leakage, waiting / periods, total / periods)
     sent = work.traffic.of_step(division)
     network_energy = system.node.scale_up.transfer_energy(sum(part.inner_bytes for part in sent))
     network_energy += transfer_energy(sum(part.outer_bytes for part in sent), links.energy_per_bit)
@@ -165,9 +169,13 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     )
     some = waiting > 0.0
     gated = 0.0 if is_fixed(saved, 0.0) else jnp.where(some, saved * total / jnp.where(some, waiting, 1.0), 0.0)
-    waiting_level = waiting_power - gated - slowed
-    levels = _power_levels(plan, power.chip, total, apart, point.busy_power, waiting_level, low_power, idle)
-    power = power._replace(idle_wait=power.idle_wait + levels.added)
+    # The working level is what leaves the mean power of the step beside that of waiting apart.
+    low_level = waiting_power - gated - slowed
+    high_level = (power.chip * total - low_level * apart) / (total - apart)
+    levels = PowerLevels(high_level, low_level, low_power, idle, nothing)
+    if not is_fixed(plan.power_floor, 0.0):
+        levels = levels.above(plan.power_floor * point.busy_power, total, apart)
+        power = power._replace(idle_wait=power.idle_wait + levels.added)
     power = power._replace(host=system.host_power(power.chip, coolant))
     busy_load = point.busy_power + links.power + system.host_power(point.busy_power, coolant)
     return Step(
@@ -198,36 +206,6 @@ def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Values:
     """
     some = jnp.asarray(waiting) > 0.0
     return jnp.where(some, jnp.maximum(1.0 - 2.0 * switch_time / jnp.where(some, waiting, 1.0), 0.0), 0.0)
-
-
-def _power_levels(
-    plan: TrainingPlan,
-    drawn: Scalar,
-    total: Scalar,
-    apart: Scalar,
-    busy: Scalar,
-    waiting: Scalar,
-    awake: Scalar,
-    stopped: Scalar,
-) -> PowerLevels:
-    """Levels between which the power of a chip alternates, none below the floor of the plan [definition].
-
-    The working level is what leaves the mean power `drawn` [W] of the step, which lasts `total`, with the chip at its
-    `waiting` power [W] while it is `apart` (bubbles, exposed gradient communication, fixed overhead, stragglers) [s],
-    `awake` [W] without kernels, and `stopped` [W]; the floor is a share of its `busy` power [W].
-    """
-    working = (drawn * total - waiting * apart) / (total - apart)
-    if is_fixed(plan.power_floor, 0.0):
-        return PowerLevels(working, waiting, awake, stopped, jnp.zeros_like(total))
-    floor = plan.power_floor * busy
-    raised = jnp.maximum(floor - working, 0.0) * (total - apart) + jnp.maximum(floor - waiting, 0.0) * apart
-    return PowerLevels(
-        working=jnp.maximum(working, floor),
-        waiting=jnp.maximum(waiting, floor),
-        writing=jnp.maximum(awake, floor),
-        stopped=stopped,
-        added=raised / total,
-    )
 
 
 def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> StepWork:

@@ -17,6 +17,7 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import Recipe
 from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real, share
+from energymodel.performance.network import network_energy_per_bit
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.serving import AbstractServing, NoServing
 from energymodel.performance.topology import NetworkShape
@@ -36,9 +37,9 @@ class Links(NamedTuple):
     """Links and switches of so many chips.
 
     - `nodes` of the scale-out network [1], and its `shape`.
-    - `power` per chip of all of them, at rest or in use [W]; `price` per chip of those that chip and server do not
-      include [USD].
-    - `energy_per_bit` that a chip sends to another node [J/bit].
+    - `power` per chip of all links and switch ports, at rest or in use, `P_0 + w_extra p + w n_port p_switch` [W].
+    - `price` per chip of links, ports and cables of switches, `w_extra c + w (n_port c_switch + c_up)` [USD].
+    - `energy_per_bit` from chip to chip between nodes, `2 e_link + S e_hop` over S switches on average [J/bit].
     """
 
     nodes: Values
@@ -90,18 +91,22 @@ class TrainingSystem(eqx.Module):
 
     def network_nodes(self, chips: Numeric) -> Values:
         """Nodes of the scale-out network that so many chips are [1]."""
-        return self.network.nodes_of(chips, self.node.count(chips))
+        return self.network.topology.node_count(chips, self.node.count(chips), self.network.link.lanes)
 
     def links(self, chips: Numeric) -> Links:
         """Links and switches, within and between nodes, of so many chips."""
-        nodes, inner, network = self.network_nodes(chips), self.node.scale_up, self.network
+        network, link, inner, nodes = self.network, self.network.link, self.node.scale_up, self.network_nodes(chips)
         shape = network.topology.at(nodes)
+        switches_price = shape.switch_ports * network.switch_lane_price + shape.uplink_price
         return Links(
             nodes=nodes,
             shape=shape,
-            power=network.power(shape) + inner.power(),
-            price=network.price(shape) + inner.price(),
-            energy_per_bit=network.energy_per_bit(shape),
+            power=network.static_power
+            + link.power()
+            + link.lanes * shape.switch_ports * network.switch_lane_power
+            + inner.power(),
+            price=link.price() + link.lanes * switches_price + inner.price(),
+            energy_per_bit=network_energy_per_bit(link.energy, shape.mean_switches, network.hop_energy),
         )
 
     def host_power(self, chip_power: Numeric, coolant: Coolant) -> Values:
@@ -128,7 +133,7 @@ def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
     **Returns:** system and plan [SI]; the same ones where the accelerator is one of the catalog.
     """
     design = system.chip_design
-    if design.is_catalog:
+    if isinstance(design, CatalogChip):
         return DesignedRun(system, plan)
     chip, node, facility = system.accelerator, system.node, system.facility
     link = node.scale_up
