@@ -124,18 +124,18 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     if isinstance(plan.power, StagePower):
         return _staged_step(system, plan, plan.power, work)
     point = operating_point(system, plan, work.coolant, work.load, sum(work.exposed))
-    return _step_at(system, plan, work, point, step_time(system, plan, work, point))
+    return _step_at(system, plan, work, point)
 
 
-def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, time: StepTime) -> Step:
-    """Power of a step with such work at an operating point, from the energy of each term [definition].
+def _step_at(
+    system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, passes_end: Scalar | None = None
+) -> Step:
+    """Time and power of a step with such work at an operating point, power from the energy of each term [definition].
 
-    **Arguments:**
-
-    - `time`: of the step by term [s].
+    `passes_end` as in `step_time`.
     """
     chip, division, load, head = system.accelerator, work.division, work.load, work.head
-    coolant, links = work.coolant, work.links
+    coolant, links, time = work.coolant, work.links, step_time(system, plan, work, point, passes_end)
     total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     tuned = total / system.production_slowdown
 
@@ -357,8 +357,7 @@ def _staged_step(system: TrainingSystem, plan: TrainingPlan, power: StagePower, 
 
     def step(layers: Scalar, heads: Scalar, point: OperatingPoint) -> Step:
         division = work.division._replace(layer_passes=count * layers, head_passes=count * heads)
-        of_rank = work._replace(division=division)
-        return _step_at(system, plan, of_rank, point, step_time(system, plan, of_rank, point, passes_end))
+        return _step_at(system, plan, work._replace(division=division), point, passes_end)
 
     each = jax.vmap(step)(stages.layers, stages.heads, points)
     mean = jax.tree.map(lambda leaf: jnp.sum(share * leaf), each)
