@@ -91,7 +91,7 @@ def view_of(run: TrainingRun, factors: Float[Array, " batches"], clocks: Float[A
     designed = as_designed(run.system, run.plan)
     batch = jnp.max(jnp.asarray(designed.plan.batch))
     work = step_work(designed.system, designed.plan, batch)
-    point = operating_point(designed.system, designed.plan, work.coolant, work.load, sum(work.exposed))
+    point = operating_point(designed.system, designed.plan, work.coolant, work.load, sum(work.traffic.exposed))
     return View(
         outcome=outcome,
         money=costs(designed.system, designed.plan, outcome),

@@ -125,7 +125,7 @@ def _times_of_step(system: TrainingSystem, plan: TrainingPlan) -> tuple[MeanPass
     if isinstance(plan.power, StagePower):
         passes = settle_stages(system, plan, plan.power, work).passes
     else:
-        point = operating_point(system, plan, work.coolant, work.load, sum(work.exposed))
+        point = operating_point(system, plan, work.coolant, work.load, sum(work.traffic.exposed))
         times = pass_times(system, plan, work, point)
         passes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, stages.ranks.shape), times)
     count = work.division.microbatches

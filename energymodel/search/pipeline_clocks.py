@@ -121,7 +121,7 @@ def pipeline_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[PipelineL
     layout, chip, software = plan.layout, system.accelerator, system.software
     step = step_work(system, plan, jnp.max(jnp.asarray(plan.batch)))
     division, work, load = step.division, step.layer, step.load
-    exposed = sum(step.exposed)
+    exposed = sum(step.traffic.exposed)
     point = operating_point(system, plan, step.coolant, load, exposed)
     counts = (layout.pipeline, division.microbatches, layout.virtual_stages)
 

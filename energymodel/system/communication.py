@@ -10,7 +10,7 @@ from energymodel.system.cluster import Software
 from energymodel.system.division import Division
 from energymodel.system.memory import ChipMemory
 from energymodel.system.plan import ParallelLayout, TrainingPlan
-from energymodel.system.training_system import Links, TrainingSystem
+from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import LayerWork
 
 
@@ -31,47 +31,43 @@ class ExposedCommunication(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """A chip's communication before overlap: per layer and micro-batch, per micro-batch (pipeline), per step (data)."""
+    """A chip's communication before overlap: per layer and micro-batch, per micro-batch (pipeline), per step (data).
+
+    `exposed` is what no kernel of a layer hides.
+    """
 
     tensor: Communication
     context: Communication
     expert: Communication
     pipeline: Communication
     data: Communication
+    exposed: ExposedCommunication
 
-    def of_step(self, division: Division) -> "Traffic":
-        """The same for a whole step of the mean chip."""
-        return Traffic(
-            tensor=self.tensor.scaled(division.layer_passes),
-            context=self.context.scaled(division.layer_passes),
-            expert=self.expert.scaled(division.layer_passes),
-            pipeline=self.pipeline.scaled(division.microbatches),
-            data=self.data,
-        )
+    def of_step(self, division: Division) -> tuple[Communication, ...]:
+        """Communication of each kind in a whole step of the mean chip."""
+        of_layers = (part.scaled(division.layer_passes) for part in (self.tensor, self.context, self.expert))
+        return *of_layers, self.pipeline.scaled(division.microbatches), self.data
 
 
-def fabric_of(system: TrainingSystem, chips: Numeric, links: Links) -> Fabric:
-    """Bandwidth and latency that the networks offer one of G chips [definition].
+def traffic_of(
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    fabric: Fabric,
+    division: Division,
+    work: LayerWork,
+    memory: ChipMemory,
+    products: Numeric,
+) -> Traffic:
+    """All communication of a chip [s, B], each collective `n t + Q / bw` [Thakur et al. 2005].
 
-    **Returns:** bandwidth [B/s] and latency [s] within and between nodes, chips per node and per domain of full
-    bandwidth [1], and the oversubscription between domains [1].
+    **Arguments:**
+
+    - `products`: as in `exposed_communication` [s].
     """
-    network, nodes, shape = system.network, links.nodes, links.shape
-    return Fabric(
-        inner_bandwidth=system.accelerator.link_rate(system.node.scale_up.bandwidth()),
-        inner_latency=jnp.asarray(system.node.scale_up.latency),
-        outer_bandwidth=system.accelerator.link_rate(
-            network.bandwidth(nodes, shape.domain, system.node.host_bandwidth)
-        ),
-        outer_latency=network.link.latency + shape.added_latency,
-        node=jnp.asarray(system.node.chips),
-        domain=shape.domain / nodes * chips,
-        ratio=network.uplink_ratio(system.node.host_bandwidth),
-        library=system.node.collectives,
-        framework_latency=jnp.asarray(system.software.collective_latency),
-        topology=network.topology,
-        nodes=nodes,
-    )
+    layer = layer_communication(system, plan, fabric, division, work)
+    exposed = exposed_communication(system.software, plan.layout, layer, products)
+    pipeline = pipeline_communication(plan, fabric, work)
+    return Traffic(*layer, pipeline, data_communication(system, plan, fabric, division, memory), exposed)
 
 
 def layer_communication(

@@ -135,7 +135,7 @@ def run_outcome(
     peak_power = facility.hottest_power(busy_load, step.coolant).total(busy_load) * plan.chips
     feed = facility.feed(step.busy_load)
     chilled = facility.cooling.chilled_heat(feed.equipment, step.coolant)
-    prices = step.links.price + facility.equipment_price(), facility.cooling.added_price(feed.equipment)
+    prices = step.links_price + facility.equipment_price(), facility.cooling.added_price(feed.equipment)
     money = market.price.cost(Usage(chip.price, all_chips, run.time, energy, peak_power, *prices))
     carbon_operational = market.carbon.operational(energy)
     carbon_embodied = market.carbon.embodied(chip.embodied_carbon, all_chips, run.time)

@@ -13,15 +13,7 @@ from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
 from energymodel.physics.cooling import Coolant
 from energymodel.system.chip_load import ChipLoad, FormatFactors, OperatingPoint, chip_load, operating_point
-from energymodel.system.communication import (
-    ExposedCommunication,
-    Traffic,
-    data_communication,
-    exposed_communication,
-    fabric_of,
-    layer_communication,
-    pipeline_communication,
-)
+from energymodel.system.communication import Traffic, traffic_of
 from energymodel.system.division import Division, divide
 from energymodel.system.memory import ChipMemory, chip_memory
 from energymodel.system.outcome import StepTime
@@ -38,7 +30,6 @@ class StepWork(NamedTuple):
     layer: LayerWork
     memory: ChipMemory
     traffic: Traffic
-    exposed: ExposedCommunication
     load: ChipLoad
     head: ChipLoad
     factors: FormatFactors
@@ -92,7 +83,7 @@ class Step(NamedTuple):
     """One training step and its `duration` [s]; `memory` of the fullest chip, `hardware_flops` of the mean chip.
 
     `busy_load` is what a busy chip draws with its share of links and host, at least the mean over the step; `idle` is
-    the power of a chip that does nothing.
+    the power of a chip that does nothing; `links_price` is per chip [USD].
     """
 
     time: StepTime
@@ -105,7 +96,7 @@ class Step(NamedTuple):
     levels: PowerLevels
     idle: ChipPower
     factors: FormatFactors
-    links: Links
+    links_price: Scalar
     coolant: Coolant
 
 
@@ -123,7 +114,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     work = step_work(system, plan, batch)
     if isinstance(plan.power, StagePower):
         return _staged_step(system, plan, plan.power, work)
-    point = operating_point(system, plan, work.coolant, work.load, sum(work.exposed))
+    point = operating_point(system, plan, work.coolant, work.load, sum(work.traffic.exposed))
     return _step_at(system, plan, work, point)
 
 
@@ -189,7 +180,7 @@ def _step_at(
         levels=levels,
         idle=ChipPower(nothing, nothing, nothing, links.power, system.host_power(idle, coolant), idle),
         factors=work.factors,
-        links=links,
+        links_price=links.price,
         coolant=coolant,
     )
 
@@ -216,13 +207,8 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     load, head, factors = chip_load(system, plan, layer, batch)
     links, coolant = system.links(plan.chips), system.facility.cooling.at(plan.coolant_temperature)
     products = load.product_time(system.accelerator, 1.0)
-
-    fabric = fabric_of(system, plan.chips, links)
-    sent = layer_communication(system, plan, fabric, division, layer)
-    exposed = exposed_communication(system.software, plan.layout, sent, products)
-    between = pipeline_communication(plan, fabric, layer)
-    traffic = Traffic(*sent, between, data_communication(system, plan, fabric, division, memory))
-    return StepWork(division, layer, memory, traffic, exposed, load, head, factors, links, coolant)
+    traffic = traffic_of(system, plan, links.fabric, division, layer, memory, products)
+    return StepWork(division, layer, memory, traffic, load, head, factors, links, coolant)
 
 
 def step_time(
@@ -244,7 +230,7 @@ def step_time(
     """
     division, memory, load, traffic = work.division, work.memory, work.load, work.traffic
     chip, layout, software = system.accelerator, plan.layout, system.software
-    tensor, context, expert = work.exposed
+    tensor, context, expert = work.traffic.exposed
     mean = pass_times(system, plan, work, point)
     head, hop = mean.head, mean.hop
 
@@ -307,7 +293,7 @@ def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point
     chip, layout, software = system.accelerator, plan.layout, system.software
     hidden = software.latency_overlap * work.traffic.tensor.latency
     spill = part(layout.offload_activations, lambda: 2.0 * work.memory.activations / system.node.host_bandwidth)
-    on_chip = point.products + work.load.elementwise + sum(work.exposed)
+    on_chip = point.products + work.load.elementwise + sum(work.traffic.exposed)
     sizes = work.division.sizes
     launched = 1.0 + part(sizes.mixture, lambda: software.expert_launch * sizes.expert_share)
     per_layer = part(1.0 - layout.cuda_graphs, lambda: chip.launch_overhead * launched)
@@ -338,7 +324,7 @@ def settle_stages(system: TrainingSystem, plan: TrainingPlan, power: StagePower,
 
     def settle(cap: Scalar) -> tuple[OperatingPoint, PassTimes]:
         capped = eqx.tree_at(lambda decisions: decisions.power_cap, plan, cap)
-        point = operating_point(system, capped, work.coolant, work.load, sum(work.exposed))
+        point = operating_point(system, capped, work.coolant, work.load, sum(work.traffic.exposed))
         return point, pass_times(system, plan, work, point)
 
     return StagePoints(stages, caps, *jax.vmap(settle)(caps))

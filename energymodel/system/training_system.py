@@ -17,10 +17,10 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import Recipe
 from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real, share
+from energymodel.performance.collectives import Fabric
 from energymodel.performance.network import network_energy_per_bit
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.serving import AbstractServing, NoServing
-from energymodel.performance.topology import NetworkShape
 from energymodel.performance.workload import Transformer
 from energymodel.physics.cooling import Coolant
 from energymodel.ranges import ABOVE_ZERO, Range
@@ -36,14 +36,13 @@ SUPPLIES = ("power_supply", "uninterruptible")
 class Links(NamedTuple):
     """Links and switches of so many chips.
 
-    - `nodes` of the scale-out network [1], and its `shape`.
+    - `fabric`: bandwidth [B/s] and latency [s] that they offer a chip.
     - `power` per chip of all links and switch ports, at rest or in use, `P_0 + w_extra p + w n_port p_switch` [W].
     - `price` per chip of links, ports and cables of switches, `w_extra c + w (n_port c_switch + c_up)` [USD].
     - `energy_per_bit` from chip to chip between nodes, `2 e_link + S e_hop` over S switches on average [J/bit].
     """
 
-    nodes: Values
-    shape: NetworkShape
+    fabric: Fabric
     power: Values
     price: Values
     energy_per_bit: Values
@@ -95,12 +94,25 @@ class TrainingSystem(eqx.Module):
 
     def links(self, chips: Numeric) -> Links:
         """Links and switches, within and between nodes, of so many chips."""
-        network, link, inner, nodes = self.network, self.network.link, self.node.scale_up, self.network_nodes(chips)
+        network, link, node, inner = self.network, self.network.link, self.node, self.node.scale_up
+        nodes, chip = self.network_nodes(chips), self.accelerator
         shape = network.topology.at(nodes)
+        fabric = Fabric(
+            inner_bandwidth=chip.link_rate(inner.bandwidth()),
+            inner_latency=jnp.asarray(inner.latency),
+            outer_bandwidth=chip.link_rate(network.bandwidth(nodes, shape.domain, node.host_bandwidth)),
+            outer_latency=link.latency + shape.added_latency,
+            node=jnp.asarray(node.chips),
+            domain=shape.domain / nodes * chips,
+            ratio=network.uplink_ratio(node.host_bandwidth),
+            library=node.collectives,
+            framework_latency=jnp.asarray(self.software.collective_latency),
+            topology=network.topology,
+            nodes=nodes,
+        )
         switches_price = shape.switch_ports * network.switch_lane_price + shape.uplink_price
         return Links(
-            nodes=nodes,
-            shape=shape,
+            fabric=fabric,
             power=network.static_power
             + link.power()
             + link.lanes * shape.switch_ports * network.switch_lane_power

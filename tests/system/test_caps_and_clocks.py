@@ -65,12 +65,12 @@ def test_steps_settle_beside_their_exposed_communication():
     @jax.jit
     def both(batch):
         work = step_work(GPT3_SYSTEM, GPT3.plan, batch)
-        expected = operating_point(GPT3_SYSTEM, GPT3.plan, work.coolant, work.load, sum(work.exposed))
+        expected = operating_point(GPT3_SYSTEM, GPT3.plan, work.coolant, work.load, sum(work.traffic.exposed))
         return training_step(GPT3_SYSTEM, GPT3.plan, batch).point, expected, work
 
     point, expected, work = both(BATCH)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), point, expected)
-    assert float(jnp.asarray(sum(work.exposed))) > 0.0
+    assert float(jnp.asarray(sum(work.traffic.exposed))) > 0.0
 
 
 SMALL = "test-1b-h100"

@@ -14,7 +14,7 @@ from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
 from energymodel.performance.collectives import CollectiveLibrary, Communication, Fabric, node_collective_time
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.communication import LayerCommunication, exposed_communication, fabric_of
+from energymodel.system.communication import LayerCommunication, exposed_communication
 from energymodel.system.plan import ParallelLayout
 from gradients import interpreted
 from outcomes import prediction, replaced, row_inputs
@@ -43,7 +43,7 @@ columns = partial(row_inputs, ROW)
 @pytest.fixture(scope="module")
 def fabric() -> Fabric:
     scenario = load_scenario("llama-3.1-405b-h100")
-    return fabric_of(scenario.system, scenario.plan.chips, scenario.system.links(scenario.plan.chips))
+    return scenario.system.links(scenario.plan.chips).fabric
 
 
 @pytest.mark.parametrize("name", [column.name for column in OF_CLUSTER])

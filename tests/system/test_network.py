@@ -12,7 +12,6 @@ from energymodel.performance.collectives import CollectiveLibrary
 from energymodel.performance.switch_topologies import Dragonfly, FatTree, RailOnly
 from energymodel.performance.topology import AbstractTopology, Torus
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.system.communication import fabric_of
 from energymodel.system.training_system import as_designed
 
 LLAMA, MIXTURE = "llama-3.1-405b-h100", "deepseek-v3-h800"
@@ -26,9 +25,7 @@ def loaded(name, topology=None, scenario=LLAMA, **more):
 
 
 def fabric(scenario):
-    return fabric_of(scenario.system, scenario.plan.chips, scenario.system.links(scenario.plan.chips))._replace(
-        library=CollectiveLibrary()
-    )
+    return scenario.system.links(scenario.plan.chips).fabric._replace(library=CollectiveLibrary())
 
 
 def test_a_fat_tree_by_name_is_that_of_today_apart_from_its_cables(run):
@@ -171,7 +168,7 @@ def test_gradients_are_those_of_differences(topology):
             jax.tree.map(lambda leaf, by: leaf * (1.0 + by), case, shift),
             is_leaf=lambda tree: isinstance(tree, AbstractTopology),
         )
-        result = fabric_of(system, scenario.plan.chips, system.links(scenario.plan.chips))
+        result = system.links(scenario.plan.chips).fabric
         times = (
             result.all_to_all(64.0, 1.0, 1e9).time
             + result.all_reduce(512.0, 8.0, 1e9, fused=1.0, pipeline=4.0).time
@@ -209,7 +206,7 @@ LANES = ("system.node.scale_up.lanes", "system.network.link.lanes")
 
 def fabric_with(**changes):
     scenario = loaded({}, **changes)
-    return fabric_of(scenario.system, scenario.plan.chips, scenario.system.links(scenario.plan.chips))
+    return scenario.system.links(scenario.plan.chips).fabric
 
 
 def test_a_ring_meets_the_narrow_tier_only_where_few_of_its_ranks_share_a_pod():

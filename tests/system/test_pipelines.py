@@ -144,7 +144,7 @@ def step_of(megatron, plan):
     batch = plan.batch[0]
     work = step_work(megatron, plan, batch)
     return work, step_time(
-        megatron, plan, work, operating_point(megatron, plan, work.coolant, work.load, sum(work.exposed))
+        megatron, plan, work, operating_point(megatron, plan, work.coolant, work.load, sum(work.traffic.exposed))
     )
 
 
