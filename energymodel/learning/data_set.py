@@ -34,61 +34,30 @@ class LimitedData(AbstractDataSet):
     unique_tokens: Real = real("token", doc="of the data set, none of them seen before the run", within=ABOVE_ZERO)
     repetition_scale: Real = real("1", MUENNIGHOFF_SCALE, within=ABOVE_ZERO)
 
+    def worth(self, tokens: Numeric) -> Values:
+        """Unique tokens that so many tokens are worth [token], see `unique_equivalent_tokens`."""
+        return unique_equivalent_tokens(tokens, self.unique_tokens, self.repetition_scale)
 
-class RepeatedLearning(AbstractLearning):
-    """Learning from a data set that is repeated: tokens are worth those of `unique_equivalent_tokens`."""
+    def worth_of_next(self, worth: Numeric) -> Values:
+        """Worth of the next token [1], `1 - (D - U) / (U R*)` after the first epoch, below zero out of reach.
 
-    base: AbstractLearning = component()
-    data: LimitedData = component()
+        **Arguments:**
 
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
-        """See `AbstractLearning.loss`."""
-        return self.base.loss(parameters, effective_tokens)
+        - `worth`: D of the tokens so far [token].
+        """
+        unique = jnp.asarray(self.unique_tokens)
+        return 1.0 - jnp.maximum(jnp.asarray(worth) - unique, 0.0) / (unique * self.repetition_scale)
 
-    def run(self, parameters: Numeric, tokens: Numeric, batch: Numeric) -> tuple[Values, Values]:
-        """See `AbstractLearning.run`."""
-        worth = unique_equivalent_tokens(tokens, self.data.unique_tokens, self.data.repetition_scale)
-        return self.base.run(parameters, worth, batch)
+    def tokens(self, worth: Numeric) -> Values:
+        """Tokens that are worth so many unique ones [token]: the inverse of `worth`."""
+        unique, following = jnp.asarray(self.unique_tokens), self.worth_of_next(worth)
+        repeated = jnp.maximum(_LEAST_WORTH - following, 0.0) / _LEAST_WORTH
+        repeated = repeated - jnp.log(jnp.maximum(following, _LEAST_WORTH))
+        return jnp.minimum(worth, unique) + unique * self.repetition_scale * repeated
 
-    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Values:
-        """See `AbstractLearning.tokens`."""
-        return self._seen(self.base.tokens(parameters, loss, batch))
-
-    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
-        """See `AbstractLearning.tokens_to`."""
-        return self._seen(self.base.tokens_to(parameters, effective_tokens, batch))
-
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
-        """See `AbstractLearning.effective_tokens`."""
-        return self.base.effective_tokens(parameters, loss)
-
-    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
-        """See `AbstractLearning.penalty`; a schedule counts the epochs so far as if it had had this batch all along."""
-        worth = self.base.tokens_to(parameters, effective_tokens, batch)
-        return self.base.penalty(parameters, effective_tokens, batch) / jnp.maximum(
-            self._worth_of_next(worth), _LEAST_WORTH
-        )
-
-    def information(self, effective_tokens: Numeric) -> Values:
-        """See `AbstractLearning.information`."""
-        return self.base.information(effective_tokens)
-
-    def _worth_of_next(self, worth: Numeric) -> Values:
-        """Worth of the next token, `1 - (D - U) / (U R*)` after the first epoch, below zero out of reach [1]."""
-        unique, scale = jnp.asarray(self.data.unique_tokens), self.data.repetition_scale
-        return 1.0 - jnp.maximum(jnp.asarray(worth) - unique, 0.0) / (unique * scale)
-
-    def _seen(self, worth: Numeric) -> Values:
-        """Tokens seen that are worth so many unique ones [token]: the inverse of `unique_equivalent_tokens`."""
-        unique, scale, following = (
-            jnp.asarray(self.data.unique_tokens),
-            self.data.repetition_scale,
-            self._worth_of_next(worth),
-        )
-        repeated = jnp.maximum(_LEAST_WORTH - following, 0.0) / _LEAST_WORTH - jnp.log(
-            jnp.maximum(following, _LEAST_WORTH)
-        )
-        return jnp.minimum(worth, unique) + unique * scale * repeated
+    def slower(self, worth: Numeric) -> Values:
+        """Tokens for one that is new, where those so far are worth so many [token]; huge but finite out of reach."""
+        return 1.0 / jnp.maximum(self.worth_of_next(worth), _LEAST_WORTH)
 
 
 class ContinuedLearning(AbstractLearning):

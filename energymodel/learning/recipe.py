@@ -11,6 +11,7 @@ optimizer states keep 16 or 32 bits.
 import equinox as eqx
 import jax.numpy as jnp
 
+from energymodel.learning.data_set import AbstractDataSet, LimitedData, UnlimitedData
 from energymodel.learning.learning import AbstractLearning
 from energymodel.numerics import Numeric, Part, Real, Scalar, Values, component, is_fixed, real
 from energymodel.ranges import ABOVE_ZERO, FACTOR
@@ -107,15 +108,17 @@ class LearningRate(eqx.Module):
 
 
 class RecipeLearning(AbstractLearning):
-    """Learning under another recipe than that of the loss law: parameters and tokens are worth less or more.
+    """Learning under another recipe than that of the loss law, from data that may be repeated.
 
-    `L(N, D) = L_law(w_N N, w_D D) + dL` [Castro et al. 2025, eq. 3].
+    Parameters and tokens are worth less or more, `L(N, D) = L_law(w_N N, w_D U(D)) + dL` [Castro et al. 2025, eq. 3]
+    with the unique tokens U that repeated ones are worth (`unique_equivalent_tokens`).
     """
 
     base: AbstractLearning = component()
     parameters_worth: Real = real("1", doc="w_N", within=ABOVE_ZERO)
     tokens_worth: Real = real("1", doc="w_D", within=ABOVE_ZERO)
     added_loss: Real = real("nat/token", 0.0, doc="dL")
+    data: AbstractDataSet = component(UnlimitedData())
 
     def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.loss`."""
@@ -123,25 +126,29 @@ class RecipeLearning(AbstractLearning):
 
     def run(self, parameters: Numeric, tokens: Numeric, batch: Numeric) -> tuple[Values, Values]:
         """See `AbstractLearning.run`."""
-        worth = jnp.asarray(tokens) * self.tokens_worth
-        loss, effective_tokens = self.base.run(self._parameters(parameters), worth, batch)
+        unique = self.data.worth(tokens) if isinstance(self.data, LimitedData) else jnp.asarray(tokens)
+        loss, effective_tokens = self.base.run(self._parameters(parameters), unique * self.tokens_worth, batch)
         return loss + self.added_loss, effective_tokens
 
     def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens`."""
-        return self.base.tokens(self._parameters(parameters), loss - self.added_loss, batch) / self.tokens_worth
+        return self._seen(self.base.tokens(self._parameters(parameters), loss - self.added_loss, batch))
 
     def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
         """See `AbstractLearning.tokens_to`."""
-        return self.base.tokens_to(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
+        return self._seen(self.base.tokens_to(self._parameters(parameters), effective_tokens, batch))
 
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
         """See `AbstractLearning.effective_tokens`."""
         return self.base.effective_tokens(self._parameters(parameters), loss - self.added_loss)
 
     def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
-        """See `AbstractLearning.penalty`."""
-        return self.base.penalty(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
+        """See `AbstractLearning.penalty`; a schedule counts the epochs so far as if it had had this batch all along."""
+        size = self._parameters(parameters)
+        penalty = self.base.penalty(size, effective_tokens, batch) / self.tokens_worth
+        if not isinstance(self.data, LimitedData):
+            return penalty
+        return penalty * self.data.slower(self.base.tokens_to(size, effective_tokens, batch) / self.tokens_worth)
 
     def information(self, effective_tokens: Numeric) -> Values:
         """See `AbstractLearning.information`."""
@@ -149,6 +156,11 @@ class RecipeLearning(AbstractLearning):
 
     def _parameters(self, parameters: Numeric) -> Values:
         return jnp.asarray(parameters) * self.parameters_worth
+
+    def _seen(self, worth: Values) -> Values:
+        """Tokens that are worth so many of the loss law [token]."""
+        unique = worth / self.tokens_worth
+        return self.data.tokens(unique) if isinstance(self.data, LimitedData) else unique
 
 
 class Recipe(eqx.Module):
@@ -158,13 +170,13 @@ class Recipe(eqx.Module):
     optimizer: Optimizer = component()
     learning_rate: LearningRate = component()
 
-    def learning(self, base: AbstractLearning, fp8: Numeric, fp4: Numeric, parameters_worth: Numeric) -> RecipeLearning:
-        """Learning with shares of the products in fp8 and fp4 [1], by a law of other recipes [definition].
+    def learning(
+        self, base: AbstractLearning, fp8: Numeric, fp4: Numeric, parameters_worth: Numeric, data: AbstractDataSet
+    ) -> RecipeLearning:
+        """Learning by a law of another recipe, with shares of the products in fp8 and fp4 [1] [definition].
 
         **Arguments:**
 
-        - `base`: law in which a parameter and a token are worth 1 with all products in bf16, AdamW and cosine decay of
-          the best learning rate.
         - `parameters_worth`: of a parameter in the widest number format of the chip [1].
         """
         tokens = self.optimizer.token_efficiency * jnp.asarray(self.learning_rate.token_efficiency)
@@ -173,4 +185,5 @@ class Recipe(eqx.Module):
             parameters_worth=parameters_worth * self.precision.parameters_worth(fp8, fp4),
             tokens_worth=tokens * self.precision.tokens_worth(fp8, fp4),
             added_loss=self.learning_rate.added_loss(),
+            data=data,
         )

@@ -60,7 +60,7 @@ def outcome_of_run(system: TrainingSystem, plan: TrainingPlan, step: Step | None
     - `system`, `plan`: as designed (`training_system.as_designed`).
     - `step`: that a run with a constant batch repeats, unless it is that of the plan.
 
-    **Returns:** `TrainingOutcome`, as `evaluate`.
+    **Returns:** `TrainingOutcome` as `evaluate`: energy [J], time [s], money [USD] and so on.
     """
     calendar = system.reliability.calendar(plan.chips, plan.spares)
     learning, parameters, goal = learning_of(system, plan), parameters_in_loss(system), plan.goal

@@ -6,13 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from energymodel.learning.data_set import (
-    AbstractDataSet,
-    ContinuedLearning,
-    LimitedData,
-    RepeatedLearning,
-    UnlimitedData,
-)
+from energymodel.learning.data_set import AbstractDataSet, ContinuedLearning, UnlimitedData
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import Recipe
@@ -184,10 +178,13 @@ def parameters_in_loss(system: TrainingSystem) -> Real:
 def learning_of(system: TrainingSystem, plan: TrainingPlan) -> AbstractLearning:
     """Learning from the tokens seen on, with the recipe and the data of the system and the formats of the plan.
 
-    [definition]. Tokens that are repeated are worth less (`learning.data_set`).
+    [definition].
+
+    **Returns:** the law, in which a parameter and a token are worth 1 with all products in bf16, AdamW and cosine
+    decay of the best learning rate [1].
     """
-    law, layout, data = system.learning, plan.layout, system.data
+    law, layout = system.learning, plan.layout
     if not is_fixed(system.tokens_seen, 0.0):
         law = ContinuedLearning(law, system.tokens_seen)
-    learning = system.recipe.learning(law, layout.fp8, layout.fp4, system.chip_design.parameters_worth)
-    return RepeatedLearning(learning, data) if isinstance(data, LimitedData) else learning
+    worth = system.chip_design.parameters_worth
+    return system.recipe.learning(law, layout.fp8, layout.fp4, worth, system.data)

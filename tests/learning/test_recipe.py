@@ -8,7 +8,7 @@ import pytest
 import energymodel as em
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import PowerCriticalBatch
-from energymodel.learning.data_set import ContinuedLearning, LimitedData, RepeatedLearning, UnlimitedData
+from energymodel.learning.data_set import ContinuedLearning, LimitedData, UnlimitedData
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_law import ChinchillaLaw, unique_equivalent_tokens
 from energymodel.learning.recipe import RecipeLearning, mismatch_loss, quantized_parameters
@@ -190,7 +190,7 @@ def test_the_loss_falls_with_unique_tokens():
     law = load_scenario(SMALL).system.learning
 
     def loss(unique):
-        learning = RepeatedLearning(law, LimitedData(unique))
+        learning = RecipeLearning(law, 1.0, 1.0, data=LimitedData(unique))
         return learning.run(jnp.asarray(1.2e9), jnp.asarray(24e9), jnp.asarray(5e5))[0]
 
     for unique in (3e9, 10e9):
