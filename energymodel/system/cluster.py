@@ -41,10 +41,6 @@ class Node(eqx.Module):
         fans = server_fan_power(self.fan_power / self.chips, self.fan_fraction, heat, fan_effort)
         return jnp.asarray(self.overhead_power) / self.chips + fans
 
-    def count(self, chips: Numeric) -> Values:
-        """Nodes that hold `chips` chips, at least one [1]."""
-        return jnp.maximum(1.0, jnp.asarray(chips) / self.chips)
-
 
 class Network(eqx.Module):
     """The scale-out network: links of every chip into a topology of switches.

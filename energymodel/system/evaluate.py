@@ -9,16 +9,8 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import is_traced
 from energymodel.system.plausible import CheckedOutcome, check_inputs, check_outcome
-from energymodel.system.run_outcome import (
-    LearningResult,
-    RunTotals,
-    moment_at,
-    moment_of,
-    run_outcome,
-    run_rates,
-    worst_moment,
-)
-from energymodel.system.step import Step, training_step
+from energymodel.system.run_outcome import LearningResult, RunTotals, moment_at, run_outcome, run_rates, worst_moment
+from energymodel.system.step import Step
 from energymodel.system.training_system import TrainingSystem, as_designed, learning_of, parameters_in_loss
 
 
@@ -66,9 +58,7 @@ def outcome_of_run(system: TrainingSystem, plan: TrainingPlan, step: Step | None
     learning, parameters, goal = learning_of(system, plan), parameters_in_loss(system), plan.goal
     if plan.knots == 1:
         batch = jnp.reshape(plan.batch, ())
-        if step is None:
-            step = training_step(system, plan, batch)
-        moment = moment_of(system, plan, step, calendar)
+        moment = moment_at(system, plan, batch, calendar, step)
         if isinstance(goal, TokenBudget):
             tokens = jnp.asarray(goal.tokens)
         else:

@@ -51,14 +51,13 @@ class Moment(NamedTuple):
     warmth: TemperatureOverTime
 
 
-def moment_of(system: TrainingSystem, plan: TrainingPlan, step: Step, calendar: Calendar) -> Moment:
-    """A step of a run, with power and temperature over time [SI]."""
+def moment_at(
+    system: TrainingSystem, plan: TrainingPlan, batch: Numeric, calendar: Calendar, step: Step | None = None
+) -> Moment:
+    """A step of a run at a batch [token], unless another `step` is given, with power and temperature over time [SI]."""
+    if step is None:
+        step = training_step(system, plan, batch)
     return Moment(step, power_over_time(system, plan, step, calendar), temperature_over_time(system, step))
-
-
-def moment_at(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, calendar: Calendar) -> Moment:
-    """The same at a batch [token]."""
-    return moment_of(system, plan, training_step(system, plan, batch), calendar)
 
 
 def worst_moment(system: TrainingSystem, plan: TrainingPlan, calendar: Calendar) -> Moment:

@@ -84,7 +84,8 @@ class TrainingSystem(eqx.Module):
 
     def network_nodes(self, chips: Numeric) -> Values:
         """Nodes of the scale-out network that so many chips are [1]."""
-        return self.network.topology.node_count(chips, self.node.count(chips), self.network.link.lanes)
+        blocks = jnp.maximum(1.0, jnp.asarray(chips) / self.node.chips)
+        return self.network.topology.node_count(chips, blocks, self.network.link.lanes)
 
     def links(self, chips: Numeric) -> Links:
         """Links and switches, within and between nodes, of so many chips."""
