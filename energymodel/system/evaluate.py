@@ -1,5 +1,7 @@
 """`evaluate`: what a training run yields and costs."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -9,7 +11,7 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import is_traced
 from energymodel.system.plausible import CheckedOutcome, check_inputs, check_outcome
-from energymodel.system.run_outcome import LearningResult, RunTotals, moment_at, run_outcome, run_rates, worst_moment
+from energymodel.system.run_outcome import LearningResult, moment_at, run_outcome, run_rates, worst_moment
 from energymodel.system.step import Step
 from energymodel.system.training_system import TrainingSystem, as_designed, learning_of, parameters_in_loss
 
@@ -64,17 +66,14 @@ def outcome_of_run(system: TrainingSystem, plan: TrainingPlan, step: Step | None
         else:
             tokens = learning.tokens(parameters, _target(goal), batch)
         loss, progress = learning.run(parameters, tokens, batch)
-        run = jax.tree.map(lambda rate: rate * tokens, run_rates(system, plan, batch, moment, calendar))
+        run = jax.tree.map(lambda rate: rate * tokens, run_rates(system, plan, batch, calendar, moment))
     else:
         knots = jnp.log(jnp.ravel(jnp.asarray(plan.batch)))
         if isinstance(goal, TokenBudget):
             progress = schedule_effective_tokens(goal.tokens, knots, learning, parameters)
         else:
             progress = learning.effective_tokens(parameters, _target(goal))
-
-        def rates(batch: Scalar) -> RunTotals:
-            return run_rates(system, plan, batch, moment_at(system, plan, batch, calendar), calendar)
-
+        rates = partial(run_rates, system, plan, calendar=calendar)
         run, tokens = quadrature_over_progress(rates, progress, knots, learning, parameters)
         loss, moment = learning.loss(parameters, progress), worst_moment(system, plan, calendar)
     learned = LearningResult(tokens, loss, learning.information(progress))

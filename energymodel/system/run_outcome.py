@@ -69,12 +69,13 @@ def worst_moment(system: TrainingSystem, plan: TrainingPlan, calendar: Calendar)
 
 
 def run_rates(
-    system: TrainingSystem, plan: TrainingPlan, batch: Numeric, moment: Moment, calendar: Calendar
+    system: TrainingSystem, plan: TrainingPlan, batch: Numeric, calendar: Calendar, moment: Moment | None = None
 ) -> RunTotals:
     """What a run takes per token in steps of a batch, failures and other stages included [definition].
 
     **Returns:** steps [1/token], calendar time [s/token], energy [J/token] and so on.
     """
+    moment = moment_at(system, plan, batch, calendar) if moment is None else moment
     step, productive = moment.step, calendar.productive
     load = _average_power(step, calendar, system.spare_chips(plan.spares) / plan.chips)
     facility = system.facility.power(load.total, step.coolant)

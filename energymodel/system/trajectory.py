@@ -15,7 +15,7 @@ from energymodel.numerics import Scalar
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.run_outcome import RunTotals, moment_at, money_until, run_rates
+from energymodel.system.run_outcome import money_until, run_rates
 from energymodel.system.training_system import TrainingSystem, as_designed, learning_of, parameters_in_loss
 
 FIRST_SHARE = 1e-6  # of the effective tokens: the progress from which on the equation is integrated
@@ -81,18 +81,14 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
     end = learning.effective_tokens(parameters, outcome.loss)
     knots = jnp.log(jnp.ravel(jnp.asarray(plan.batch)))
     calendar = system.reliability.calendar(plan.chips, plan.spares)
-
-    def totals(size: Scalar) -> RunTotals:
-        return run_rates(system, plan, size, moment_at(system, plan, size, calendar), calendar)
-
-    first = totals(jnp.exp(knots[0]))
+    first = run_rates(system, plan, jnp.exp(knots[0]), calendar)
 
     def batch(x: Scalar) -> Scalar:
         return batch_at(x / end, knots)
 
     def rates(size: Scalar) -> tuple[Scalar, Scalar]:
         """Tokens per second of calendar time [token/s], and power [W]."""
-        per_token = totals(size) if plan.knots > 1 else first
+        per_token = run_rates(system, plan, size, calendar) if plan.knots > 1 else first
         return 1.0 / per_token.time, per_token.energy.total / per_token.time
 
     # Before the first share of the progress the batch is that of the first knot.
