@@ -31,7 +31,7 @@ from energymodel.system.chip_load import OperatingPoint, format_factors
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import check_formats
-from energymodel.system.step import step_time, step_work
+from energymodel.system.step import pass_times, step_time, step_work
 from energymodel.system.training_system import TrainingSystem
 
 SAME = 1e-4  # relative difference of a number that nobody changed
@@ -100,7 +100,7 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
         lowest_power=nothing,
         spin_power=nothing,
     )
-    time, memory = step_time(system, plan, work, point), work.memory.total
+    time, memory = step_time(system, plan, work, point, pass_times(system, plan, work, point)), work.memory.total
     peak = chip.peak_flops * format_factors(chip, plan.layout).speedup
     frozen = 2.0 * (1.0 - plan.trained_share) * workload.active_parameters  # operations per token that are not done
     flops = batch * (workload.flops_per_token - frozen) / (row["chips"] * peak)

@@ -17,7 +17,7 @@ from energymodel.performance.pipeline_bubble import (
     zero_bubble_h2_wait,
     zero_bubble_v_wait,
 )
-from energymodel.system.division import Division, StageCut
+from energymodel.system.division import Division
 from energymodel.system.plan import ParallelLayout
 
 Stages = Float[Array, "3"]
@@ -79,8 +79,7 @@ def even_wait(layout: ParallelLayout, division: Division, passes: PassTimes) -> 
     excess: Part = 0.0
     if not is_fixed(layout.dual_pipe, 0.0):
         excess = layer * (0.5 * jnp.maximum(0.0, head - jnp.minimum(2.0, stages.spare)))
-    chunk = _chunk(layout, stages, slowest, rank, passes.hop)
-    return _schedule_wait(layout, division.microbatches, rank, idle, chunk, excess)
+    return _schedule_wait(layout, division, rank, idle, slowest, passes.hop, excess)
 
 
 def staged_wait(layout: ParallelLayout, division: Division, stages: RankStages, passes: PassTimes) -> Scalar:
@@ -104,27 +103,29 @@ def staged_wait(layout: ParallelLayout, division: Division, stages: RankStages, 
     hop = passes.hop[2]
     longest = jnp.max(jnp.where(exists, stages.chunk * passes.layer, 0.0))
     longest = jnp.maximum(longest, stages.ending * passes.layer[2] + passes.head[2])
-    chunk = _chunk(layout, division.stages, longest, slowest + hop, hop)
     excess = jnp.maximum(0.0, work[2] - stages.fullest[1] * passes.layer[1])
     rank, idle = slowest + hop, slowest - mean
     shares = stages.ranks * stages.layers / jnp.sum(stages.ranks * stages.layers)
     layer, last = jnp.sum(shares * passes.layer), passes.head[2]
     slower = jnp.maximum(0.0, idle - layer * _idle_layers(layout, division, last / layer))
     first = jnp.minimum(division.microbatches, layout.pipeline) * (1.0 - 1.0 / jnp.asarray(layout.virtual_stages))
-    wait = _schedule_wait(layout, division.microbatches, rank, idle, chunk, excess)
+    wait = _schedule_wait(layout, division, rank, idle, longest, hop, excess)
     return wait + (1.0 - layout.other_schedules) * first * slower
 
 
 def _schedule_wait(
-    layout: ParallelLayout, microbatches: Numeric, rank: Scalar, idle: Scalar, chunk: Scalar, excess: Part
+    layout: ParallelLayout, division: Division, rank: Scalar, idle: Scalar, slowest: Scalar, hop: Scalar, excess: Part
 ) -> Part:
     """Time of a step in which the mean pipeline rank waits for the others [s], by the schedule of the layout.
 
-    A micro-batch takes the slowest `rank` so long, with its hop, and the mean one `idle` less; `chunk` is its time in
-    the slowest virtual stage, `excess` what the ranks with the output head take beyond a full one in DualPipe [s].
+    A micro-batch takes the slowest `rank` so long, with its `hop`, and the mean one `idle` less; `slowest` is its time
+    in the slowest virtual stage of ranks that are not balanced by their work, `excess` what the ranks with the output
+    head take beyond a full one in DualPipe [s].
     """
+    chunk = blend(division.stages.weighed, lambda: (rank - hop) / layout.virtual_stages, lambda: slowest)
+    chunk = chunk + hop / layout.virtual_stages
     weights = 1.0 / (3.0 + layout.recompute_full)  # of the passes: one product for each forward and each input gradient
-    counts = (microbatches, layout.pipeline)
+    counts = (division.microbatches, layout.pipeline)
     waits = (
         part(1.0 - layout.other_schedules, lambda: interleaved_bubble(rank, idle, chunk, *counts)),
         part(layout.zero_bubble, lambda: zero_bubble_h1_wait(rank, idle, *counts, weights)),
@@ -166,14 +167,6 @@ def rank_stages(layout: ParallelLayout, division: Division) -> RankStages:
         fullest=jnp.stack([jnp.where(between > 0.0, first, most), most, last]),
         chunk=jnp.stack([jnp.where(single, first, chunk), chunk, jnp.where(single, last, chunk)]),
         ending=chunk - jnp.minimum(1.0, spare),
-    )
-
-
-def _chunk(layout: ParallelLayout, stages: StageCut, slowest: Scalar, rank: Scalar, hop: Scalar) -> Scalar:
-    """Time of the slowest virtual stage [s]; where ranks are balanced by their work, of an equal part of the rank."""
-    return (
-        blend(stages.weighed, lambda: (rank - hop) / layout.virtual_stages, lambda: slowest)
-        + hop / layout.virtual_stages
     )
 
 

@@ -135,6 +135,8 @@ def run_outcome(
     peak_power = facility.hottest_power(busy_load, step.coolant).total(busy_load) * plan.chips
     feed = facility.feed(step.busy_load)
     chilled = facility.cooling.chilled_heat(feed.equipment, step.coolant)
+    stored, load = learned.information / parameters, facility.supply_load(feed)
+    slack = slack_of(system, plan, moment, peak_power, stored, chilled, load)
     prices = step.links_price + facility.equipment_price(), facility.cooling.added_price(feed.equipment)
     money = market.price.cost(Usage(chip.price, all_chips, run.time, energy, peak_power, *prices))
     carbon_operational = market.carbon.operational(energy)
@@ -179,9 +181,7 @@ def run_outcome(
         ppw=tokens / energy,
         euf=euf,
         landauer_multiple=landauer_multiple(energy, landauer_energy(bits, plan.coolant_temperature)),
-        slack=slack_of(
-            system, plan, moment, peak_power, learned.information / parameters, chilled, facility.supply_load(feed)
-        ),
+        slack=slack,
     )
 
 

@@ -1,7 +1,7 @@
 """One training step: time by term, operating point, and power of a chip."""
 
 import operator
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 import equinox as eqx
@@ -114,19 +114,32 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     work = step_work(system, plan, batch)
     if isinstance(plan.power, StagePower):
         return _staged_step(system, plan, plan.power, work)
-    point = operating_point(system, plan, work.coolant, work.load, sum(work.traffic.exposed))
-    return _step_at(system, plan, work, point)
+    return _step_at(system, plan, work, *_settled(system, plan, work, plan.power_cap))
+
+
+def _settled(
+    system: TrainingSystem, plan: TrainingPlan, work: StepWork, cap: Numeric
+) -> tuple[OperatingPoint, PassTimes]:
+    """Operating point of a chip under a power cap [W], and times of a micro-batch there."""
+    capped = eqx.tree_at(lambda decisions: decisions.power_cap, plan, cap)
+    point = operating_point(system, capped, work.coolant, work.load, sum(work.traffic.exposed))
+    return point, pass_times(system, plan, work, point)
 
 
 def _step_at(
-    system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, passes_end: Scalar | None = None
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    work: StepWork,
+    point: OperatingPoint,
+    mean: PassTimes,
+    passes_end: Scalar | None = None,
 ) -> Step:
     """Time and power of a step with such work at an operating point, power from the energy of each term [definition].
 
-    `passes_end` as in `step_time`.
+    `mean` and `passes_end` as in `step_time`.
     """
     chip, division, load, head = system.accelerator, work.division, work.load, work.head
-    coolant, links, time = work.coolant, work.links, step_time(system, plan, work, point, passes_end)
+    coolant, links, time = work.coolant, work.links, step_time(system, plan, work, point, mean, passes_end)
     total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     tuned = total / system.production_slowdown
 
@@ -212,7 +225,12 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
 
 
 def step_time(
-    system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, passes_end: Scalar | None = None
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    work: StepWork,
+    point: OperatingPoint,
+    mean: PassTimes,
+    passes_end: Scalar | None = None,
 ) -> StepTime:
     """Terms [s] of `t = s kappa_n [m t_mb + t_wait + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
 
@@ -226,12 +244,12 @@ def step_time(
 
     **Arguments:**
 
+    - `mean`: times of a micro-batch on the mean rank (`pass_times`) [s].
     - `passes_end`: when the last rank has ended its passes [s], unless all ranks have the clock of this one.
     """
     division, memory, load, traffic = work.division, work.memory, work.load, work.traffic
     chip, layout, software = system.accelerator, plan.layout, system.software
     tensor, context, expert = work.traffic.exposed
-    mean = pass_times(system, plan, work, point)
     head, hop = mean.head, mean.hop
 
     # The pipeline: the slowest rank paces all others, and the last one adds the output head.
@@ -321,13 +339,7 @@ def settle_stages(system: TrainingSystem, plan: TrainingPlan, power: StagePower,
     stages = rank_stages(plan.layout, work.division)
     caps = jnp.minimum(jnp.stack([power.first_stage, power.middle_stages, power.last_stage]), plan.power_cap)
     caps = jnp.where(stages.ranks > 0.0, caps, caps[2])
-
-    def settle(cap: Scalar) -> tuple[OperatingPoint, PassTimes]:
-        capped = eqx.tree_at(lambda decisions: decisions.power_cap, plan, cap)
-        point = operating_point(system, capped, work.coolant, work.load, sum(work.traffic.exposed))
-        return point, pass_times(system, plan, work, point)
-
-    return StagePoints(stages, caps, *jax.vmap(settle)(caps))
+    return StagePoints(stages, caps, *jax.vmap(partial(_settled, system, plan, work))(caps))
 
 
 def _staged_step(system: TrainingSystem, plan: TrainingPlan, power: StagePower, work: StepWork) -> Step:
@@ -341,11 +353,11 @@ def _staged_step(system: TrainingSystem, plan: TrainingPlan, power: StagePower, 
     waited = staged_wait(plan.layout, work.division, stages, passes)
     passes_end = count * jnp.sum(share * stages.work(passes)) + waited
 
-    def step(layers: Scalar, heads: Scalar, point: OperatingPoint) -> Step:
+    def step(layers: Scalar, heads: Scalar, point: OperatingPoint, mean: PassTimes) -> Step:
         division = work.division._replace(layer_passes=count * layers, head_passes=count * heads)
-        return _step_at(system, plan, work._replace(division=division), point, passes_end)
+        return _step_at(system, plan, work._replace(division=division), point, mean, passes_end)
 
-    each = jax.vmap(step)(stages.layers, stages.heads, points)
+    each = jax.vmap(step)(stages.layers, stages.heads, points, passes)
     mean = jax.tree.map(lambda leaf: jnp.sum(share * leaf), each)
     operations = share * stages.layers / jnp.sum(share * stages.layers)
     voltage, temperature = jnp.sqrt(jnp.sum(operations * points.voltage**2)), jnp.max(points.temperature)

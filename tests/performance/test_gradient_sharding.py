@@ -12,7 +12,7 @@ from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.layouts import candidates
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.chip_load import operating_point
-from energymodel.system.step import step_time, step_work
+from energymodel.system.step import pass_times, step_time, step_work
 
 SCENARIO = "llama-3.1-405b-h100"  # 16 micro-batches on 16 pipeline ranks of 8 virtual stages
 RULES = [ScatterEachMicrobatch, ScatterOnce, ScatterEachRound]
@@ -63,7 +63,7 @@ def test_more_micro_batches_do_not_hide_more_of_one_exchange(microbatches):
         system, plan = scenario.system, scenario.plan
         work = step_work(system, plan, plan.batch[0])
         point = operating_point(system, plan, work.coolant, work.load)
-        time = step_time(system, plan, work, point)
+        time = step_time(system, plan, work, point, pass_times(system, plan, work, point))
         entry = (time.compute + time.memory + time.host + time.bubble) / microbatches
         np.testing.assert_allclose(work.division.microbatches, microbatches)
         np.testing.assert_allclose(time.data, work.traffic.data.time - entry * 2.0 / 3.0, rtol=1e-9)

@@ -15,7 +15,7 @@ from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.chip_load import operating_point
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.memory import chip_memory
-from energymodel.system.step import step_time, step_work
+from energymodel.system.step import pass_times, step_time, step_work
 from outcomes import prediction, replaced, row_inputs
 
 SWITCH = {"gpipe": "gpipe", "zb-h1": "zero_bubble", "zb-h2": "zero_bubble_h2", "zb-v": "zero_bubble_v"}
@@ -62,7 +62,7 @@ def plan_of(pipeline):
 def published(system, plan):
     work = step_work(system, plan, jnp.reshape(plan.batch, ()))
     point = operating_point(system, plan, work.coolant, work.load)
-    return work, step_time(system, plan, work, point), point
+    return work, step_time(system, plan, work, point, pass_times(system, plan, work, point)), point
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=str)
@@ -143,9 +143,8 @@ def cut_plan(first, last, chunks=1):
 def step_of(megatron, plan):
     batch = plan.batch[0]
     work = step_work(megatron, plan, batch)
-    return work, step_time(
-        megatron, plan, work, operating_point(megatron, plan, work.coolant, work.load, sum(work.traffic.exposed))
-    )
+    point = operating_point(megatron, plan, work.coolant, work.load, sum(work.traffic.exposed))
+    return work, step_time(megatron, plan, work, point, pass_times(megatron, plan, work, point))
 
 
 @pytest.mark.parametrize(
