@@ -94,10 +94,10 @@ class FittedCourse(NamedTuple):
         gradient = _design(np.array([ratio]), np.array([rate]))[:, 0]
         values = np.sum(gradient * self.best, axis=1)
         spreads = np.einsum("ei,eij,ej->e", gradient, self.covariance, gradient)
-        value = float(np.sum(self.weights * values))
-        variance = float(np.sum(self.weights * (spreads + (values - value) ** 2)))
+        value = float(self.weights @ values)
+        spread = math.sqrt(self.weights @ (spreads + (values - value) ** 2))
         model_error = self.prior.model_error * max(math.log(ratio), 0.0)
-        return Forecast.of(value, math.hypot(math.sqrt(variance), model_error, self.prior.end_noise))
+        return Forecast.of(value, math.hypot(spread, model_error, self.prior.end_noise))
 
 
 def fit_course(
@@ -148,6 +148,8 @@ EARLIEST = 1e-4  # of the tokens of the run
 class Expectation:
     """A scenario, its outcome, and its loss along the way.
 
+    - `chips` of the plan; `tokens` of the whole run; `batch`: tokens of a step.
+    - `step_time`: of one step, pauses and failures left out [s].
     - `course_tokens`, `course_loss`: tokens [token], and the loss of a run that ends there, its learning rate decayed.
     - `decays`: whether the plan's learning rate decays by its end; `decays_throughout` as a cosine does.
     - `course_prior`: what other runs say of the course of the loss.
@@ -155,31 +157,15 @@ class Expectation:
 
     scenario: Scenario
     outcome: TrainingOutcome
+    chips: float
+    tokens: float
+    batch: float
+    step_time: float
     course_tokens: np.ndarray
     course_loss: np.ndarray
     decays: bool
     decays_throughout: bool
     course_prior: CoursePrior
-
-    @property
-    def chips(self) -> float:
-        """Chips of the plan."""
-        return float(self.scenario.plan.chips)
-
-    @property
-    def tokens(self) -> float:
-        """Tokens of the whole run."""
-        return float(self.outcome.tokens)
-
-    @property
-    def batch(self) -> float:
-        """Tokens of a step."""
-        return float(np.max(np.asarray(self.scenario.plan.batch)))
-
-    @property
-    def step_time(self) -> float:
-        """Of one step [s], pauses and failures left out."""
-        return float(sum(jax.tree.leaves(self.outcome.step_time)))
 
     def loss(self, tokens: float) -> float:
         """That the plan expects of a run that ends after so many tokens [nat/token]."""
@@ -201,13 +187,24 @@ def expectation_of(scenario: Scenario) -> Expectation:
         raise InputError("The batch of this plan changes with progress, which cannot be monitored.")
     with jax.enable_x64(True):
         outcome = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        end = float(outcome.tokens)
-        tokens = np.geomspace(EARLIEST * end, end, COURSE)
+        tokens = np.geomspace(EARLIEST, 1.0, COURSE) * float(outcome.tokens)
         loss = np.asarray(_losses(scenario.system, scenario.plan, tokens))
     worth = float(scenario.system.recipe.learning_rate.token_efficiency)
     schedules = (preset_in_si("schedules", name) for name in ("constant", "cosine"))
     constant, cosine = (float(numbers["token_efficiency"]["value"]) for numbers in schedules)
-    return Expectation(scenario, outcome, tokens, loss, worth > constant, worth == cosine, course_prior())
+    return Expectation(
+        scenario,
+        outcome,
+        chips=float(scenario.plan.chips),
+        tokens=float(outcome.tokens),
+        batch=float(np.max(np.asarray(scenario.plan.batch))),
+        step_time=float(sum(jax.tree.leaves(outcome.step_time))),
+        course_tokens=tokens,
+        course_loss=loss,
+        decays=worth > constant,
+        decays_throughout=worth == cosine,
+        course_prior=course_prior(),
+    )
 
 
 @partial(Compiled, once=True)

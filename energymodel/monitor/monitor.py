@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError
-from energymodel.monitor.expectation import Expectation, expectation_of
+from energymodel.monitor.expectation import expectation_of
 from energymodel.monitor.forecast import RunForecast, forecast
 from energymodel.monitor.run_state import RunState
 from energymodel.monitor.sources import Meter
@@ -74,17 +74,11 @@ class Monitor:
         self._count = 0
         self._failed = self._meter_failed = ""
 
-    @property
-    def expected(self) -> Expectation:
-        """What the plan expects."""
-        return self.state.expected
-
     def __enter__(self) -> "Monitor":
         self.begin()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """`end`; an error of the training goes on its way."""
         self.end()
 
     def begin(self, step: int = 0) -> None:
@@ -183,34 +177,29 @@ class Monitor:
 
     def update(self, plan: Replan | None = None) -> Status:
         """Forecast the end now, and write the files; `plan` is shown with it."""
-        state = self._copy()
+        with self._lock:
+            state = self.state.copy()
         try:
             self._forecast, self._failed = forecast(state) or self._forecast, ""
         except InputError as error:
             self._failed = str(error)
-        status = self._status_of(state, plan)
+        status = self.status(plan, state)
         if self.output is not None:
             with Path(self.output).open("a", encoding="utf-8") as file:
                 file.write(status_line(status) + "\n")
         if self.metrics is not None:
-            path = Path(self.metrics)
-            part = path.with_name(path.name + ".part")
+            part = Path(f"{self.metrics}.part")
             part.write_text(prometheus_text(status), encoding="utf-8")
-            part.replace(path)
+            part.replace(self.metrics)
         if self.on_status is not None:
             self.on_status(status)
         return status
 
-    def status(self, plan: Replan | None = None) -> Status:
-        """Where the run is now, with the last forecast."""
-        return self._status_of(self._copy(), plan)
-
-    def _copy(self) -> RunState:
-        """The state of now: the meter and the training go on while it is looked at."""
-        with self._lock:
-            return self.state.copy()
-
-    def _status_of(self, state: RunState, plan: Replan | None) -> Status:
+    def status(self, plan: Replan | None = None, state: RunState | None = None) -> Status:
+        """Where the run is now, or was in a state, with the last forecast."""
+        if state is None:
+            with self._lock:  # the meter and the training go on while it is looked at
+                state = self.state.copy()
         failures = (("forecast", self._failed), ("meter", self._meter_failed))
         own = (Finding(kind, text) for kind, text in failures if text)
         return Status(state, (*findings(state), *own), self._forecast, plan)
@@ -222,7 +211,7 @@ class Monitor:
         """
         if self._forecast is None:
             return None
-        return replan(self.expected.scenario, self._forecast.measured, progress=progress)
+        return replan(self.state.expected.scenario, self._forecast.measured, progress=progress)
 
     def _read_meter(self) -> None:
         assert self.meter is not None

@@ -29,7 +29,7 @@ BLOCKS = 8  # parts of the readings or steps so far, whose means tell how far th
 RISE = 1e-4  # A learning rate that is higher than the step's before by more than this share still warms up [1]
 PAUSE = 1.1  # A step beside a pause holds a part of it if it took this multiple of the usual time
 
-_readings, _steps = (partial(deque, maxlen=most) for most in (KEPT_READINGS, KEPT_STEPS))
+_readings, _steps, _recent = (partial(deque, maxlen=most) for most in (KEPT_READINGS, KEPT_STEPS, RECENT))
 
 
 @dataclass
@@ -108,7 +108,7 @@ class RunState:
     trained_steps: int = 0
     trained_time: float = 0.0
     losses: dict[int, np.ndarray] = field(default_factory=dict)
-    recent_losses: deque[tuple[float, float]] = field(default_factory=partial(deque, maxlen=RECENT))
+    recent_losses: deque[tuple[float, float]] = field(default_factory=_recent)
     not_finite: int = 0
     highest_rate: float = math.nan
     warm_tokens: float = 0.0
@@ -247,8 +247,7 @@ class RunState:
     def loss(self) -> float:
         """Mean of the last steps that tell it [nat/token]."""
         near = [loss for tokens, loss in self.recent_losses if tokens >= (1.0 - LAST_SHARE) * self.tokens]
-        last = [loss for _, loss in self.recent_losses][-1:]
-        return _mean(near or last)
+        return _mean(near or [loss for _, loss in self.recent_losses][-1:])
 
     @property
     def time(self) -> float:

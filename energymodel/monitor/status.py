@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ OTHER_BATCH = 0.01  # A batch differs from the plan beyond this share [1]
 OFF_PLAN = 0.1  # A step time or a power differs from the plan beyond this share [1]
 SPIKE = 8.0  # A rise of the loss in one step is a spike beyond so many deviations of the last ones
 UNUSED = 0.5  # A device that draws less than this share of what the others do is not used by the run [1]
-FEWEST = 10  # steps or readings without which there is no finding
+FEWEST, FEWEST_CLOCKS = 10, 3  # steps or readings, and devices with clocks, without which there is no finding
 
 
 class Finding(NamedTuple):
@@ -45,17 +46,7 @@ def findings(state: RunState) -> list[Finding]:
     """All that is wrong now, the costly first."""
     if not state.has_begun:
         return []
-    kinds = {
-        "loss": (_loss,),
-        "failures": (_failures,),
-        "straggler": (_stragglers, _slower),
-        "throttling": (_throttled,),
-        "power-cap": (_capped,),
-        "checkpoint": (_checkpoints,),
-        "batch": (_batch,),
-        "plan": (_plan,),
-    }
-    return [Finding(kind, message) for kind, parts in kinds.items() for part in parts for message in part(state)]
+    return [Finding(kind, message) for kind, check in CHECKS for message in check(state)]
 
 
 def _loss(state: RunState) -> Iterator[str]:
@@ -63,10 +54,9 @@ def _loss(state: RunState) -> Iterator[str]:
     if state.not_finite:
         yield f"{state.not_finite} steps had no finite loss."
     if len(losses) >= FEWEST:
-        rises = np.diff(losses)
-        before, last = rises[:-1], rises[-1]
-        usual = float(np.median(before))
-        spread = TO_SIGMA * float(np.median(np.abs(before - usual)))
+        *before, last = np.diff(losses)
+        usual = np.median(before)
+        spread = TO_SIGMA * np.median(np.abs(before - usual))
         if spread > 0.0 and last > usual + SPIKE * spread:
             yield f"The loss rose by {last:.3g} nat/token in one step."
 
@@ -83,15 +73,13 @@ def _failures(state: RunState) -> Iterator[str]:
 
 def _stragglers(state: RunState) -> Iterator[str]:
     powers = {name: device.busy_power for name, device in state.meters.items() if is_chip(name)}
-    finite = [power for power in powers.values() if math.isfinite(power)]
-    lowest = UNUSED * float(np.median(finite)) if finite else 0.0
-    used = [name for name, power in powers.items() if not power < lowest]
-    clocks = {name: clock for name in used if math.isfinite(clock := state.meters[name].clock)}
-    if len(clocks) < 3:
-        return
-    middle = float(np.median(list(clocks.values())))
+    lowest = UNUSED * median([power for power in powers.values() if math.isfinite(power)])
+    clocks = {name: state.devices[name].clock for name, power in powers.items() if not power < lowest}
+    clocks = {name: clock for name, clock in clocks.items() if math.isfinite(clock)}
+    middle = median([*clocks.values()])
     for name, clock in clocks.items():
-        if clock < (1.0 - SLOW_CHIP) * middle and len(state.devices[name].clocks) >= FEWEST:
+        is_slow = clock < (1.0 - SLOW_CHIP) * middle and len(state.devices[name].clocks) >= FEWEST
+        if is_slow and len(clocks) >= FEWEST_CLOCKS:
             yield (
                 f"Device {name} runs at {format_quantity(clock, 'Hz')}, the others at {format_quantity(middle, 'Hz')}: "
                 "all of them wait for it."
@@ -103,8 +91,8 @@ def _slower(state: RunState) -> Iterator[str]:
     last = min(len(times) // 3, RECENT)
     if last < FEWEST:
         return
-    recent, before = times[-last:], times[last:-last]
-    now, then = float(np.median(recent)), float(np.median(before))
+    before = times[last:-last]
+    now, then = float(np.median(times[-last:])), float(np.median(before))
     spread = relative_scatter(before) * math.sqrt(1.0 / last + 1.0 / len(before))
     if now > (1.0 + max(SLOWER, 5.0 * spread)) * then:
         yield (
@@ -116,16 +104,13 @@ def _slower(state: RunState) -> Iterator[str]:
 def _throttled(state: RunState) -> Iterator[str]:
     limit = float(state.expected.scenario.system.accelerator.maximum_temperature)
     meters = state.meters
-    often = {
-        name: share
-        for name, device in meters.items()
-        if len(device.throttled) >= FEWEST and (share := float(np.mean(device.throttled))) >= OFTEN
-    }
+    shares = {name: np.mean(of.throttled) for name, of in meters.items() if len(of.throttled) >= FEWEST}
+    often = {name: share for name, share in shares.items() if share >= OFTEN}
     if often:
         who = f"{len(often)} of {len(meters)} devices slow their clocks"
         if len(often) == 1:
             who = f"Device {next(iter(often))} slows its clock"
-        yield f"{who} for power or heat in {100.0 * float(np.mean([*often.values()])):.0f} % of the readings."
+        yield f"{who} for power or heat in {100.0 * np.mean([*often.values()]):.0f} % of the readings."
     for name, device in meters.items():
         if name not in often and device.temperature > limit:
             hot, most = (f"{kelvin - ZERO_CELSIUS:.0f} °C" for kelvin in (device.temperature, limit))
@@ -133,13 +118,8 @@ def _throttled(state: RunState) -> Iterator[str]:
 
 
 def _capped(state: RunState) -> Iterator[str]:
-    limits = [
-        device.limit
-        for device in state.meters.values()
-        if math.isfinite(device.limit)
-        and len(device.powers) >= FEWEST
-        and float(np.mean(np.asarray(device.powers) >= AT_CAP * device.limit)) >= OFTEN
-    ]
+    read = [device for device in state.meters.values() if len(device.powers) >= FEWEST]
+    limits = [of.limit for of in read if np.mean(np.asarray(of.powers) >= AT_CAP * of.limit) >= OFTEN]
     if limits:
         yield (
             f"{len(limits)} of {len(state.meters)} devices are at their power limit of "
@@ -183,6 +163,17 @@ def _plan(state: RunState) -> Iterator[str]:
         yield f"A chip draws {format_quantity(power, 'W')}, {off} than planned."
 
 
+CHECKS = (
+    ("loss", _loss),
+    ("failures", _failures),
+    ("straggler", _stragglers),
+    ("straggler", _slower),
+    ("throttling", _throttled),
+    ("power-cap", _capped),
+    ("checkpoint", _checkpoints),
+    ("batch", _batch),
+    ("plan", _plan),
+)
 UNITS = {
     "time": ("s", "seconds"),
     "energy": ("j", "joules"),
@@ -193,17 +184,17 @@ UNITS = {
 }
 """Units of totals in JSON and in Prometheus' text."""
 STATE = {
-    "progress": "progress_ratio",
-    "tokens": "tokens",
-    "time_s": "elapsed_seconds",
-    "step_time_s": "step_time_seconds",
-    "planned_step_time_s": "planned_step_time_seconds",
-    "loss_nat_per_token": "loss_nat_per_token",
-    "chip_power_w": "chip_power_watts",
-    "node_power_w": "node_power_watts",
-    "failures": "failures",
+    "progress": ("progress", "progress_ratio"),
+    "tokens": ("tokens", "tokens"),
+    "time_s": ("time", "elapsed_seconds"),
+    "step_time_s": ("step_time", "step_time_seconds"),
+    "planned_step_time_s": ("expected.step_time", "planned_step_time_seconds"),
+    "loss_nat_per_token": ("loss", "loss_nat_per_token"),
+    "chip_power_w": ("chip_power", "chip_power_watts"),
+    "node_power_w": ("node_power", "node_power_watts"),
+    "failures": ("failures", "failures"),
 }
-"""Numbers of a state in JSON and in Prometheus' text."""
+"""Attributes of a state by name in JSON, with their names in Prometheus' text."""
 PARTS = {"value": "", "lower": "_lower", "upper": "_upper"}
 PREFIX = "energymodel"
 
@@ -218,21 +209,17 @@ class Status:
     plan: Replan | None = None
 
 
-def status_tree(status: Status) -> dict[str, Any]:
-    """A run at one moment, in SI; `so_far` is what `energymodel replan --so-far` reads."""
+def status_line(status: Status) -> str:
+    """A run at one moment as one line of JSON, in SI; `so_far` is what `energymodel replan --so-far` reads."""
+    return json.dumps(_tree(status))
+
+
+def _tree(status: Status) -> dict[str, Any]:
     state, forecast = status.state, status.forecast
     tree: dict[str, Any] = {
         "step": None if state.last is None else state.last.step,
-        "progress": state.progress,
-        "tokens": state.tokens,
-        "time_s": state.time,
-        "step_time_s": state.step_time,
-        "planned_step_time_s": state.expected.step_time,
-        "loss_nat_per_token": state.loss,
+        **{name: attrgetter(attribute)(state) for name, (attribute, _) in STATE.items()},
         "law_loss_nat_per_token": state.expected.loss(state.tokens) if state.tokens > 0.0 else None,
-        "chip_power_w": state.chip_power,
-        "node_power_w": state.node_power,
-        "failures": state.failures,
         "findings": [finding._asdict() for finding in status.findings],
     }
     if forecast is not None:
@@ -245,26 +232,19 @@ def status_tree(status: Status) -> dict[str, Any]:
     return _finite(tree)
 
 
-def status_line(status: Status) -> str:
-    """The same as one line of JSON."""
-    return json.dumps(status_tree(status))
-
-
 def _finite(tree: Any) -> Any:
-    """The tree with null for what is not finite, which JSON has no word for."""
+    """The tree with None for what is not finite, which JSON has no word for."""
     if isinstance(tree, dict):
         return {key: _finite(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_finite(value) for value in tree]
     return None if isinstance(tree, float) and not math.isfinite(tree) else tree
 
 
 def prometheus_text(status: Status) -> str:
     """Gauges in Prometheus' text format, for the text-file collector of a node exporter."""
-    tree = status_tree(status)
+    tree = _tree(status)
     used, forecast = tree.get("used", {}), tree.get("forecast", {})
     kinds = Counter(finding.kind for finding in status.findings)
-    gauges = [(name, "", tree[key]) for key, name in STATE.items()]
+    gauges = [(name, "", tree[key]) for key, (_, name) in STATE.items()]
     gauges += [("finding", f'{{kind="{kind}"}}', count) for kind, count in kinds.items()]
     for name, (short, unit) in UNITS.items():
         gauges.append((f"used_{name}_{unit}", "", used.get(f"{name}_{short}")))

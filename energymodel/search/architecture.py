@@ -7,8 +7,8 @@ and rounded to realizable shapes at the end.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -43,7 +43,6 @@ from energymodel.system.training_system import TrainingSystem
 
 HELD = ("plan.chips", "plan.coolant_temperature")
 """Variables of a plan that keep the scenario's value unless they are varied."""
-FLATNESS = 0.2
 AT_BOUND = 1e-4  # distance from a bound, in the logarithm
 RANGE = 4.0  # of a shape variable around the scenario's own
 DEPTHS = 24  # depths that are searched at once; the neighbors of the best one follow
@@ -65,8 +64,6 @@ class Architecture:
     - `relaxed_value`: with counts free to be fractions at the best depth: a bound.
     - `at_bounds`: shape variables that want to go further than a factor of 4 from the scenario's own.
     - `depths`, `depth_values`: objective at each depth, all else optimized.
-    - `flatness`: by shape variable, what 20 % less and 20 % more of it cost, all else optimized (0.01 is 1 %); NaN
-      where no plan obeys the limits. `layers` between the nearest depths that divide.
     - `success`, `message`: whether the answer can be trusted, and what next.
     """
 
@@ -85,14 +82,8 @@ class Architecture:
     at_bounds: tuple[str, ...]
     depths: Float[np.ndarray, " depths"]
     depth_values: Float[np.ndarray, " depths"]
-    flatness: Mapping[str, tuple[float, float]]
     success: bool
     message: str
-
-    @property
-    def gap(self) -> float:
-        """What rounding costs, relative to the relaxed shape [1]."""
-        return self.value / self.relaxed_value - 1.0
 
     @property
     def saving(self) -> float:
@@ -120,17 +111,15 @@ def optimize_architecture(
     - `minimize`, `limits`: as in `optimize`; the loss includes the penalty of the shape.
     - `vary`: bounds of further variables of system and plan by dotted path, or of those in `HELD`.
     - `fix`: further paths that keep the scenario's value; batch and clock vary otherwise.
-    - `names`: shape variables that vary besides depth, see `SHAPE`; unless given `hidden`, `feed_forward_ratio` and
-      `attention_ratio`, and for mixtures of experts `experts` and `active_experts`. Nothing in the laws of loss pays
-      for `kv_share`: where it varies, its best value is the cheapest.
+    - `names`: shape variables that vary besides depth, see `SHAPE`; unless given all but `kv_share`, and experts of a
+      mixture alone. Nothing in the laws of loss pays for `kv_share`: where it varies, its best value is the cheapest.
     - `prior`: what unusual shapes cost in loss.
 
     **Raises:** `InputError` for a name, limit, path or objective that does not exist, for a range of the layout, and
     for a batch or a clock over progress or power by stage, which only `optimize` searches without a shape.
     """
-    mixture = float(scenario.system.workload.experts) > 1.0
-    usual, all_names = SHAPE[:3] + (SHAPE[4:] if mixture else ()), SHAPE if mixture else SHAPE[:4]
-    names, prior = tuple(usual if names is None else names), ShapePrior() if prior is None else prior
+    all_names, prior = SHAPE if float(scenario.system.workload.experts) > 1.0 else SHAPE[:4], prior or ShapePrior()
+    names = tuple(name for name in all_names if name != "kv_share") if names is None else tuple(names)
     for name in names:
         if name not in all_names:
             raise InputError(f'Shape variable "{name}" is none of {", ".join(all_names)}.')
@@ -158,7 +147,6 @@ def optimize_architecture(
                 "memory), or start from the plan that `optimize` finds."
             )
         system, plan, success = search.rounded(depths)
-        own_value, flatness = search.look_around(depths)
         outcome = jax.tree.map(np.asarray, evaluate_once(system, plan))
         penalty = float(prior.penalty(system.workload))
         low, high = (side[0] for side in search.problem.boxes(1))
@@ -173,13 +161,12 @@ def optimize_architecture(
             value=float(objective_value(outcome, problem.minimize)),
             loss=float(outcome.loss) + penalty,
             penalty=penalty,
-            own_value=own_value,
+            own_value=search.own_value(depths),
             baseline_value=float(objective_value(baseline, problem.minimize)),
             relaxed_value=float(np.exp(depths.values[depths.best])),
             at_bounds=tuple(name for name, at in zip(SHAPE, reached, strict=False) if at and name in names),
             depths=depths.layers,
             depth_values=np.exp(depths.values),
-            flatness=flatness,
             success=success,
             message=FOUND if success else NOT_FOUND,
         )
@@ -205,7 +192,7 @@ class _ShapeSearch:
     """
 
     def __init__(self, plain: DesignProblem, prior: ShapePrior, names: Sequence[str]) -> None:
-        self.prior, self.names, self.layout = prior, names, plain.run.plan.layout
+        self.prior, self.layout = prior, plain.run.plan.layout
         self.workload = plain.run.system.workload
         self.layers = float(self.workload.layers)
         own = {name: float(value) for name, value in proportions(self.workload).items()}
@@ -291,20 +278,9 @@ class _ShapeSearch:
         converged = result_is(solution.result, RESULTS.successful)[ends.best]
         return system, plan, bool(np.isfinite(ends.values[ends.best]) and converged)
 
-    def look_around(self, depths: _Depths) -> tuple[float, dict[str, tuple[float, float]]]:
-        """The objective of the scenario's own shape, and the cost of 20 % to either side of each shape variable."""
-        center, value = depths.points[depths.best], depths.values[depths.best]
-        steps = np.log([1.0 - FLATNESS, 1.0 + FLATNESS])
-        fixed = np.full((1 + 2 * len(self.names), len(center)), np.nan)
+    def own_value(self, depths: _Depths) -> float:
+        """The objective of the scenario's own shape with the best plan for it; NaN where none obeys the limits."""
+        fixed = np.full((1, depths.points.shape[1]), np.nan)
         fixed[0, : len(SHAPE)] = self.own
-        for row, (name, step) in enumerate(product(self.names, steps), 1):
-            fixed[row, SHAPE.index(name)] = center[SHAPE.index(name)] + step
-        layers = np.full(len(fixed), depths.layers[depths.best])
-        layers[0] = self.layers
-        values = self.solve(layers, np.tile(center, (len(fixed), 1)), fixed)[0].values
-        values = np.where(np.isfinite(values), values, np.nan)
-        finite = np.isfinite(depths.values)  # between the nearest depths that divide
-        at, wanted = np.log(depths.layers[finite]), np.log(depths.layers[depths.best]) + steps
-        by_depth = np.interp(wanted, at, depths.values[finite], left=np.nan, right=np.nan)
-        excess = np.expm1(np.append(values[1:], by_depth) - value).reshape(-1, 2).tolist()
-        return float(np.exp(values[0])), dict(zip((*self.names, "layers"), map(tuple, excess), strict=True))
+        value = self.solve(np.array([self.layers]), depths.points[[depths.best]], fixed)[0].values[0]
+        return float(np.exp(value)) if np.isfinite(value) else math.nan

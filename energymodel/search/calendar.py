@@ -141,8 +141,9 @@ def calendar(
     series = hours.window(0, hours.hours + horizon) if hours.repeats else hours
     powers, paused = hourly_powers(scenario, levels, series)
     parts = _parts(series, levels, terms, powers)
-    costs = HOUR * sum(parts[name] for name in COUNTED.get(minimize, (minimize,)) if name in parts)
-    costs = costs + HOUR * terms.carbon_price * sum(parts[name] for name in CARBON if name in parts)
+    costs = np.zeros_like(powers)
+    for names, weight in ((COUNTED.get(minimize, (minimize,)), 1.0), (CARBON, terms.carbon_price)):
+        costs += HOUR * weight * sum(parts[name] for name in names if name in parts)
     charge = terms.demand_charge if minimize == "money" else 0.0
     problem = HourlyProblem(HOUR * levels.rate, levels.tokens, powers, costs, HOUR * charge, series.month)
     tell("comparing constant and hourly power ...")
@@ -181,8 +182,8 @@ def terms_of(
     """
     if minimize not in OBJECTIVES:
         raise InputError(f'minimize: "{minimize}" is no objective of a calendar. Give one of {", ".join(OBJECTIVES)}.')
-    price, paid = scenario.system.market.price, {name: text for name, text in paid.items() if text is not None}
-    for name, text in paid.items():
+    price, asked = scenario.system.market.price, {name: text for name, text in paid.items() if text is not None}
+    for name, text in asked.items():
         if minimize != "money":
             raise InputError(f"{name}: {text} does not enter {minimize}. Leave it out, or minimize money.")
         if name != "carbon_price" and not isinstance(price, OwnedPrice):
@@ -195,12 +196,12 @@ def terms_of(
     except ValueError:
         raise InputError(f'start: "{start}" is no hour of the file. Give a whole number, or any.') from None
     charge = float(price.demand_charge) if isinstance(price, OwnedPrice) else 0.0
-    if (asked := paid.get("demand_charge")) is not None:
+    if "demand_charge" in asked:
         try:  # over time, or for a month: "15 USD/(kW month)" or "15 USD/kW"
-            charge = parse_quantity(asked, "USD/(W s)", "demand_charge")
+            charge = parse_quantity(asked["demand_charge"], "USD/(W s)", "demand_charge")
         except InputError:
-            charge = parse_quantity(asked, "USD/W", "demand_charge") / (YEAR / 12.0)
-    rate, at, block = str(paid.get("contract", "0 USD/kWh at 0 W")).partition(" at ")
+            charge = parse_quantity(asked["demand_charge"], "USD/W", "demand_charge") / (YEAR / 12.0)
+    rate, at, block = asked.get("contract", "0 USD/kWh at 0 W").partition(" at ")
     if not at:
         raise InputError(f'contract: "{rate}" has no power. Write it such as "0.04 USD/kWh at 20 MW".')
     return Terms(
@@ -210,7 +211,7 @@ def terms_of(
         charge,
         contract_power=parse_quantity(block, "W", "contract power"),
         contract_price=parse_quantity(rate, "USD/J", "contract price"),
-        carbon_price=parse_quantity(paid.get("carbon_price", "0 USD/kg"), "USD/kg", "carbon_price"),
+        carbon_price=parse_quantity(asked.get("carbon_price", "0 USD/kg"), "USD/kg", "carbon_price"),
         owned=isinstance(price, OwnedPrice),
     )
 
@@ -241,13 +242,13 @@ def levels_of(scenario: Scenario) -> Levels:
         idle, coolant = jnp.asarray(chip.idle_power), system.facility.cooling.at(plan.coolant_temperature)
         load = idle + system.links(plan.chips).power + system.host_power(idle, coolant)
         power = system.facility.power(load, coolant)
-        by_speed = run.clock, rate, (energy - run.energy.cooling) / run.time, energy / run.pue / run.time
-        by_time = (run.money / run.time, run.carbon_embodied / run.time, run.tokens)
+        base, heat = (energy - run.energy.cooling) / run.time, energy / run.pue / run.time
+        held = (run.money / run.time)[fits[-1]], (run.carbon_embodied / run.time)[fits[-1]]
         return Levels(
-            *(values[fits] for values in by_speed),
+            *(run.clock[fits], rate[fits], base[fits], heat[fits]),
             float((load + power.delivery_loss + power.other) * plan.chips),
             float(power.equipment * plan.chips),
-            *(float(values[fits[-1]]) for values in by_time),
+            *map(float, (*held, run.tokens[fits[-1]])),
         )
 
 

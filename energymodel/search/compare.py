@@ -136,8 +136,8 @@ def compare(
     for name in precisions:
         if name not in PRECISIONS:
             raise InputError(f'precision: unknown "{name}". {suggest(name, PRECISIONS)}')
-    choices = (accelerators, precisions, networks, topologies, chips)
-    combinations = [Candidate(*choice) for choice in product(*(values or (None,) for values in choices))]
+    names = (accelerators or (None,), precisions or (None,), networks or (None,), topologies or (None,))
+    combinations = [Candidate(*choice) for choice in product(*names, chips or (None,))]
     if len(combinations) > MOST:
         raise InputError(f"compare: {len(combinations)} combinations are more than {MOST}. Ask for fewer.")
     own = load_scenario(source, changes, cluster).with_question(minimize, limits)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.learning.loss_law import shape_penalty
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric
 from energymodel.performance.workload import Transformer
 from energymodel.search.problem import Criteria, Formulation
 from energymodel.search.training_run import TrainingRun
@@ -29,18 +29,18 @@ FEED_FORWARD_STEP = 256
 WHOLE = 1e-6
 
 
-class ShapePrior(eqx.Module):
+class ShapePrior(NamedTuple):
     """Loss added by an unusual shape, `dL = k [ln^2(h / (l r)) + ln^2(f / (h r_f)) + ln^2(a d / h)]`
     [docs/physics.md A0.13; the last two terms extend it to the other proportions of Kaplan et al. 2020, fig. 5].
 
     f is the feed-forward width that acts on a token, a d the attention width. `best_feed_forward` is r_f without a
-    gate; a gated block, with three matrices for two, is best at two thirds of it [Shazeer 2020]. A weak prior: without
-    it the cheapest shape per parameter would win, however strange.
+    gate; a gated block, with three matrices for two, is best at two thirds of it [Shazeer 2020]. `stiffness` is k
+    [nat/token]. A weak prior: without it the cheapest shape per parameter would win, however strange.
     """
 
-    best_ratio: Real = real("1", 100.0)
-    best_feed_forward: Real = real("1", 4.0)
-    stiffness: Real = real("nat/token", 0.005)
+    best_ratio: float = 100.0
+    best_feed_forward: float = 4.0
+    stiffness: float = 0.005
 
     def penalty(self, workload: Transformer) -> Float[Array, ""]:
         """Added loss [nat/token]."""
@@ -113,19 +113,18 @@ class Depth(NamedTuple):
 class ShapedFormulation(Formulation):
     """A formulation with the logarithms of all shape variables before those of a plan, in the order of `SHAPE`.
 
-    A lane has a `Depth` in place of a layout. `prior` are the numbers of a `ShapePrior`, `plain` the formulation of the
-    plan alone; the last row says that no more experts are active than there are.
+    A lane has a `Depth` in place of a layout. `plain` is the formulation of the plan alone; the last row says that no
+    more experts are active than there are.
     """
 
-    prior: tuple[float, ...] = ()
+    prior: ShapePrior = dataclasses.field(default_factory=ShapePrior)
     plain: Formulation = dataclasses.field(default_factory=lambda: Formulation(()))
 
     @classmethod
     def of(cls, plain: Formulation, prior: ShapePrior) -> "ShapedFormulation":
         """The formulation of a plan with a shape."""
         paths, rows = (*(MODEL + name for name in SHAPE), *plain.paths), (*plain.rows, "active_experts")
-        numbers = tuple(map(float, jax.tree.leaves(prior)))
-        return cls(**{**vars(plain), "paths": paths, "rows": rows}, prior=numbers, plain=plain)
+        return cls(**{**vars(plain), "paths": paths, "rows": rows}, prior=prior, plain=plain)
 
     def values(
         self, point: Float[Array | np.ndarray, " n"], layout: Any, criteria: Criteria, run: TrainingRun
@@ -145,7 +144,7 @@ class ShapedFormulation(Formulation):
         """Arguments of the formulation of the plan: with the workload of the shape, and the loss its penalty leaves."""
         shape: dict[str, Any] = dict(zip(SHAPE, jnp.exp(point[: len(SHAPE)]), strict=True))
         workload = shaped(run.system.workload, depth.layers, shape)
-        left = criteria.limits["loss"] - ShapePrior(*self.prior).penalty(workload)
+        left = criteria.limits["loss"] - self.prior.penalty(workload)
         criteria = eqx.tree_at(lambda criteria: criteria.limits["loss"], criteria, left)
         run = eqx.tree_at(lambda run: run.system.workload, run, workload)
         return point[len(SHAPE) :], depth.layout, criteria, run

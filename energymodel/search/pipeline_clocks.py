@@ -145,7 +145,7 @@ def pipeline_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[PipelineL
     both = load._replace(elementwise=load.elementwise + exposed, memory_energy=load.memory_energy + spinning)
     shares, last = jnp.asarray([FORWARD_SHARE, 1.0 - FORWARD_SHARE]), np.arange(len(layers)) == len(layers) - 1
 
-    def by_stage(forward: Numeric, both: Numeric, head: Numeric) -> Array:
+    def by_stage(forward: Scalar, both: Scalar, head: Scalar) -> Array:
         return jnp.stack([forward, both - forward])[:, None] * layers + shares[:, None] * head * last
 
     pipeline = PipelineLoad(
@@ -317,7 +317,7 @@ def _cutting_planes(case: _Problem, limit: np.ndarray) -> tuple[Solution, int]:
     bounds = _ClocksAndTime(case.lowest, np.asarray(0.5)), _ClocksAndTime(case.highest, limit)
     paths: dict[bytes, tuple[np.ndarray, float]] = {}
 
-    def add(log_clock: np.ndarray, allowed: np.ndarray) -> bool:
+    def add(log_clock: Array | np.ndarray, allowed: np.ndarray) -> bool:
         """Keep the paths that are longer than a deadline allows; whether some of them are new."""
         counts, hops, length = map(np.asarray, _longest_paths(log_clock, case))
         before = len(paths)

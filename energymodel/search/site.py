@@ -115,11 +115,11 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
     system, plan = as_designed(system, plan)
     step = step_work(system, plan, batch)
     chip, division, load = system.accelerator, step.division, step.load
-    sent = step.traffic.of_step(division)
-    tokens = batch / plan.chips
-    inner, outer = (sum(getattr(part, name) for part in sent) for name in ("inner_bytes", "outer_bytes"))
+    sent, tokens = step.traffic.of_step(division), batch / plan.chips
+    inner, outer, network_time = (
+        sum(getattr(part, name) for part in sent) for name in ("inner_bytes", "outer_bytes", "time")
+    )
     energy = 8.0 * (inner * system.node.scale_up.energy + outer * step.links.energy_per_bit)
-    network_time = sum(part.time for part in sent)
     products = division.layer_passes * (load.arithmetic + load.attention)
     memory = division.layer_passes * (load.product_memory + load.elementwise)
     return SiteLoad(
@@ -151,18 +151,15 @@ def throughput(site: SiteLoad, choice: SiteChoice) -> Scalar:
 
 def site_power(site: SiteLoad, choice: SiteChoice) -> SitePower:
     """Power of the site, by where it goes [W]."""
-    chip = site.chip
-    voltage, coolant = chip.voltage(choice.clock), site.facility.cooling.at(choice.coolant_temperature)
+    chip, coolant = site.chip, site.facility.cooling.at(choice.coolant_temperature)
+    voltage = chip.voltage(choice.clock)
     compute = chip.static_power(voltage, choice.temperature) + chip.dynamic_power * choice.clock * voltage**2
-    memory = site.memory_power * choice.memory_width
-    network = site.network_power * choice.network_width
+    memory, network = site.memory_power * choice.memory_width, site.network_power * choice.network_width
     heat = jnp.maximum(compute + memory - chip.idle_power, 0.0)
     host = site.background_power + server_fan_power(site.fan_power, site.fan_fraction, heat, coolant.fan_effort)
-    load = compute + memory + network + host
-    building = site.facility.power(load, coolant)
-    parts = (compute, memory, network, host)
-    per_chip = (*parts, building.delivery_loss, building.cooling, building.other)
-    return SitePower(*(part * site.chips for part in per_chip))
+    building = site.facility.power(compute + memory + network + host, coolant)
+    parts = (compute, memory, network, host, building.delivery_loss, building.cooling, building.other)
+    return SitePower(*(part * site.chips for part in parts))
 
 
 def most_throughput(site: SiteLoad, power: Numeric) -> SiteSplit:
@@ -231,11 +228,10 @@ def divide_site_power(scenario: Scenario, limits: Sequence[float | str] = ()) ->
 
     **Raises:** `InputError` for a limit that is not positive, or below what the site needs to run at all.
     """
-    watts = [parse_number(limit, "W", "site power") for limit in limits]
+    watts, divided = [parse_number(limit, "W", "site power") for limit in limits], []
     for limit, power in zip(limits, watts, strict=True):
         if not (math.isfinite(power) and power > 0.0):
             raise InputError(f"site power: {limit} is not a positive power. Give for example 25 MW.")
-    divided = []
     with jax.enable_x64(True):
         load = jax.tree.map(np.asarray, site_load(scenario.system, scenario.plan))
         if not watts:

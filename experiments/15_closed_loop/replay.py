@@ -48,7 +48,7 @@ def watch(run: MeteredRun, prior: CoursePrior, *, replan: bool) -> tuple[list[di
 
 def _planned(run: MeteredRun, monitor: Monitor) -> dict[str, Any]:
     """What the plan says before the run begins."""
-    outcome = monitor.expected.outcome
+    outcome = monitor.state.expected.outcome
     numbers = {"time": outcome.time, "energy": outcome.energy.total / outcome.pue, "loss": outcome.loss}
     result = {name: np.asarray(value, np.float64).item() for name, value in numbers.items()}
     return _row(run, 0.0, {name: Forecast(value, np.nan, np.nan) for name, value in result.items()})

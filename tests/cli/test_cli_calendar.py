@@ -1,5 +1,7 @@
 """`calendar`: moving a run into cheap and clean hours, rows and figure, and errors before the work."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +28,7 @@ def grid(tmp_path) -> str:
 
 
 def test_speeds_are_those_of_evaluate():
-    scenario = load_scenario(SMALL, {"plan.clock": 1.0})
+    scenario = load_scenario(SMALL, {"plan.clock": 1.0, "plan.spares": 1})
     levels = levels_of(scenario)
     with jax.enable_x64(True):
         outcome = evaluate_once(scenario.system, scenario.plan)
@@ -43,8 +45,11 @@ def test_speeds_are_those_of_evaluate():
     np.testing.assert_allclose(np.mean(powers[:, -1]) - levels.base[-1], float(year), rtol=0.03)
     assert np.all(np.diff(levels.rate) > 0.0)
     assert 0.0 < paused.max() < powers[:, 0].min()
-    # Holding eight chips costs more than their energy.
+    # Holding eight chips costs more than their energy: what evaluate charges beside energy, spare nodes included.
     assert levels.money_held > powers.max() * 120 / 3.6e9
+    price: Any = scenario.system.market.price
+    of_energy = price.electricity * outcome.energy.total + price.demand_charge * outcome.power_peak * outcome.time
+    np.testing.assert_allclose(levels.money_held, (outcome.money - of_energy) / outcome.time, rtol=1e-9)
 
 
 def test_carbon_falls_where_the_run_may_wait(grid):

@@ -110,20 +110,20 @@ def test_shape_has_the_loss_and_the_limits_of_the_scenario(scenario, answer):
     np.testing.assert_allclose(answer.loss, own, rtol=1e-9)
     assert float(answer.outcome.time) <= float(baseline.time) * (1 + 1e-6)
     assert float(answer.outcome.memory_per_chip) <= float(scenario.system.accelerator.memory_capacity)
-    assert answer.relaxed_value * (1 - 1e-6) <= answer.value < answer.own_value < answer.baseline_value
+    assert answer.relaxed_value * (1 - 1e-6) <= answer.value < 1.01 * answer.relaxed_value
+    assert answer.value < answer.own_value < answer.baseline_value
     assert 0.0 < answer.saving < 0.2
-    assert answer.gap < 0.01
 
 
 @pytest.mark.slow
 def test_optimum_is_flat_and_a_minimum(answer):
-    """20 % of any proportion costs a few percent at most: Kaplan et al. 2020, fig. 5, at fixed parameters."""
-    assert set(answer.flatness) == {"hidden", "feed_forward_ratio", "attention_ratio", "layers"}
-    for name, (less, more) in answer.flatness.items():
-        assert 0.0 < less < 0.05, name
-        assert 0.0 < more < 0.05, name
+    """20 % of the depth costs a few percent at most: Kaplan et al. 2020, fig. 5, at fixed parameters."""
     best = int(np.argmin(answer.depth_values))
     assert 0 < best < np.isfinite(answer.depth_values).sum() - 1
+    near = np.abs(answer.depths / answer.depths[best] - 1.0) < 0.21
+    assert np.sum(near) >= 3
+    costs = np.delete(answer.depth_values[near] / answer.depth_values[best] - 1.0, np.argmin(answer.depth_values[near]))
+    assert np.all((costs > 0.0) & (costs < 0.05))
 
 
 @pytest.mark.slow

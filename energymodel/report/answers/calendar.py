@@ -1,30 +1,12 @@
 """The answer of `calendar`: a run by the hours of a grid, beside the best constant power."""
 
-from typing import Any
-
 import numpy as np
 
 from energymodel.report.answer import Answer, Chart, Sentence, Table
-from energymodel.report.cells import CHANGE, DATA, Column, number, share, words
+from energymodel.report.cells import CHANGE, DATA, declared, number, share
 from energymodel.search.calendar import OBJECTIVES, Calendar
 
-_RUNS = (
-    Column("start", "starts in hour", kind="count"),
-    Column("time", "calendar time", "s"),
-    Column("clock", "mean clock"),
-    Column("tokens", unit="token"),
-    Column("energy", unit="J"),
-    Column("peak", "highest hour", "W"),
-    Column("money", unit="USD"),
-    Column("held", "  equipment over time", "USD"),
-    Column("bought", "  energy by the hour", "USD"),
-    Column("contract", "  contract", "USD"),
-    Column("demand", "  demand charge", "USD"),
-    Column("carbon_operational", "operational carbon", "kg"),
-    Column("carbon_embodied", "embodied carbon", "kg"),
-    Column("price", "price paid in the mean", "USD/J"),
-    Column("intensity", "carbon of energy in the mean", "kg/J"),
-)
+_RUNS = declared("calendar_runs")
 _DRAWN = {"power": ["power", "constant_power"], "price": ["price"], "carbon intensity": ["carbon"]}
 _UNCHANGED = ("start", "tokens")
 
@@ -43,20 +25,14 @@ def calendar_answer(calendar: Calendar) -> Answer:
         texts.append("An hour's pause would pay above {above}; the highest price of the run is {highest}.")
         numbers["above"] = number(calendar.pause_above, "USD/J")
         numbers["highest"] = number(np.max(hours.price), "USD/J")
-    asked: dict[Column, Any] = {
-        Column("deadline", unit="s"): calendar.deadline,
-        Column("saving", kind="share"): calendar.saving,
-        Column("pause_above", "a pause pays above", "USD/J"): calendar.pause_above,
-        Column("carbon_price", "price of carbon", "USD/kg"): terms.carbon_price,
-        words("grid"): hours.name,
-        words("minimize"): terms.minimize,
-    }
+    asked = [calendar.deadline, calendar.saving, calendar.pause_above, terms.carbon_price, hours.name, terms.minimize]
+    question = Table("question", "The question", declared("calendar_question"), [asked], tall=True, level=DATA)
     return Answer.of(
         calendar.scenario,
         "calendar",
         Sentence(f"Lowest {objective} over the hours of {hours.name}"),
         [*(Sentence(text, numbers) for text in texts), *map(Sentence, calendar.notes)],
-        [runs_table(calendar), table, Table.facts("question", "The question", asked, DATA)],
+        [runs_table(calendar), table, question],
         charts=[
             Chart("plane", Sentence(title), "hours", "hour", names, lines=True, axis=title)
             for title, names in _DRAWN.items()
@@ -86,15 +62,7 @@ def hours_table(calendar: Calendar) -> Table:
     index = np.arange(count) + run.start - calendar.constant.start
     price, carbon = ([None] * count if series is None else series[:count] for series in (hours.price, hours.carbon))
     constant = np.where((index >= 0) & (index < len(own)), own[np.clip(index, 0, len(own) - 1)], 0.0)
-    cells = {
-        Column("hour", kind="count"): hours.first + np.arange(count),
-        Column("billing_month", kind="count"): hours.month[:count] + 1,
-        Column("price", unit="USD/J"): price,
-        Column("carbon", "carbon intensity", "kg/J"): carbon,
-        Column("occupied", kind="share"): run.occupied,
-        Column("clock"): levels.clock[run.speeds],
-        Column("token_rate", "tokens per second", "token/s"): levels.rate[run.speeds] * run.occupied,
-        Column("power", "calendar", "W"): run.power,
-        Column("constant_power", "best constant power", "W"): constant,
-    }
-    return Table.of("hours", "Hours of the calendar", cells, level=DATA)
+    clock, rate = levels.clock[run.speeds], levels.rate[run.speeds] * run.occupied
+    hour, month = hours.first + np.arange(count), hours.month[:count] + 1
+    rows = [*zip(hour, month, price, carbon, run.occupied, clock, rate, run.power, constant, strict=True)]
+    return Table("hours", "Hours of the calendar", declared("calendar_hours"), rows, level=DATA)

@@ -7,7 +7,7 @@ import numpy as np
 
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run, outcome_table
-from energymodel.report.cells import DATA, Column, number, share, words
+from energymodel.report.cells import DATA, Column, declared, number, share, words
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.fleet import Fleet, FleetOptimum
@@ -21,18 +21,6 @@ _WAITING = (
     "memory and temperature hold for each group, those of the building for all together."
 )
 _PARTS = {"network": "links", "delivery_loss": "delivery"}
-_SITE = (
-    Column("throughput", unit="token/s"),
-    Column("price", "the next watt brings", "token/J", digits="two"),
-    Column("power", unit="W"),
-    *(Column(name, f"  {_PARTS.get(name, name)}", "W") for name in SitePower._fields),
-    Column("clock", digits="rows"),
-    Column("memory_width", "width of memory", kind="share"),
-    Column("network_width", "width of links", kind="share"),
-    Column("coolant_temperature", "coolant", "K"),
-    Column("temperature", "junction", "K", level=DATA),
-    Column("limit", unit="W", level=DATA),
-)
 _STATIC = (
     "A static division: every part may draw its share at any moment. The next watt brings the same throughput wherever "
     "it goes. Throughput is that of kernels, memory and links together, without bubbles, failures and fixed times; the "
@@ -92,27 +80,28 @@ def groups_table(fleet: Fleet, outcome: FleetOutcome) -> Table:
     step = outcome.job.step_time
     idle = 1.0 - (np.asarray(outcome.work_time) + np.asarray(step.data)) / np.asarray(step.total)
     replicas, shares = np.array([group.replicas for group in fleet.groups]), np.asarray(outcome.share)
-    cells = {
-        Column("chips", kind="count"): chips,
-        Column("replicas", kind="count"): replicas,
-        Column("microbatches", "micro-batches of a replica"): tokens * shares / replicas,
-        Column("token_share", "share of the tokens", kind="share"): shares,
-        Column("energy_share", "share of the energy", kind="share"): energy / energy.sum(),
-        Column("clock", digits="rows"): [own.clock for own in outcome.groups],
-        Column("busy_power", "power of a busy chip", "W"): [own.power_busy for own in outcome.groups],
-        Column("waiting_share", "waits, of a step", kind="share"): np.maximum(0.0, idle),
-        Column("memory", "memory of a chip", "B"): [own.memory_per_chip for own in outcome.groups],
-        Column("temperature", unit="K"): [own.temperature for own in outcome.groups],
-        Column("slack", "tightest slack", level=DATA): [min(vars(own.slack).values()) for own in outcome.groups],
-    }
-    return Table.of("groups", "Groups", cells, tall=True, labels=[group.name for group in fleet.groups])
+    counts = np.stack([chips, replicas, tokens * shares / replicas, shares, energy / energy.sum()], axis=1)
+    rows = [
+        [
+            *of,
+            own.clock,
+            own.power_busy,
+            max(0.0, waits),
+            own.memory_per_chip,
+            own.temperature,
+            min(vars(own.slack).values()),
+        ]
+        for of, own, waits in zip(counts.tolist(), outcome.groups, idle.tolist(), strict=True)
+    ]
+    names = [group.name for group in fleet.groups]
+    return Table("groups", "Groups", declared("fleet_groups"), rows, tall=True, labels=names)
 
 
 def site_answer(scenario: Scenario, splits: Sequence[SiteSplit]) -> Answer:
     """A column for each limit: what it brings, the parts of the power, and the settings."""
     labels = [plain(float(of.limit), "W") for of in splits]
     rows = [[of.throughput, of.price, of.power.total, *of.power, *of.choice, of.limit] for of in splits]
-    table = Table("site_power", "The site's power, divided", _SITE, rows, tall=True, labels=labels)
+    table = Table("site_power", "The site's power, divided", declared("site"), rows, tall=True, labels=labels)
     parts = {words("part"): [_PARTS.get(name, name) for name in SitePower._fields]}
     parts |= {Column(label, label, "W"): of.power for label, of in zip(labels, splits, strict=True)}
     of_limits = Table.of("parts", "Parts of the power", parts, level=DATA)

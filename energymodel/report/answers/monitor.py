@@ -11,20 +11,12 @@ from energymodel.report.answers.optimize import headline, plans_table
 from energymodel.report.answers.plan_fields import total
 from energymodel.report.answers.run_tables import OWN, Run, outcome_table, parts_table
 from energymodel.report.answers.scenario import whole_run_table
-from energymodel.report.cells import CHANGE, DATA, FULL, PAGE, Column, number, words
+from energymodel.report.cells import CHANGE, DATA, FULL, PAGE, Column, declared, number, words
 from energymodel.report.number import known_ends, sentence
 from energymodel.search.replan import Replan
 from energymodel.sweeps.first_order import SavingAtRisk
 
-_NOW = (
-    Column("time", "time so far", "s"),
-    Column("step_time", unit="s"),
-    Column("tokens_per_step", "tokens of a step", "token"),
-    Column("loss", unit="nat/token"),
-    Column("chip_power", "power of a chip", "W"),
-    Column("node_power", "power of a node", "W"),
-    Column("failures", "interruptions", kind="count"),
-)
+_NOW = declared("monitored")
 _FIRST = 0.05  # share of the run from which on the loss is drawn: before, it falls so fast that the rest looks flat
 _FEWEST = 0.2  # of what is done, early in a run
 _WELL = Sentence("Nothing is wrong that can be seen from here.")

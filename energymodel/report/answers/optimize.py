@@ -21,15 +21,13 @@ from energymodel.report.cells import (
     Quantity,
     attributes,
     declared,
-    finite,
     number,
     present,
     share,
-    spaced,
     words,
 )
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.architecture import FLATNESS, Architecture
+from energymodel.search.architecture import Architecture
 from energymodel.search.compare import DesignedOptimum
 from energymodel.search.result import Optimum, SearchResult
 from energymodel.search.training_run import TrainingRun
@@ -163,7 +161,7 @@ TOTALS = ("parameters", "active_parameters")
 
 
 def architecture_answer(architecture: Architecture, *, details: bool = False) -> Answer:
-    """Both shapes, what the best saves, and how flat the optimum is; `details` as for `optimize`."""
+    """Both shapes, what the best saves, and what each depth takes; `details` as for `optimize`."""
     own, minimize, plan = architecture.scenario, architecture.minimize, architecture.plan
     unit, success = parse_objective(minimize).unit, architecture.success
     if isinstance(own.plan.goal, TokenBudget):  # the kind of goal that the scenario has
@@ -181,11 +179,10 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
     search = attributes(architecture, unit, "value", "own_value", "baseline_value")
     search |= attributes(architecture, "1", "saving") | attributes(architecture, "nat/token", "loss", "penalty")
     search[words("at_bounds")] = ", ".join(architecture.at_bounds)
-    flatness, flat = _flatness(architecture)
     depths, curve = _depths(architecture, unit)
-    tables = [shape, run_tables.plan_table(best, {OWN: own.plan, FOUND: plan}), outcome, energy, flatness, depths]
+    tables = [shape, run_tables.plan_table(best, {OWN: own.plan, FOUND: plan}), outcome, energy, depths]
     tables += [Table.facts("search", "The search", search, DATA), run_tables.priors_table(best)]
-    charts = [flat, where.parts_chart(energy, "energy", "Energy of the run by where it goes"), *curve]
+    charts = [*curve, where.parts_chart(energy, "energy", "Energy of the run by where it goes")]
     notes: list[Sentence] = []
     if details:
         more, drawings, notes = where.detail_parts(best, runs, minimize)
@@ -220,25 +217,6 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
 def _sizes(scenario: Scenario) -> dict[str, float]:
     workload = scenario.system.workload
     return {name: float(np.asarray(getattr(workload, name))) for name in (*COUNTS, *TOTALS)}
-
-
-def _flatness(architecture: Architecture) -> tuple[Table, Chart]:
-    """What a smaller and a larger value of each number of the shape costs; nothing where no plan obeys the limits."""
-    step, axis = f"{100.0 * FLATNESS:g} %", f"change of {architecture.minimize}"
-    costs = {spaced(name): [*map(finite, ends)] for name, ends in architecture.flatness.items()}
-    sizes = {name: [abs(end) for end in ends if end is not None] for name, ends in costs.items()}
-    most = {name: max(ends) for name, ends in sizes.items() if ends}
-    order = sorted(most, key=lambda name: -most[name])
-    title = Sentence("No other shape obeys the limits")
-    if order:
-        text = f"{step} less or more of {order[0]} costs at most {{most}}"
-        title = Sentence(text, {"most": share(most[order[0]])})
-    columns = [Column(name, f"{step} {name}", kind="change", digits="two") for name in ("less", "more")]
-    what = f"What {step} less and more of each costs, all else decided anew"
-    rows = [[name, *ends] for name, ends in costs.items()]
-    table = Table("flatness", what, [words("number", ""), *columns], rows)
-    subtitle = f"{axis.capitalize()} at another shape, all else decided anew"
-    return table, Chart("tornado", title, "flatness", "number", ["less", "more"], subtitle, only=order, axis=axis)
 
 
 def _depths(architecture: Architecture, unit: str) -> tuple[Table, list[Chart]]:

@@ -8,7 +8,7 @@ from energymodel.errors import InputError
 from energymodel.performance.pipeline_simulator import SimulatedPass
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run
-from energymodel.report.cells import DATA, FULL, Column, Quantity, number, spaced, words
+from energymodel.report.cells import DATA, FULL, Column, Quantity, declared, number, spaced, words
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.pipeline import Timeline, step_timeline
 from energymodel.search.pipeline_clocks import StageClocks
@@ -35,17 +35,11 @@ def passes_table(timeline: Timeline) -> Table:
     for of_rank in timeline.simulated.passes:
         slots.setdefault((of_rank.rank, of_rank.start), []).append(of_rank)
     passes = [(each, lane, len(slot)) for slot in slots.values() for lane, each in enumerate(slot)]
-    cells = {
-        Column("rank", "pipeline rank", kind="count"): [of.rank for of, *_ in passes],
-        words("kind", "pass"): [NAMES[of.operation.kind] for of, *_ in passes],
-        Column("stage", "virtual stage", kind="count", level=DATA): [of.operation.stage for of, *_ in passes],
-        Column("microbatch", "micro-batch", kind="count", level=DATA): [of.operation.microbatch for of, *_ in passes],
-        Column("start", unit="s"): [of.start for of, *_ in passes],
-        Column("end", unit="s"): [of.end for of, *_ in passes],
-        Column("lane", kind="count", level=DATA): [lane for _, lane, _ in passes],
-        Column("lanes", kind="count", level=DATA): [lanes for *_, lanes in passes],
-    }
-    return Table.of("passes", "A step of the plan", cells, level=DATA)
+    rows = [
+        [each.rank, NAMES[each.operation.kind], *each.operation[1:], each.start, each.end, lane, lanes]
+        for each, lane, lanes in passes
+    ]
+    return Table("passes", "A step of the plan", declared("passes"), rows, level=DATA)
 
 
 def timeline_chart(timeline: Timeline) -> Chart:
@@ -110,15 +104,9 @@ def ranks_table(timeline: Timeline) -> Table:
     if timeline.schedule == "dualpipe":
         layers[:] = np.mean(layers)
     ranks, busy = len(layers), np.asarray(step.busy)
-    cells = {
-        Column("rank", kind="count"): range(ranks),
-        Column("layers"): layers,
-        Column("working", unit="s"): busy,
-        Column("waiting", unit="s"): time - busy,
-        Column("waiting_share", "of the time", kind="share"): (time - busy) / time,
-        Column("held", "micro-batches held"): np.asarray(step.held) * (ranks / len(timeline.layers)),
-    }
-    return Table.of("ranks", "Pipeline ranks", cells, short=_ends(ranks))
+    held = np.asarray(step.held) * (ranks / len(timeline.layers))
+    rows = [*zip(range(ranks), layers, busy, time - busy, (time - busy) / time, held, strict=True)]
+    return Table("ranks", "Pipeline ranks", declared("ranks"), rows, short=_ends(ranks))
 
 
 def _ends(count: int, most: int = _MOST_RANKS) -> Sequence[int]:
@@ -131,16 +119,9 @@ def stage_clocks_answer(scenario: Scenario, clocks: StageClocks) -> Answer:
     best, kinds = int(np.argmax(clocks.saved)), clocks.clock.shape[-1]
     is_found = np.asarray(result_is(clocks.result, RESULTS.successful))
     times = {f"time{row}": number(clocks.step_time[row], "s") for row in np.flatnonzero(~is_found)}
-    on_front = {
-        Column("step_time", unit="s"): clocks.step_time,
-        Column("longer", kind="change"): clocks.step_time / clocks.step_time[0] - 1.0,
-        Column("energy", unit="J"): clocks.energy,
-        Column("one_clock_energy", "with one clock", "J"): clocks.one_clock_energy,
-        Column("saved", kind="share"): clocks.saved,
-        Column("price", "price of time", "W"): np.maximum(0.0, clocks.price),
-        words("converged", level=FULL): is_found,
-    }
-    of_clocks = [words("direction"), Column("rank", kind="count"), Column("kind", "kind of operation", kind="count")]
+    longer, price = clocks.step_time / clocks.step_time[0] - 1.0, np.maximum(0.0, clocks.price)
+    energies = clocks.energy, clocks.one_clock_energy
+    front = zip(clocks.step_time, longer, *energies, clocks.saved, price, is_found, strict=True)
     all_clocks = [
         [time, DIRECTIONS[direction], rank, kind, clock]
         for time, of_time in zip(clocks.step_time, clocks.clock, strict=True)
@@ -161,15 +142,9 @@ def stage_clocks_answer(scenario: Scenario, clocks: StageClocks) -> Answer:
         Sentence("Clocks of the pipeline ranks with the lowest energy of a step"),
         [Sentence(text, numbers) for text in texts],
         [
-            Table.of("front", "Passes of a step, all chips", on_front),
+            Table("front", "Passes of a step, all chips", declared("clocks_front"), [*front]),
             rank_clocks_table(clocks.clock[best], float(scenario.system.accelerator.reference_clock)),
-            Table(
-                "clocks",
-                "All clocks",
-                [Column("step_time", unit="s"), *of_clocks, Column("clock")],
-                all_clocks,
-                level=DATA,
-            ),
+            Table("clocks", "All clocks", declared("clocks"), all_clocks, level=DATA),
         ],
         charts=[Chart("plane", title, "front", "step_time", y, subtitle, lines=True, axis="energy")],
         warnings=[Sentence(late, times)] if times else [],
