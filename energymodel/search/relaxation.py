@@ -3,6 +3,7 @@
 Every layout is a lane of one compiled program.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -148,30 +149,39 @@ def evaluate_points(
 class Packed(eqx.Module):
     """A tree of numbers as one array, along its last axis; axes before that are those of all leaves.
 
-    A call that hands over each number by itself takes longer than the program that it calls.
+    A call that hands over each number by itself takes longer than the program that it calls. `switches` are 0 or 1 for
+    leaves that hold nothing else: they belong to the program, which leaves out the parts that are off (of the 405B run
+    a third of its operations).
     """
 
     numbers: Float[Array | np.ndarray, "*lanes n"]
     structure: Any = eqx.field(static=True)
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    switches: tuple[float | None, ...] = eqx.field(static=True)
 
     @property
     def tree(self) -> Any:
         """The tree, of one lane."""
-        parts = jnp.split(self.numbers, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1])
-        return jax.tree.unflatten(self.structure, map(jnp.reshape, parts, self.shapes))
+        leaves, first = [], 0
+        for shape, switch in zip(self.shapes, self.switches, strict=True):
+            last = first + (math.prod(shape) if switch is None else 0)
+            leaves.append(np.full(shape, switch) if first == last else jnp.reshape(self.numbers[first:last], shape))
+            first = last
+        return jax.tree.unflatten(self.structure, leaves)
 
     def take(self, lanes: Any) -> "Packed":
         """The trees of some lanes."""
-        return Packed(self.numbers[lanes], self.structure, self.shapes)
+        return dataclasses.replace(self, numbers=self.numbers[lanes])
 
 
 def pack(tree: Any, *lanes: int) -> Packed:
     """All numbers of a tree; of one whose leaves have a first axis of so many lanes, if that is given."""
     leaves, structure = jax.tree.flatten(tree)
     leaves = [np.asarray(leaf, np.float64) for leaf in leaves]
-    numbers = np.concatenate([leaf.reshape(*lanes, -1) for leaf in leaves], axis=-1)
-    return Packed(numbers, structure, tuple(leaf.shape[len(lanes) :] for leaf in leaves))
+    kinds = [None if lanes else next((kind for kind in (0.0, 1.0) if np.all(leaf == kind)), None) for leaf in leaves]
+    numbers = [leaf.reshape(*lanes, -1) for leaf, kind in zip(leaves, kinds, strict=True) if kind is None]
+    shapes = tuple(leaf.shape[len(lanes) :] for leaf in leaves)
+    return Packed(np.concatenate(numbers, axis=-1), structure, shapes, tuple(kinds))
 
 
 def lane_model(problem: DesignProblem, lattice: Any, criteria: Criteria | None = None) -> ModelOutside:
