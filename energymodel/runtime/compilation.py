@@ -27,6 +27,7 @@ from energymodel.runtime.lowered_programs import PACKAGE, Lowered, package_of, r
 from energymodel.runtime.operations import KEEP_BARRIERS, with_barriers
 from energymodel.runtime.placement import accelerated, for_threads, platform
 from energymodel.runtime.private_folder import why_not_private
+from energymodel.runtime.program_cache import Split, split
 from energymodel.runtime.work_in_progress import making
 
 CONFIG: Any = jax.config  # its stub leaves out its settings
@@ -111,19 +112,12 @@ def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., An
 
 
 class Signature(NamedTuple):
-    """All that a program depends on: the shapes of what is traced, and everything else."""
+    """All that a program depends on: the arguments but for their numbers, the shapes of these, and what was set."""
 
-    traced: Any
+    arguments: Split
     shapes: tuple[jax.ShapeDtypeStruct, ...]
-    static: Any
-    fixed: tuple[Any, ...]
     x64: bool
     platform: str
-
-    def arguments(self, leaves: Sequence[Any]) -> Any:
-        """The arguments of the function that hold these numbers."""
-        traced = jax.tree.unflatten(self.traced, leaves)
-        return eqx.combine(traced, jax.tree.unflatten(self.static, self.fixed))
 
 
 class Program(NamedTuple):
@@ -172,13 +166,11 @@ class Compiled:
 
     def _signature(self, args: tuple[Any, ...]) -> tuple[list[Any], Signature]:
         """The numbers of a call, and what its program depends on."""
-        traced, static = eqx.partition(args, eqx.is_array_like)
-        leaves, structure = jax.tree.flatten(traced)
+        leaves, arguments = split(args, eqx.is_array_like)
         # Copies, as in `numerics.with_own_numbers`.
         leaves = [leaf if isinstance(leaf, jax.Array) else np.array(leaf) for leaf in leaves]
         shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-        fixed, static_structure = jax.tree.flatten(static)
-        return leaves, Signature(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64, platform())
+        return leaves, Signature(arguments, shapes, CONFIG.jax_enable_x64, platform())
 
     def _made(self, signature: Signature) -> Any:
         """What runs calls of this signature, made once."""
@@ -225,7 +217,7 @@ class Compiled:
         structures = []
 
         def flat(*leaves: Any) -> list[Any]:
-            results, structure = jax.tree.flatten(self._function(*signature.arguments(leaves)))
+            results, structure = jax.tree.flatten(self._function(*signature.arguments.joined(leaves)))
             structures.append(structure)
             return results
 
@@ -247,12 +239,12 @@ class Compiled:
 
     def _path(self, signature: Signature) -> Path | None:
         """Where the program is kept, if it may be."""
-        names = [_name(thing) for thing in (self._function, *signature.fixed)]
+        structure, fixed = signature.arguments
+        names = [_name(self._function), *("number" if part is None else _name(part[1]) for part in fixed)]
         folder = _folder()
-        if folder is None or None in names or not _lasting(signature.traced):
+        if folder is None or None in names or not _lasting(structure):
             return None
-        key = repr((names, str(signature.traced), str(signature.static), signature.shapes, signature.x64))
-        key += signature.platform + source_digest()
+        key = repr((names, str(structure), signature.shapes, signature.x64)) + signature.platform + source_digest()
         return folder / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
 
 
