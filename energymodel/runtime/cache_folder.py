@@ -44,21 +44,15 @@ class CacheFolder(NamedTuple):
 _CHOSEN: list[CacheFolder] = []  # by `keep_compiled_programs`, which changes the environment
 
 
-def own_folder() -> Path | None:
-    """The folder of this project for all that it may remove at any time; `None` where there is no home."""
+def default_folder() -> Path | None:
+    """The folder of the command line, unless the environment names another; `None` where there is no home."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():  # to be ignored then [XDG Base Directory Specification 0.8]
         try:
             base = Path.home() / ".cache"
         except RuntimeError:
             return None
-    return base / "energymodel"
-
-
-def default_folder() -> Path | None:
-    """The folder of the command line, unless the environment names another."""
-    own = own_folder()
-    return None if own is None else own / "compiled"
+    return base / "energymodel" / "compiled"
 
 
 def folder_in_use() -> CacheFolder:
@@ -72,11 +66,6 @@ def folder_in_use() -> CacheFolder:
     if folder is None:
         return CacheFolder(None, "there is no home folder. Set HOME or XDG_CACHE_HOME.")
     return CacheFolder(folder, why_not_private(folder))
-
-
-def records_runs() -> bool:
-    """Whether this process is a command, which has chosen a folder that is its own."""
-    return bool(_CHOSEN) and _CHOSEN[-1].refusal is None
 
 
 def keep_compiled_programs() -> str | None:

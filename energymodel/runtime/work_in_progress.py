@@ -4,26 +4,24 @@ A command that draws a progress bar listens; without it nothing is heard and not
 """
 
 import contextlib
-import time
 from collections.abc import Iterator
 from typing import Any
 
 LISTENERS: list[Any] = []
-"""Objects with methods `started(program)`, `finished(program, seconds)` and `counted(done, total)`, called from any
-thread."""
+"""Objects with methods `started(program)`, `finished(program)` and `counted(done, total)`, called from any thread."""
 
 
 @contextlib.contextmanager
 def making(program: str) -> Iterator[None]:
     """Say that a program is traced, compiled or loaded in this block."""
-    begun, listeners = time.perf_counter(), [*LISTENERS]
+    listeners = [*LISTENERS]
     for listener in listeners:
         listener.started(program)
     try:
         yield
     finally:
         for listener in listeners:
-            listener.finished(program, time.perf_counter() - begun)
+            listener.finished(program)
 
 
 def counted(done: int, total: int) -> None:
