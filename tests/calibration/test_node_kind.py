@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from calibration.files import constants_of, table_file
-from cases import cases
 from cli.shell import run as run_command
 from energymodel.calibration.calibrate import calibrate
 from energymodel.calibration.constant_priors import Values
@@ -18,8 +17,6 @@ from energymodel.calibration.node_power import CONSTANTS, node_runs, predicted_p
 from energymodel.errors import InputError
 from energymodel.readers.columns import TableChoices
 from energymodel.scenarios.scenario import load_scenario
-
-CASES = cases(__file__)
 
 DATA = Path(__file__).parents[2] / "experiments" / "data" / "mlperf_power_runs.csv"
 HEADER = "system,benchmark,node_power_w,min_power_w"
@@ -143,7 +140,15 @@ def test_a_run_at_two_meters_is_refused():
         calibrate("node", DATA)
 
 
-@pytest.mark.parametrize(("rows", "note"), CASES["readings_that_cannot_be_idle_are_named"])
+@pytest.mark.parametrize(
+    ("rows", "note"),
+    [
+        (["1x,a,7000,4000", "1x,b,7200,4100"], r"No reading .* can be idle: the prior's \d+ W are used.*line 2"),
+        (["1x,a,7000,2900", "1x,b,7200,-43"], r"2900 W.*1 at or below the \d+ W that idle chips .*line 3"),
+        (["1x,a,9000,4100", "1x,b,9200,4200"], r"4100 W, are 4\d % above the idle power of the prior.*warm"),
+        (["1x,a,7000,2900", "1x,b,7200,6000"], r"2900 W.*1 above 50 % .* began warm \(line 3"),
+    ],
+)
 def test_readings_that_cannot_be_idle_are_named(tmp_path, rows, note):
     fitted = calibrate("node", write(tmp_path, rows), prior="h100-sxm")
     assert any(re.search(note, reading) for reading in fitted.notes), fitted.notes
@@ -155,7 +160,22 @@ def test_readings_that_cannot_be_idle_are_named(tmp_path, rows, note):
         assert idle.value == pytest.approx(float(note[:4]), rel=0.03)
 
 
-@pytest.mark.parametrize(("rows", "header", "pattern"), CASES["a_bad_file_is_answered_in_one_line"])
+@pytest.mark.parametrize(
+    ("rows", "header", "pattern"),
+    [
+        (["a,7000,8", "b,7000,4"], "benchmark,node_power_w,chips", r'line 3, column "chips": 4, and 8 in line 2'),
+        (["a,7000,80", "b,7000,70"], "benchmark,node_power_w,busy_share", r"80 cannot be; .* at most 1. Divide"),
+        (["a,7000,air", "b,7000,sand"], "benchmark,node_power_w,cooling", r'line 3, .* unknown cooling "sand"'),
+        (["a,7000,air", "b,7000,water"], "benchmark,node_power_w,cooling", r"line 3, .* liquid, and air in line 2"),
+        (
+            ["a,7000,B200", "b,7000,B200"],
+            "benchmark,node_power_w,gpu",
+            r'line 2: "B200" is rated 1000 W.*--prior b200-sxm',
+        ),
+        (["a,7000,x1", "b,7000,x1"], "benchmark,node_power_w,gpu", r'line 2: unknown accelerator "x1"'),
+        (["a,7000,1", "a,7100,1"], "benchmark,node_power_w,run", r"line 3: the run and node of line 2 again"),
+    ],
+)
 def test_a_bad_file_is_answered_in_one_line(tmp_path, rows, header, pattern):
     with pytest.raises(InputError, match=pattern) as caught:
         calibrate("node", write(tmp_path, rows, header), prior="h100-sxm")

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from calibration.files import constants_of, scenario_file, table_file
-from cases import cases
 from energymodel.calibration.calibrate import calibrate
 from energymodel.calibration.constant_priors import values_of
 from energymodel.calibration.device_power import Profiles
@@ -22,8 +21,6 @@ from energymodel.report.page import page_html
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate
 from report.page.read_page import assert_sound
-
-CASES = cases(__file__)
 
 HEADER = "gpu,workload,batch,power_limit_w,time_s,power_w"
 
@@ -199,7 +196,14 @@ def test_kernels_with_a_counter_are_predicted_by_it_also_where_no_lower_clock_wa
     assert all(low.covariance[0, 0] < high.covariance[0, 0] for low, high in ((fitted.fit, alone.fit),))
 
 
-@pytest.mark.parametrize(("rows", "pattern"), CASES["bad_counters_are_named"])
+@pytest.mark.parametrize(
+    ("rows", "pattern"),
+    [
+        (["A,b,k,1e9,1,100,0.5", "B,b,k,1e9,1,100,0.5"], "holds A, B; form counters is of one device"),
+        (["A,b,k,1e9,1,100,50", "A,b,k,8e8,1,90,50"], "line 2.*a share of time is at most 1, not a percentage"),
+        (["A,b,k,1e9,1,100,", "A,b,k,8e8,1,90,0.5"], "line 2.*empty at the highest clock of a kernel"),
+    ],
+)
 def test_bad_counters_are_named(tmp_path, rows, pattern):
     with pytest.raises(InputError, match=pattern):
         calibrate("power", table_file(tmp_path, COUNTED, *rows))
@@ -242,7 +246,15 @@ def test_rows_without_time_and_power_are_predicted(tmp_path):
     assert tree[0]["energy"] == pytest.approx(middle.time * middle.power)
 
 
-@pytest.mark.parametrize(("rows", "pattern"), CASES["rows_that_cannot_be_predicted_are_named"])
+@pytest.mark.parametrize(
+    ("rows", "pattern"),
+    [
+        (["A40,a,8,300,10,", "A40,a,8,200,11,190"], 'line 2, column "power_w": empty.*or leave time and power empty'),
+        (["A40,a,8,300,,", "A40,a,8,200,,"], "no row has time_s and power_w"),
+        (["A40,a,8,300,10,270", "A40,c,8,200,,"], "line 3: c, batch 8, was not measured"),
+        (["A40,a,8,300,10,270", "A40,a,8,,,"], 'line 3, column "power_limit_w": empty. Write what is to be predicted'),
+    ],
+)
 def test_rows_that_cannot_be_predicted_are_named(tmp_path, rows, pattern):
     with pytest.raises(InputError, match=pattern):
         calibrate("power", table_file(tmp_path, HEADER, *rows))

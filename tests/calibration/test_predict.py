@@ -7,14 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cases import cases
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import predict, predict_row, with_constants
 from energymodel.errors import InputError
 from energymodel.performance.collectives import CollectiveLibrary
-
-CASES = cases(__file__)
 
 ROW = {
     "cluster": "megatron-a100",
@@ -218,7 +215,25 @@ def test_time_and_memory_are_differentiable(system):
     assert all(np.isfinite(slope) for slope in slopes.values())
 
 
-@pytest.mark.parametrize(("change", "words"), CASES["bad_rows_are_named"], ids=str)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tensor": 0.5}, ["line 2", "tensor", "0.5"]),
+        ({"chips": 8}, ["line 2", "8 chips", "64"]),
+        ({"zero": 4}, ["ZeRO", "4"]),
+        ({"offload_parameters": 2}, ["line 2", "offload_parameters", "2", "at most 1"]),
+        ({"tf32": 0.5, "fp8": 0.7}, ["line 2", "tf32", "1.2"]),
+        ({"model": "megatron-176b"}, ["megatron-175b"]),
+        ({"local_layers": 0.5}, ["line 2", "window", "0.5"]),
+        ({"mamba_layers": 24}, ["mamba_layers", "state-space", "Leave"]),
+        ({"kv_rank": 512, "value_head_size": 128, "rope_head_size": 192}, ["line 2", "rope_head_size", "192"]),
+        ({"cluster": "megatron-a10"}, ["megatron-a100"]),
+        ({"recomputation": "some"}, ["recomputation", "some"]),
+        ({"pipelin": 2}, ["pipelin", "pipeline"]),
+        ({"microbatch": "two"}, ["microbatch", "two"]),
+    ],
+    ids=str,
+)
 def test_bad_rows_are_named(change, words):
     with pytest.raises(InputError) as raised:
         predict([{**ROW, **change}])

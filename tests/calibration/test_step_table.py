@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from calibration.files import table_file
-from cases import cases
 from energymodel.calibration.calibrate import named_prior, prior_scenario
 from energymodel.calibration.calibration_case import BASE
 from energymodel.calibration.kinds import KINDS
@@ -12,11 +11,21 @@ from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
 from energymodel.readers.columns import TableChoices
 
-CASES = cases(__file__)
-
 HEADER = "num_layers,hidden_size,num_heads,vocab_size,seq_len,n_gpu,global_batch_size,tp,pp,mbs,zero_stage,gpu"
 ROW = "24,2048,16,51200,2048,8,64,2,4,1,1,H100-SXM5-80GB"
-OURS = CASES["ours"]
+OURS = {
+    "layers": 24,
+    "hidden": 2048,
+    "heads": 16,
+    "vocabulary": 51200,
+    "sequence": 2048,
+    "chips": 8,
+    "batch_sequences": 64,
+    "tensor": 2,
+    "pipeline": 4,
+    "shard_optimizer": 1,
+    "shard_gradients": 0,
+}
 MEGATRON = TableChoices(cluster="megatron-a100")
 
 
@@ -44,7 +53,28 @@ def test_names_of_public_files_are_ours(tmp_path):
     assert {name: columns[name][0] for name in OURS} == OURS
 
 
-@pytest.mark.parametrize(("name", "word", "column", "value"), CASES["words_and_units_become_numbers"])
+@pytest.mark.parametrize(
+    ("name", "word", "column", "value"),
+    [
+        ("step_time_ms", "1500", "step_time_s", 1.5),
+        ("iteration_time_us", "1.5e6", "step_time_s", 1.5),
+        ("memory_gib", "2", "memory_b", 2.0**31),
+        ("peak_memory_gb", "2", "memory_b", 2e9),
+        ("precision", "MXFP8", "fp8", 1.0),
+        ("precision", "NVFP4", "fp4", 1.0),
+        ("precision", "bf16", "fp8", 0.0),
+        ("recompute", "full", "recompute_full", 1.0),
+        ("recompute", "selective + sequence parallel", "recompute_attention", 1.0),
+        ("recompute", "False", "recompute_full", 0.0),
+        ("sequence_parallel", "no", "sequence_parallel", 0.0),
+        ("sharding", "FULL_SHARD", "shard_parameters", 0.0),  # the ZeRO stage of the row comes first
+        ("schedule", "zb-h1", "zero_bubble", 1.0),
+        ("layers_per_virtual_stage", "3", "virtual_stages", 2.0),
+        # 64 sequences of 2,048 tokens at 65,536 tokens a second, or 8 x 8,192: two seconds
+        ("tokens_per_s", "65536", "step_time_s", 2.0),
+        ("tokens_per_s_per_gpu", "8192", "step_time_s", 2.0),
+    ],
+)
 def test_words_and_units_become_numbers(tmp_path, name, word, column, value):
     assert read(tmp_path, **{name: word}).columns[column][0] == pytest.approx(value, rel=1e-12)
 
@@ -88,7 +118,16 @@ def test_a_constant_column_stands_before_the_tables(tmp_path):
     assert (table["vocabulary"][0], table["gated"][0]) == (1000.0, 1.0)
 
 
-@pytest.mark.parametrize(("cells", "out_of_memory"), CASES["failed_runs_have_no_time"], ids=str)
+@pytest.mark.parametrize(
+    ("cells", "out_of_memory"),
+    [
+        ({"status": "OOM in step 2"}, True),
+        ({"oom": "True"}, True),
+        ({"step_time_s": "OOM"}, True),
+        ({"status": "failed", "step_time_s": "0.1"}, False),
+    ],
+    ids=str,
+)
 def test_failed_runs_have_no_time(tmp_path, cells, out_of_memory):
     table = read(tmp_path, **cells)
     assert table.columns["failed"][0]
@@ -105,7 +144,16 @@ def test_a_row_without_a_time_is_no_error_but_not_measured_either(tmp_path, word
     assert any("Not fitted: 1 row without a step time" in note for note in measured.notes)
 
 
-BAD = CASES["bad"]
+BAD = {
+    "hidden_size": ("wide", "line 2: hidden: 'wide' is not a number"),
+    "num_layers": ("0", "layers: 0 cannot be; transformer layers is at least 1"),
+    "n_gpu": ("inf", "chips: 'inf' is not finite"),
+    "tp": ("-2", "tensor: -2 cannot be"),
+    "num_heads": ("nan", "heads is missing"),
+    "pp": ("nan", "pipeline: 'nan' is not finite. Leave the cell empty"),
+    "zero_stage": ("7", 'zero: "7" is not a ZeRO stage'),
+    "gpu": ("X100", 'unknown accelerator "X100"'),
+}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -148,7 +196,15 @@ def test_what_is_not_modelled_is_refused_by_name(tmp_path):
     assert len(read(tmp_path, hybrid="0")) == 1
 
 
-@pytest.mark.parametrize(("gpu", "framework", "cluster"), CASES["chip_and_framework_stand_for_a_cluster"])
+@pytest.mark.parametrize(
+    ("gpu", "framework", "cluster"),
+    [
+        ("A100 (see caveat)", "DeepSpeed 0.9", "a100-sxm4-80gb + deepspeed"),
+        ("dgx_h100", "NeMo 24.07", "h100-sxm + megatron"),
+        ("gb200", "PyTorch FSDP 2", "gb200 + fsdp"),
+        ("a100_40gb", "our trainer (FSDP)", "a100-sxm4-40gb + fsdp"),
+    ],
+)
 def test_chip_and_framework_stand_for_a_cluster(tmp_path, gpu, framework, cluster):
     table = read(tmp_path, row=ROW.replace("H100-SXM5-80GB", gpu), framework=framework)
     assert table.columns["cluster"][0] == cluster

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 
-from cases import cases
 from cli.shell import SMALL, numbers, rows_of, run, run_json
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.fleet import load_fleet, optimize_fleet
 from energymodel.search.site import divide_site_power
 from energymodel.system.outputs import output
-
-CASES = cases(__file__)
 
 SITE = ("fleet", "llama-3.1-405b-h100", "--site")
 OTHERS = "a100-sxm4-80gb 8"
@@ -69,7 +66,18 @@ def test_the_search_saves_energy_with_whole_microbatches():
     np.testing.assert_allclose(saved / 0.001, within.prices["time"], rtol=0.05)
 
 
-@pytest.mark.parametrize(("group", "words"), CASES["what_is_no_group_is_refused"])
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ("a100-sxm4-80gb", "is not an accelerator and its number of chips"),
+        ("a100 8", "fleet.a100.*Unknown preset"),
+        ("a100-sxm4-80gb 0", "is not a number of chips"),
+        ("a100-sxm4-80gb 8.5", "replicas in the layout"),
+        ("a100-sxm4-80gb 8 speed=1", 'unknown key "speed"'),
+        ("a100-sxm4-80gb 8 clock=3", "plan.clock: 3"),
+        ("a100-sxm4-80gb 8192", "plan.batch.*fewer than 1"),
+    ],
+)
 def test_what_is_no_group_is_refused(group, words):
     with pytest.raises(InputError, match=words):
         load_fleet(SMALL, [group])

@@ -5,13 +5,10 @@ import threading
 
 import pytest
 
-from cases import cases
 from cli.shell import assert_bad_input, run
 from energymodel.readers.lines import LONGEST
 from monitor.recorded_run import STEPS, changed, expected, readings_until, steps_until, write_log, write_meter
 from report.page.read_page import assert_sound
-
-CASES = cases(__file__)
 
 PLAN = ("test-1b-h100", "--set", f"plan.goal.tokens={STEPS * 0.524288} M tokens")
 
@@ -84,7 +81,20 @@ def test_a_run_is_followed_to_its_end(tmp_path):
     assert "100.0 %, step 2,000" in result.stdout
 
 
-@pytest.mark.parametrize(("words", "message"), CASES["what_cannot_be_is_refused"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "--log is missing"),
+        (("--log", "LOG", "--follow", "--replay", "10"), "Leave out one of them"),
+        (("--log", "LOG", "--replay", "0"), "--replay 0.0: no speed"),
+        (("--log", "LOG", "--every", "2"), "every: 2.0"),
+        (("--log", "LOG", "--power", "LOG"), "no log of power"),
+        (("--log", "METER"), "no line is one of a training log"),
+        (("--log", "nothing.log"), "nothing.log"),
+        (("--log", "LOG", "-o", "run.toml"), "run.toml"),
+        (("--log", "EMPTY"), "is empty"),
+    ],
+)
 def test_what_cannot_be_is_refused(tmp_path, files, words, message):
     empty = tmp_path / "empty.log"
     empty.write_text("")

@@ -6,14 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from cases import cases
 from cli.shell import run_json
 from energymodel.errors import InputError
 from energymodel.scenarios.pieces import BATCH_COEFFICIENT, BATCH_EXPONENT, scenario_of_pieces
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.scenarios.training_file import scenario_of_training, vector_parameters
-
-CASES = cases(__file__)
 
 CLUSTER = ("--accelerator", "h100-sxm", "--chips", "16", "--tokens", "50 G")
 
@@ -47,7 +44,18 @@ def test_a_config_of_a_user_is_a_model(tmp_path):
     assert tree["scenario"]["system"]["workload"]["vector_parameters"]["value"] == 4 * 2 * 256 + 256
 
 
-@pytest.mark.parametrize(("changes", "words"), CASES["what_is_no_piece_is_refused"])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": "lama-8b"}, 'Unknown preset "lama-8b" among models'),
+        ({"accelerator": "h1000"}, 'Unknown preset "h1000" among hardware'),
+        ({"chips": "12.5"}, "chips: 12.5 is not a whole number"),
+        ({"chips": "many"}, "chips"),
+        ({"tokens": "0"}, "tokens: 0 is not a number of tokens"),
+        ({"tokens": "2 kg"}, "tokens"),
+        ({"model": "llama-3.1-405b", "chips": "8"}, "in no layout of 8 chips does the model fit"),
+    ],
+)
 def test_what_is_no_piece_is_refused(changes, words):
     pieces = {"model": "test-1b", "accelerator": "h100-sxm", "chips": "16", "tokens": "50 G"} | changes
     with pytest.raises(InputError, match=words):

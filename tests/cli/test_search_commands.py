@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from cases import cases
 from cli.shell import SMALL, numbers, run, run_json
 from energymodel.errors import InputError
 from energymodel.readers.text_file import read_so_far
@@ -23,8 +22,6 @@ from energymodel.system.chip_design import ScaledChip
 from energymodel.system.evaluate import evaluate_once
 from report.page.read_page import assert_sound
 from report.reference_optimum import infeasible, optimum
-
-CASES = cases(__file__)
 
 
 @pytest.fixture
@@ -41,12 +38,31 @@ def search(monkeypatch):
     return asked
 
 
-@pytest.mark.parametrize(("text", "name", "value"), CASES["limits"])
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("time=60 days", "time", 60 * 86400.0),
+        ("facility_power = 25 MW", "facility_power", 25e6),
+        ("temperature=60 °C", "temperature", 333.15),
+        ("chips=16384", "chips", 16384.0),
+        ("loss=1.9 nat/token", "loss", 1.9),
+        ("memory=80 GB", "memory", 80e9),
+        ("carbon=10 t", "carbon", 1e4),
+        ("money=70 M USD", "money", 70e6),
+    ],
+)
 def test_limits(text, name, value):
     assert parse_limits([text]) == {name: pytest.approx(value)}
 
 
-@pytest.mark.parametrize(("text", "bounds"), CASES["ranges"])
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("plan.clock=0.5:1", (0.5, 1.0)),
+        ("plan.power_cap=400 W:0.7 kW", (400.0, 700.0)),
+        ("plan.coolant_temperature=10:45 °C", (283.15, 318.15)),
+    ],
+)
 def test_ranges(text, bounds):
     units = {"plan.clock": "1", "plan.power_cap": "W", "plan.coolant_temperature": "K"}
     assert parse_question({"vary": [text]}, units).vary == {text.partition("=")[0]: pytest.approx(bounds)}
@@ -275,7 +291,19 @@ def test_the_rest_of_a_run_is_planned_and_written(tmp_path):
     assert left[0] == pytest.approx(left[1] - 4e9)
 
 
-@pytest.mark.parametrize(("name", "text", "words"), CASES["each_kind_of_file_of_a_run_so_far_is_read_or_refused"])
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.toml", 'tokens = 2e12\ntime = "9 days"\n', None),
+        ("a.json", '{"tokens": 2e12, "time": "9 days"}', None),
+        ("a.jsonl", '{"tokens": 1e12}\n{"tokens": 2e12, "time": "9 days"}\n{"tokens": 3e1', None),
+        ("a.toml", "token = 1", 'unknown key "token".*tokens'),
+        ("a.json", '{"tokens": true}', "neither a number in SI nor text"),
+        ("a.json", '{"tokens": [1]}', "neither a number in SI nor text"),
+        ("a.jsonl", "nothing\n", "no line is a JSON table"),
+        ("a.csv", "tokens\n1\n", 'extension ".csv" is not known'),
+    ],
+)
 def test_each_kind_of_file_of_a_run_so_far_is_read_or_refused(tmp_path, name, text, words):
     file = tmp_path / name
     file.write_text(text)

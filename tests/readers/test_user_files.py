@@ -16,15 +16,12 @@ from statistics import median
 import numpy as np
 import pytest
 
-from cases import cases
 from energymodel.errors import InputError
 from energymodel.readers.log_records import LogEvent, LoggedStep
 from energymodel.readers.logged_run import logged_run
 from energymodel.readers.metered import Metered, by_device, merge_devices
 from energymodel.readers.power_log import Skipped, power_kind, read_power
 from energymodel.readers.step_log import read_steps
-
-CASES = cases(__file__)
 
 FOLDER = os.environ.get("ENERGYMODEL_USER_FILES", "")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FOLDER, reason="ENERGYMODEL_USER_FILES names no folder of logs")]
@@ -134,7 +131,15 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize(("file", "kind", "devices"), CASES["kind_and_devices"])
+@pytest.mark.parametrize(
+    ("file", "kind", "devices"),
+    [
+        ("nvidia_smi_8xh100.csv", "nvidia-smi", "0 1 2 3 4 5 6 7"),
+        ("dcgm_exporter_l40s.prom", "dcgm", "0"),
+        ("dcgm_exporter_mig.prom", "dcgm", "0 1"),
+        ("codecarbon_emissions_v2.csv", "codecarbon", "cpu gpu node ram"),
+    ],
+)
 def test_kind_and_devices(file, kind, devices):
     skipped = Skipped()
     assert power_kind(LOGS / file) == kind

@@ -2,19 +2,25 @@
 
 import pytest
 
-from cases import cases
 from energymodel.report.answer import Sentence
 from energymodel.report.cells import Column, Quantity
 from energymodel.report.number import interval, layout_of_column, plain, sentence, text
-
-CASES = cases(__file__)
 
 GWH = 3.6e12
 JOULE = Column("energy", "energy", "J")
 
 
 @pytest.mark.parametrize(
-    ("value", "half_width", "words"), CASES["the_last_digit_is_worth_at_most_half_of_half_the_interval"]
+    ("value", "half_width", "words"),
+    [
+        (26.18, 4.5, "26 GWh"),
+        (26.18, 0.7, "26.2 GWh"),
+        (6.1, 4.9, "6 GWh"),
+        (26.18, 0.001, "26.18 GWh"),
+        (26.18, 0.0, "26.18 GWh"),
+        (30.0, 1.0, "30.0 GWh"),
+        (0.973, 1.05, "1.0 GWh"),
+    ],
 )
 def test_the_last_digit_is_worth_at_most_half_of_half_the_interval(value, half_width, words):
     cell = Quantity(value * GWH, (value - half_width) * GWH, (value + half_width) * GWH)
