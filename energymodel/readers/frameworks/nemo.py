@@ -32,8 +32,8 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     """The arguments of a file with `trainer` and `model`, alone or below `training`."""
     for name in ("trainer", "model"):
         table_of(table.get(name), where, name)
-    interpolation = Interpolation(table, where)
-    model, trainer = interpolation.copy("model"), Keys(interpolation.copy("trainer"), where, "trainer.")
+    worked_out = interpolated(table, where)
+    model, trainer = worked_out["model"], Keys(worked_out["trainer"], where, "trainer.")
     names = ("optim", "data", "peft", "tokenizer")
     optim, data, peft, tokenizer = (model[name] if isinstance(model.get(name), Mapping) else {} for name in names)
     optimizer = str(optim.get("name", ""))
@@ -63,65 +63,56 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     return Prepared(arguments, words, prefix="model.")
 
 
-class Interpolation:
-    """The values of a table, by their paths; those with interpolations are worked out once each.
+def interpolated(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A copy of a table with its interpolations worked out; those that cannot be are placeholders.
 
     **Raises:** `InputError` if the table has more values or interpolations than a configuration has.
     """
+    values = dict(_values(table))
+    texts = {path: value for path, value in values.items() if isinstance(value, str) and "${" in value}
+    if len(values) > MOST_VALUES or len(texts) > MOST_INTERPOLATED:
+        raise InputError(
+            f'"{where}" holds more than {MOST_VALUES} values or {MOST_INTERPOLATED} interpolations; '
+            "is it the right file?"
+        )
+    # A launcher puts its file below `training`.
+    below = "" if "training" in table else r"\$\{training\.(model|trainer|run)\."
+    left: dict[tuple[str, ...], Any] = {
+        path: re.sub(below, r"${\1.", text) if below else text for path, text in texts.items()
+    }
+    values |= dict.fromkeys(texts)
+    for _ in range(LINKS):
+        for path, text in list(left.items()):
+            left[path] = text = _filled(text, path, values)
+            if not (isinstance(text, str) and (len(text) > LONGEST or "${" in text)):
+                values[path] = left.pop(path)
+    for path in left:
+        values[path] = f"<{re.sub(r'[^A-Za-z0-9_.]+', ' ', texts[path]).strip()[:50] or 'interpolation'}>"
 
-    def __init__(self, table: Mapping[str, Any], where: str) -> None:
-        self.table = table
-        self.solved = dict(_values(table))
-        self.texts = {path: v for path, v in self.solved.items() if isinstance(v, str) and "${" in v}
-        if len(self.solved) > MOST_VALUES or len(self.texts) > MOST_INTERPOLATED:
-            raise InputError(
-                f'"{where}" holds more than {MOST_VALUES} values or {MOST_INTERPOLATED} interpolations; '
-                "is it the right file?"
-            )
-        for path in self.texts:
-            del self.solved[path]
-        self.below = "training" in table  # a launcher puts its file below `training`
-        for path in self.texts:
-            self._solve(path, 0)
+    def copy(value: Any, path: tuple[str, ...]) -> Any:
+        if isinstance(value, Mapping):
+            return {str(key): copy(item, (*path, str(key))) for key, item in value.items()}
+        return values.get(path, value)
 
-    def copy(self, name: str) -> dict[str, Any]:
-        """A copy of a section with its values; those that cannot be worked out are placeholders."""
+    return copy(table, ())
 
-        def put(value: Any, path: tuple[str, ...]) -> Any:
-            if isinstance(value, Mapping):
-                return {str(key): put(item, (*path, str(key))) for key, item in value.items()}
-            if path not in self.texts or self.solved[path] is not None:
-                return self.solved.get(path, value)
-            return f"<{re.sub(r'[^A-Za-z0-9_.]+', ' ', self.texts[path]).strip()[:50] or 'interpolation'}>"
 
-        return put(self.table[name], (name,))
-
-    def _solve(self, path: tuple[str, ...], depth: int) -> Any:
-        """The value at a path: a switch, number or text; None where it cannot be worked out."""
-        if path not in self.solved and path in self.texts:
-            self.solved[path] = None  # while it is worked out: it may refer to itself
-            text: Any = self.texts[path]
-            text = text if self.below else re.sub(r"\$\{training\.(model|trainer|run)\.", r"${\1.", text)
-            text = text[: LONGEST + 1]
-            while isinstance(text, str) and len(text) <= LONGEST and (match := INNERMOST.search(text)):
-                value = self._inner(match[1], path, depth) if depth <= LINKS else None
-                if not isinstance(value, bool | int | float | str):
-                    return None
-                text = value if match[0] == text else f"{text[: match.start()]}{value}{text[match.end() :]}"
-            self.solved[path] = None if isinstance(text, str) and (len(text) > LONGEST or "${" in text) else text
-        return self.solved.get(path)
-
-    def _inner(self, text: str, path: tuple[str, ...], depth: int) -> Any:
-        """The value of what stands between the braces."""
-        name, colon, arguments = text.partition(":")
+def _filled(text: Any, path: tuple[str, ...], values: Mapping[tuple[str, ...], Any]) -> Any:
+    """A text with its innermost interpolations in place, as far as their values are worked out: a text, or a number."""
+    while isinstance(text, str) and len(text) <= LONGEST and (match := INNERMOST.search(text)):
+        name, colon, arguments = match[1].partition(":")
+        keys = match[1].strip().lstrip(".")
+        dots = len(match[1].strip()) - len(keys)
+        value = values.get((*(path[: len(path) - dots] if dots else ()), *keys.split(".")))
         if colon:
             try:
-                return FUNCTIONS[name.strip()](*(_number(part.strip()) for part in arguments.split(",")))
+                value = FUNCTIONS[name.strip()](*(_number(part.strip()) for part in arguments.split(",")))
             except (KeyError, TypeError, ValueError, ArithmeticError):
-                return None
-        keys = text.strip().lstrip(".")
-        dots = len(text.strip()) - len(keys)
-        return self._solve((*(path[: len(path) - dots] if dots else ()), *keys.split(".")), depth + 1)
+                value = None
+        if not isinstance(value, bool | int | float | str):
+            break
+        text = value if match[0] == text else f"{text[: match.start()]}{value}{text[match.end() :]}"
+    return text
 
 
 def _values(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
