@@ -18,6 +18,7 @@ from energymodel.report.answers.evaluate import capacity_warnings
 from energymodel.report.answers.run_tables import OWN
 from energymodel.report.cells import CHANGE, Column, Quantity, number, present, share, words
 from energymodel.report.number import plain
+from energymodel.search.result import efficient
 from energymodel.search.training_run import LIMITS_OF_SYSTEM
 from energymodel.system.outcome import TrainingOutcome
 
@@ -208,7 +209,9 @@ def front(own: PagePlan, now: PagePlan, pins: Mapping[str, PagePlan], objective:
     finite = np.isfinite(values) & np.isfinite(times)
     obeying = finite & (nearby.slack >= -1e-9)
     usable = obeying if obeying.any() else finite
-    best = _not_dominated(times, values, usable)
+    best = np.flatnonzero(usable)
+    best = best[efficient(np.stack([times, values], axis=1)[best])]
+    best = best[np.argsort(times[best])]
     points = {
         label: [plan.run.quantity(name).value for name in of] for label, plan in {NOW: now, OWN: own, **pins}.items()
     }
@@ -238,15 +241,6 @@ def front(own: PagePlan, now: PagePlan, pins: Mapping[str, PagePlan], objective:
     look = {"series": "series", "label": "name", "lines": [_FRONT], "hover": [column.name for column in columns[2:]]}
     table = Table("front", "Plans with other batches and clocks", columns, rows)
     return table, Chart("plane", title, "front", "time", [objective], subtitle, **look)
-
-
-def _not_dominated(times: np.ndarray, values: np.ndarray, usable: np.ndarray) -> list[int]:
-    """Indices of the plans that no other usable one beats in both, by time."""
-    best: list[int] = []
-    for index in sorted(np.flatnonzero(usable), key=lambda index: (times[index], values[index])):
-        if not best or values[index] < values[best[-1]] * (1.0 - 1e-9):
-            best.append(int(index))
-    return best
 
 
 def _front_title(here: Sequence[float], times: np.ndarray, values: np.ndarray, objective: str) -> Sentence:
