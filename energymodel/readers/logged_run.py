@@ -1,13 +1,7 @@
 """Steps of a training log: how long they take, and which of them are no training.
 
-A log mixes steps of training with those that warm up, evaluate, write a checkpoint or come after a restart. What is
-told apart here, in this order:
-
-1. A step that is written again after a restart was lost; the first step after a restart is one of its own.
-2. The first steps, as long as they are slower or faster than the later median by more than `USUAL`, warm up.
-3. A step much slower than the median beside an evaluation or a checkpoint belongs to that.
-
-All others are training, slow ones too: they are what the run is like.
+Told apart in the order of docs/readers_logs.md: lost and restarted steps, warm-up, what lies beside an evaluation or a
+checkpoint. All others are training, slow ones too: they are what the run is like.
 """
 
 import bisect

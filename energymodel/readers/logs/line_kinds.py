@@ -1,16 +1,5 @@
 """Logs of which a line says all of a step, as `lines.toml` describes them, and numbers and fields of their lines.
 
-torchtitan counts tokens per second of one device (`tps`, in old versions `wps`) and states no step time: it follows
-from the times of the lines. `total_weights` of MaxText counts the tokens of the step in the whole run; its first steps
-time their dispatch alone. nanotron prints three digits, with K, M, B (or G), T for powers of a thousand.
-
-Megatron-LM old and new, Megatron-DeepSpeed, Megatron-Bridge, Primus, NeMo and GPT-NeoX print one line for each logged
-iteration, of fields that a bar ends. Times, losses and rates are means since the line before. Tokens of a step follow
-from `seq_length` among the arguments that Megatron prints at its start, or from `actual seqlen`.
-
-NeMo 1 and Lightning draw a progress bar again and again over itself. The step is that of the bar, since `global_step`
-is rounded to three digits beyond 1,000. The bar has no date: steps have no time.
-
 Nothing here raises on what a line may hold: what cannot be read is NaN or None.
 """
 

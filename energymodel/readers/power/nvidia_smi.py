@@ -1,7 +1,6 @@
 """CSV of `nvidia-smi --query-gpu`, with or without units, with or without a column of devices.
 
-Without `index`, `uuid` or `pci.bus_id` the rows of the devices of one sample follow each other within milliseconds, in
-the order of the index; the number of devices is the number of rows between two longer pauses.
+Without a column of devices the number of devices is that of the rows between two longer pauses.
 """
 
 import math
