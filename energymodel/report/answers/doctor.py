@@ -10,24 +10,15 @@ from typing import Any
 import jax
 from packaging.requirements import Requirement
 
+from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Answer, Sentence, Table
 from energymodel.report.cells import DATA, Column, declared, number, words
 from energymodel.runtime.cache_folder import CacheContents, contents, default_folder, folder_in_use
 from energymodel.scenarios.files import CATEGORIES, names
 
 PACKAGE = "energymodel"
-EXTRAS = {
-    "plot": "figures with matplotlib (-o FILE.png or .pdf, .plot())",
-    "notebook": "results as figures and as tables of pandas and xarray",
-    "monitor": "power of NVIDIA GPUs while a job runs",
-    "explore": "the explorer in the browser",
-    "sweep": "results of sweeps as labeled arrays on disk",
-    "dask": "sweeps on a cluster",
-    "oracles": "Ipopt and SALib, which check this project's solver and Sobol indices",
-}
+EXTRAS = data_file(__file__, "extras.toml")["extras"]
 """What a person gets from each extra."""
-DEVELOPMENT = ("test", "lint", "docs", "benchmark")
-"""Extras for people who change this project."""
 
 
 def doctor_answer(kernels: str | None) -> Answer:
