@@ -110,7 +110,7 @@ class Settings(NamedTuple):
         return np.unique(self.runs.limit[np.isfinite(self.runs.limit)])
 
     @property
-    def known(self) -> bool:
+    def has_architectures(self) -> bool:
         """Whether the architecture of every device is known."""
         return all(architecture is not None for architecture in self.architectures)
 

@@ -69,12 +69,12 @@ def test_integers_of_5000_digits_are_infinite_and_not_said(tmp_path: Path) -> No
 
 def test_a_half_written_last_line_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    whole = "completed step: 1, seconds: 2.828, TFLOP/s/device: 157.376, loss: 2659.990"
-    path.write_text(f"{whole}\n{whole.replace('step: 1', 'step: 2')[:-6]}")
+    line = "completed step: 1, seconds: 2.828, TFLOP/s/device: 157.376, loss: 2659.990"
+    path.write_text(f"{line}\n{line.replace('step: 1', 'step: 2')[:-6]}")
     log = read_steps(path)
     assert [step.step for step in only_steps(list(log))] == [1]
     assert log.left_out == {"half-written last lines": 1}
-    path.write_text(f"{whole}\n{whole.replace('step: 1', 'step: 2')}")
+    path.write_text(f"{line}\n{line.replace('step: 1', 'step: 2')}")
     assert len(list(read_steps(path))) == 2
 
 

@@ -77,7 +77,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
             f'{table.path}: column "gpu" holds {", ".join(settings.devices)}; form {COUNTERS} is of one device. Choose '
             f"it with --where gpu={settings.devices[0]}."
         )
-    if not counters and np.all(is_profile) and not settings.known and prior is None:
+    if not counters and np.all(is_profile) and not settings.has_architectures and prior is None:
         raise InputError(
             f"{table.path}: each workload and batch was measured at one limit or clock only, on a device of which "
             "nothing is known. Measure some at a lower limit as well, or name the device in a column `gpu`, such as "
@@ -106,7 +106,7 @@ def _profiles(settings: Settings, prior: Scenario | None, form: str) -> dict[str
     runs, devices, notes, single = settings.runs, settings.devices, [], not settings.several
     constants, others = _priors(prior, settings, form)
     if np.all(settings.is_profile):
-        whose = "other cards" if settings.known else "the prior"
+        whose = "other cards" if settings.has_architectures else "the prior"
         notes.append(f"Nothing was measured below the highest limit or clock: all constants are those of {whose}.")
     names = [name for name, architecture in zip(devices, settings.architectures, strict=True) if architecture is None]
     if names and names != [NO_NAME]:
@@ -211,7 +211,7 @@ def _kernels(table: Measurements, settings: Settings, prior: Scenario | None) ->
 
 def _priors(prior: Scenario | None, settings: Settings, form: str) -> tuple[ConstantPriors, JointPrior | None]:
     """Constants with their priors, and what measured cards say of them where the architecture is known."""
-    if form == "voltage-floor" and (settings.known or settings.several):
+    if form == "voltage-floor" and (settings.has_architectures or settings.several):
         constants = power_constants(devices=settings.devices if settings.several else ())
         joint = power_population().of(settings.architectures)
         return constants, joint._replace(names=joint_prior(constants).names)
@@ -257,7 +257,7 @@ def chosen_form(settings: Settings, prior: Scenario | None) -> ChosenForm:
         floor = prior.provenance.get(f"{CHIP}.voltage.floor")
         if floor is not None and not floor.is_prior:
             return ChosenForm("voltage-floor", "the prior's voltage floor and knee are known")
-    if settings.known or settings.several:
+    if settings.has_architectures or settings.several:
         measured = ", ".join(power_population().cards)
         return ChosenForm("voltage-floor", f"floor and knee of the voltage of other cards are known ({measured})")
     runs, lower = settings.runs, ~settings.is_profile

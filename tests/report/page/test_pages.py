@@ -186,9 +186,9 @@ def browser():
     if chromium is None:
         pytest.skip("there is no Chromium on this machine")
     with playwright.sync_playwright() as running:
-        one = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield one.new_context(offline=True)
-        one.close()
+        opened = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened.new_context(offline=True)
+        opened.close()
 
 
 @pytest.mark.parametrize("made", [evaluated_page, optimum_read])
