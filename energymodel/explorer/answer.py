@@ -13,7 +13,7 @@ from energymodel.explorer.state import PagePlan, PlanSpace
 from energymodel.explorer.view import Operation, View
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import run_tables
-from energymodel.report.answers.details import costs_table, large_costs, parts_chart
+from energymodel.report.answers.details import costs_table, parts_chart
 from energymodel.report.answers.evaluate import capacity_warnings
 from energymodel.report.answers.run_tables import OWN
 from energymodel.report.cells import CHANGE, Column, Quantity, number, present, share, words
@@ -151,9 +151,9 @@ def _figure(
     if name == "thermal":
         return thermal(now.view)
     if name == "money":
-        costs = {label: plan.view.money.items() for label, plan in ((OWN, own), (NOW, now))}
-        large = {label: large_costs({part: float(cost) for part, cost in parts}) for label, parts in costs.items()}
-        return (table := costs_table(large)), parts_chart(table, name, _BESIDE) if table.rows else None
+        plans = {OWN: own.view.money, NOW: now.view.money}
+        table = costs_table({label: {part: float(of[part]) for part in of} for label, of in plans.items()})
+        return table, parts_chart(table, name, _BESIDE) if table.rows else None
     of, title = {"energy": ("energy", "Energy of the run"), "time": ("step_time", "Time of one step")}[name]
     table = run_tables.parts_table(of, title, {OWN: own.run, NOW: now.run})
     return table, parts_chart(table, of, _BESIDE) if table.rows else None

@@ -239,15 +239,16 @@ class Page:
         self._drawn: tuple[PagePlan, Message] | None = None
         self._estimated: PagePlan | None = None
 
-    def pin(self, pins: Mapping[str, Asked]) -> None:
+    def pin(self, message: Message) -> dict[str, Any]:
         """Replace the pinned plans; `RefusedPartError` for one that cannot be run."""
         pinned = {}
-        for name, asked in pins.items():
+        for name, asked in message.pins.items():
             try:
                 pinned[name] = self.explorer.plan_at(asked)
             except InputError as error:
                 raise refused_pin(name, error) from None
         self._pins = pinned
+        return {"kind": "pinned", "number": message.number}
 
     def picture(self, message: Message) -> dict[str, Any]:
         """The answer to a state: parts of the page that changed, the values that the controls settle at.

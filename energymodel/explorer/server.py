@@ -97,16 +97,12 @@ class Session:
             self._settled = message
             self._waiting.set()
         elif message.kind == "pins":
-            await self._answer(message, lambda: self._pin(message))
+            await self._answer(message, lambda: self._page.pin(message))
         elif message.kind == "knob":
             knob = self._explorer.space.knobs[message.path]
             await self._send({"kind": "knob", "path": message.path, "html": knob_html(knob, removable=True)})
         else:
             self._beside(self._optimize(message))
-
-    def _pin(self, message: Message) -> dict[str, Any]:
-        self._page.pin(message.pins)
-        return {"kind": "pinned", "number": message.number}
 
     async def _draw(self) -> None:
         """Draw the newest state; once the controls rest, its intervals may be found."""

@@ -115,13 +115,7 @@ def _cell(words: Words, *, is_head: bool = False) -> str:
 
 def _reasons(table: Table, level: int) -> str:
     """Why numbers are priors, for those who cannot hover."""
-    reasons = {
-        column.title: cell.prior
-        for row in table.rows
-        for column, cell in zip(table.columns, row, strict=True)
-        if column.level <= level and isinstance(cell, Quantity) and cell.prior
-    }
-    items = [element("li", escape(f"{title}: {reason}")) for title, reason in reasons.items()]
+    items = [element("li", escape(f"{title}: {reason}")) for title, reason in table.priors(level).items()]
     return folded(f"{PRIOR_MARK} assumed, not measured", element("ul", *items)) if items else ""
 
 

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from energymodel.report.answer import Answer, Sentence, Table
-from energymodel.report.cells import FULL, SHORT, Quantity
+from energymodel.report.cells import DATA, FULL, SHORT, Quantity
 from energymodel.report.grid import Grid, grid
 from energymodel.report.number import PRIOR_MARK, sentence
 
@@ -42,13 +42,7 @@ def _legend(answer: Answer, tables: list[Table], *, full: bool) -> list[Sentence
     """What intervals and marks mean, where there are any."""
     words = [cell for table in tables for line in grid(table, FULL).lines for cell in line]
     notes = [Sentence(answer.intervals)] if any(cell.ends for cell in words) else []
-    priors = [
-        (column.title, cell.prior)
-        for table in tables
-        for row in table.rows
-        for column, cell in zip(table.columns, row, strict=True)
-        if isinstance(cell, Quantity) and cell.prior
-    ]
+    priors = [pair for table in tables for pair in table.priors(DATA).items()]
     if priors:
         notes.append(Sentence(f"{PRIOR_MARK} prior: assumed, not measured{'' if full else '; --full says why'}"))
         notes += [Sentence(f"  {title}: {reason}") for title, reason in dict.fromkeys(priors)] if full else []

@@ -145,7 +145,7 @@ def test_late_intervals_are_not_put_on_another_plan(explorer):
 
 def test_pinned_plans_stand_beside_the_own_one(explorer):
     page = Page(explorer)
-    page.pin(message(pins=[{"name": "slow & <cool>", "values": {CLOCK: 0.7}}]).pins)
+    page.pin(message(pins=[{"name": "slow & <cool>", "values": {CLOCK: 0.7}}]))
     table = page.picture(message())["parts"]["compare"]
     assert "slow &amp; &lt;cool&gt;" in table
     assert "Clock" in table

@@ -71,12 +71,12 @@ def parts_chart(table: Table, of: str, subtitle: str) -> Chart:
 
 def largest_parts(table: Table, of: str) -> Sentence:
     """What the largest two parts take: "Switching takes 37 % of the energy; host takes 31 %"."""
-    (first, *_), *rest = series = table.series("share", "part")
-    numbers = {"first": series[0][1:]}
-    text = f"{first[:1].upper()}{first[1:]} {_takes(first)} {{first}} of the {of}"
+    largest, *rest = table.series("share", "part")
+    numbers, (first, *_) = {f"{of} first": largest[1:]}, largest
+    text = f"{first[:1].upper()}{first[1:]} {_takes(first)} {{{of} first}} of the {of}"
     if rest and rest[0][2].value >= 0.05:
-        numbers["second"] = rest[0][1:]
-        text += f"; {rest[0][0]} {_takes(rest[0][0])} {{second}}"
+        numbers[f"{of} second"] = rest[0][1:]
+        text += f"; {rest[0][0]} {_takes(rest[0][0])} {{{of} second}}"
     return Sentence(text, numbers)
 
 
@@ -134,28 +134,24 @@ def money_table(scenario: Scenario, runs: Runs) -> Table:
 
 
 def costs_table(parts: Mapping[str, Mapping[str, float]]) -> Table:
-    """Costs of runs by part [USD], the largest of the last run first, and their shares of it."""
-    last = list(parts.values())[-1]
+    """Costs of runs by part [USD], the largest of the last run first, with their shares of it; rounding left out."""
+    totals = {label: sum(of.values()) for label, of in parts.items()}
+    label, last = list(parts.items())[-1]
     columns = [words("part", "")]
     columns += [Column("money" if len(parts) == 1 else label, label, "USD", digits="two") for label in parts]
     rows = [
-        [part, *(of.get(part, 0.0) for of in parts.values()), value / sum(last.values())]
-        for part, value in sorted(last.items(), key=lambda pair: -pair[1])
+        [part, *(of[part] if of[part] > _ROUNDING * totals[run] else 0.0 for run, of in parts.items())]
+        for part in sorted(last, key=lambda part: -last[part])
+        if last[part] > _ROUNDING * totals[label]
     ]
+    rows = [[*row, row[-1] / sum(row[-1] for row in rows)] for row in rows]
     return Table("money_parts", "Money by what it pays for", [*columns, _SHARE], rows, level=FULL)
 
 
 def money_parts(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
     """Money of a run by what it pays for [USD]; the parts add up to the money of the outcome."""
     with jax.enable_x64(True):
-        parts = costs(*as_designed(scenario.system, plan), outcome)
-    return large_costs({name: float(part) for name, part in parts.items()})
-
-
-def large_costs(parts: Mapping[str, float]) -> dict[str, float]:
-    """The parts of a cost that are more than rounding."""
-    smallest = _ROUNDING * sum(parts.values())
-    return {name: part for name, part in parts.items() if part > smallest}
+        return {name: float(part) for name, part in costs(*as_designed(scenario.system, plan), outcome).items()}
 
 
 def costs(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def evaluate_answer(
         more, drawings, sentences = where.detail_parts(scenario, runs, "energy")
         tables, charts, notes = [*tables, *more], [*charts, *drawings], [*notes, *sentences]
     message, result = run_verdict(scenario, run, outputs)
+    of_energy, of_step = where.largest_parts(energy, "energy"), where.largest_parts(step, "step time")
     return Answer.of(
         scenario,
         "evaluate",
@@ -64,7 +65,7 @@ def evaluate_answer(
                 "dioxide in operation, and reaches a loss of {loss:i}.",
                 numbers,
             ),
-            joined(where.largest_parts(energy, "energy"), where.largest_parts(step, "step time")),
+            Sentence(f"{of_energy.words}. {of_step.words}.", {**of_energy.numbers, **of_step.numbers}),
             run_tables.limits_sentence(limits),
         ],
         [*tables, run_tables.priors_table(scenario)],
@@ -88,18 +89,6 @@ def outcome_answer(outcome: TrainingOutcome) -> Answer:
     charts = [where.parts_chart(energy, "energy", "Energy of the run")]
     title = "Outcome of a training run"
     return Answer("outcome", title, Sentence("How sure it is, is unknown"), [], [outputs, energy], charts)
-
-
-def joined(*sentences: Sentence) -> Sentence:
-    """Sentences as one paragraph; their numbers keep apart."""
-    parts, numbers = [], {}
-    for index, of in enumerate(sentences):
-        text = of.words
-        for name, pair in of.numbers.items():
-            text = text.replace(f"{{{name}", f"{{{index}_{name}")
-            numbers[f"{index}_{name}"] = pair
-        parts.append(text if text.endswith(".") else f"{text}.")
-    return Sentence(" ".join(parts), numbers)
 
 
 def limits_chart(limits: Table) -> list[Chart]:
