@@ -95,9 +95,9 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
 def plans_table(optimum: Optimum) -> Table:
     """Both plans, and the numbers of the system that the search has chosen."""
     table = run_tables.plan_table(optimum.scenario, {OWN: optimum.scenario.plan, FOUND: optimum.plan}, optimum.varied)
-    chosen = search_parts.chosen_of_system(optimum)
-    columns = [Column(path, path.removeprefix("system."), own.unit) for path, (own, _) in chosen.items()]
-    pairs = [[Quantity(field.value) for field in fields] for fields in chosen.values()]
+    chosen, own = search_parts.chosen_of_system(optimum), TrainingRun(optimum.scenario.system, optimum.scenario.plan)
+    columns = [Column(path, path.removeprefix("system."), field.unit) for path, field in chosen.items()]
+    pairs = [[Quantity(own.number(path)), Quantity(field.value)] for path, field in chosen.items()]
     added = [[*pair, run_tables.changed(column, *pair)] for column, pair in zip(columns, pairs, strict=True)]
     rows = [[*row, *(cells[index] for cells in added)] for index, row in enumerate(table.rows)]
     return dataclasses.replace(table, columns=[*table.columns, *columns], rows=rows)

@@ -15,7 +15,6 @@ from energymodel.report.cells import DATA, FULL, Column, Number, Quantity, attri
 from energymodel.report.number import sentence
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import OBEYS_LIMITS_ASKED, NearTie, Optimum, Refinement
-from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.sweeps.outcome_spread import DEVIATIONS
 from energymodel.system.facility import NO_LIMIT
@@ -346,21 +345,13 @@ def failure(optimum: Optimum) -> str:
     return " ".join(" ".join(part.split()) for part in parts)
 
 
-def chosen_of_system(optimum: Optimum) -> dict[str, tuple[Field, Field]]:
-    """Own and found value of the numbers of the system that were varied, by path."""
-    run, origins = TrainingRun(optimum.scenario.system, optimum.scenario.plan), optimum.scenario.provenance
-
-    def number_at(path: str, value: float) -> Field:
-        return Field(path, path, origins[path].unit, value)
-
-    return {
-        path: (number_at(path, run.number(path)), number_at(path, value))
-        for path, value in optimum.found.items()
-        if path.startswith("system.")
-    }
+def chosen_of_system(optimum: Optimum) -> dict[str, Field]:
+    """Numbers of the system that the search has chosen, by path."""
+    origins, chosen = optimum.scenario.provenance, optimum.found.items()
+    return {path: Field(path, path, origins[path].unit, of) for path, of in chosen if path.startswith("system.")}
 
 
 def evaluate_command(optimum: Optimum) -> str:
     """The command that evaluates the plan of a search."""
-    chosen = {path: exact(value) for path, (_, value) in chosen_of_system(optimum).items()}
+    chosen = {path: exact(field) for path, field in chosen_of_system(optimum).items()}
     return command_of(optimum.scenario, optimum.plan, chosen)
