@@ -49,6 +49,7 @@ def test_what_a_new_plan_saves_is_said_and_replan_reads_the_file(tmp_path, files
     assert answer.exit_code == 0, answer.stderr
 
 
+@pytest.mark.slow
 def test_json_lines_are_json_and_the_page_has_their_numbers(tmp_path, files):
     log, meter = files
     page, words = tmp_path / "run.html", ("--json", "--replay", "1e9", "--every", "0.15", "--no-replan")

@@ -193,6 +193,7 @@ def test_number_that_was_typed_is_that_of_the_plan_once_it_settled(opened):
     expect(batch).to_have_value("262.144")
 
 
+@pytest.mark.slow
 def test_what_needs_the_connection_says_so_while_there_is_none(opened):
     page = opened()
     answers_come_after(page, 0)

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from energymodel.explorer.knobs import CLOCK
@@ -125,6 +126,7 @@ def test_layout_of_a_plan_is_shown_where_its_chips_leave_no_choice(opened, serve
     expect(page.locator("#layout-tensor")).to_have_value("1")
 
 
+@pytest.mark.slow
 def test_search_that_ends_after_the_layout_moved_goes_to_the_plan_that_it_found(opened):
     page = opened()
     answers_come_after(page, 3000, "optimized")
@@ -138,6 +140,7 @@ def test_search_that_ends_after_the_layout_moved_goes_to_the_plan_that_it_found(
     expect(page).to_have_url(re.compile("#layout.tensor=4$"))
 
 
+@pytest.mark.slow
 def test_reset_forgets_a_number_whose_control_is_on_its_way(opened, server):
     path = "system.accelerator.memory_capacity"
     page = opened()

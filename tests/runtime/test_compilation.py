@@ -226,6 +226,19 @@ def test_errors_of_the_function_reach_the_caller():
 
 
 def test_a_compiled_gradient_is_the_slope_of_differences():
+    chip = load_scenario("test-1b-h100").system.accelerator
+
+    def power(clock, factors):
+        return factors["dynamic"] * chip.voltage(clock) ** 2 * clock
+
+    factors = {"dynamic": jnp.asarray(chip.dynamic_power)}
+    slope = jit(jax.grad(power))(0.9, factors)
+    difference = (power(0.9 + 1e-5, factors) - power(0.9 - 1e-5, factors)) / 2e-5
+    np.testing.assert_allclose(slope, difference, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_compiled_gradient_of_a_run_is_the_slope_of_differences():
     scenario = load_scenario("test-1b-h100", {"plan.clock": 0.9})
 
     def energy(plan, *, system):

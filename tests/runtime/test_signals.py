@@ -83,7 +83,7 @@ def assert_ended_by_signal(ended, number=signal.SIGINT):
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.3, 2.0])
+@pytest.mark.parametrize("delay", [0.05, 2.0])
 def test_interruption(delay):
     assert_ended_by_signal(_ended(COMMANDS["optimize"], delay))
 

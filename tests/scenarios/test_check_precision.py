@@ -35,7 +35,7 @@ def voltage(scenario: Any, clock: Any) -> Any:
     return chip.dynamic_power * chip.voltage(clock)
 
 
-@pytest.mark.parametrize("compiled", [energy, voltage])
+@pytest.mark.parametrize("compiled", [pytest.param(energy, marks=pytest.mark.slow), voltage])
 def test_a_trace_in_float32_leaves_the_scenario_in_float64(compiled: Callable[[Any, Any], Any]):
     scenario = em.load_scenario(SMALL)
     em.evaluate(scenario.system, scenario.plan)

@@ -1,5 +1,7 @@
 """Best plans of variants: combinations ranked, process generations, topologies, and refusals."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,9 @@ from energymodel.report.answers.pareto import combinations_table, frontier_answe
 from energymodel.report.cells import Quantity
 from energymodel.scenarios.layers import topology_changes
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.compare import CHOICES, compare, frontier
+from energymodel.search.compare import CHOICES, Candidate, Comparison, compare, frontier
 from energymodel.search.optimize import optimize
+from report.reference_optimum import optimum
 
 SMALL, LARGE = "test-1b-h100", "llama-3.1-405b-h100"
 PATH = "system.network.topology"
@@ -33,23 +36,29 @@ def test_the_best_plan_of_each_is_that_of_a_search(comparison):
     assert next(iter(by_name)) == "h100-sxm, fp8, 8 chips"
     own = by_name["h100-sxm, bf16, 8 chips"]
     assert own.reason == ""
-    optimum = optimize(load_scenario(SMALL))
-    assert own.optimum.value == pytest.approx(optimum.value, rel=1e-9)
+    alone = optimize(load_scenario(SMALL))
+    assert own.optimum.value == pytest.approx(alone.value, rel=1e-9)
     values = [candidate.optimum.value for candidate in comparison.candidates if not candidate.reason]
     assert values == sorted(values)
-    np.testing.assert_allclose(optimum.limits["loss"], comparison.limits["loss"], rtol=1e-12)
+    np.testing.assert_allclose(alone.limits["loss"], comparison.limits["loss"], rtol=1e-12)
     assert "has no fp8" in by_name["v100-sxm2-32gb, fp8, 8 chips"].reason
     assert "No plan obeys these limits together" in by_name["v100-sxm2-32gb, bf16, 8 chips"].reason
 
 
-def test_the_table_holds_all_combinations(comparison):
-    table = combinations_table(comparison)
-    optima = [candidate.optimum for candidate in comparison.candidates if candidate.optimum]
-    assert [cell.value for cell in table.column("value")[1] if isinstance(cell, Quantity)] == [
-        optimum.value for optimum in optima
-    ]
-    assert any("has no fp8" in str(reason) for reason in table.column("reason")[1])
-    assert len(table.rows) == 4
+def test_the_table_holds_all_combinations():
+    best, refused = optimum(), "v100-sxm2-32gb has no fp8"
+    other = dataclasses.replace(best, value=1.25 * best.value)
+    candidates = (
+        Candidate("h100-sxm", "fp8", None, None, 8, best),
+        Candidate("h100-sxm", "bf16", None, None, 8, other),
+        Candidate("v100-sxm2-32gb", "fp8", None, None, 8, reason=refused),
+    )
+    table = combinations_table(Comparison("energy", "J", {}, candidates))
+    values = [cell.value for cell in table.column("value")[1] if isinstance(cell, Quantity)]
+    assert values == [best.value, other.value]
+    assert [cell.value for cell in table.column("more")[1] if cell] == pytest.approx([0.0, 0.25])
+    assert table.column("reason")[1][2] == refused
+    assert len(table.rows) == 3
 
 
 @pytest.mark.slow

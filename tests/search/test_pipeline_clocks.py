@@ -200,6 +200,7 @@ def scenario():
     return load_scenario(SMALL, FOUR)
 
 
+@pytest.mark.slow
 def test_clocks_by_rank_beat_one_clock_at_the_same_time(scenario):
     front = stage_front(scenario.system, scenario.plan, points=3, slowdown=0.1)
     np.testing.assert_allclose(front.step_time / front.step_time[0], [1.0, 1.05, 1.1], rtol=4e-6)

@@ -19,20 +19,23 @@ def accelerated(monkeypatch):
     assert SolverOptions().together(12) == 65_536
 
 
-def solve():
-    many = minimize_many(bent_valley, np.zeros((11, 3)), (TARGETS,), bounds=BOUNDS)
-    one = jax.vmap(lambda target: minimize(lambda x: bent_valley(x, target), jnp.zeros(3), bounds=BOUNDS))(TARGETS)
-    return many, one
+def many():
+    return minimize_many(bent_valley, np.zeros((11, 3)), (TARGETS,), bounds=BOUNDS)
 
 
-def test_lanes_end_where_they_do_on_a_cpu(monkeypatch):
-    here = solve()
+def single():
+    return jax.vmap(lambda target: minimize(lambda x: bent_valley(x, target), jnp.zeros(3), bounds=BOUNDS))(TARGETS)
+
+
+@pytest.mark.parametrize("solve", [many, pytest.param(single, marks=pytest.mark.slow)])
+def test_lanes_end_where_they_do_on_a_cpu(monkeypatch, solve):
+    ours = solve()
     monkeypatch.setattr(placement, "platform", lambda: "gpu")
-    for ours, theirs in zip(here, solve(), strict=True):
-        assert np.all(np.asarray(theirs.result == RESULTS.successful))
-        np.testing.assert_array_equal(ours.iterations, theirs.iterations)
-        np.testing.assert_allclose(ours.x, theirs.x, atol=1e-9)
-        np.testing.assert_allclose(ours.multipliers.inequalities, theirs.multipliers.inequalities, atol=1e-8)
+    theirs = solve()
+    assert np.all(np.asarray(theirs.result == RESULTS.successful))
+    np.testing.assert_array_equal(ours.iterations, theirs.iterations)
+    np.testing.assert_allclose(ours.x, theirs.x, atol=1e-9)
+    np.testing.assert_allclose(ours.multipliers.inequalities, theirs.multipliers.inequalities, atol=1e-8)
 
 
 @pytest.mark.usefixtures("accelerated")

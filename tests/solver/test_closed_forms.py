@@ -1,10 +1,10 @@
 """The constrained solver on problems with a closed form: docs/physics.md, section C."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from energymodel.solver import RESULTS, SolverOptions
+from energymodel.solver import RESULTS, SolverOptions, minimize
 from solver.problems import ended, fast
 
 
@@ -15,14 +15,14 @@ def test_clock_of_least_energy_and_of_least_energy_delay():
         f = jnp.exp(x)
         return jnp.log(200 * f**3 + 100.0) - (1 + n) * x
 
-    energy = fast(energy_delay, 0.5, args=(0.0,), bounds=(-3.0, 1.0))
-    np.testing.assert_allclose(jnp.exp(energy.x), 0.62996, atol=5e-6)
-    np.testing.assert_allclose(jnp.exp(energy.value), 238.11, atol=5e-3)
-    np.testing.assert_allclose(jnp.exp(fast(energy_delay, 0.5, args=(1.0,), bounds=(-3.0, 1.0)).x), 1.0, atol=1e-8)
+    n = jnp.array([0.0, 1.0, 0.5, 2.0])
+    solution = jax.jit(jax.vmap(lambda n: minimize(energy_delay, 0.5, args=(n,), bounds=(-3.0, 1.0))))(n)
+    np.testing.assert_allclose(jnp.exp(solution.x[0]), 0.62996, atol=5e-6)
+    np.testing.assert_allclose(jnp.exp(solution.value[0]), 238.11, atol=5e-3)
+    np.testing.assert_allclose(jnp.exp(solution.x[1]), 1.0, atol=1e-8)
     # General n < 2: a f^3 = P_i (n + 1) / (2 - n); at n >= 2 the highest clock.
-    general = fast(energy_delay, 0.5, args=(0.5,), bounds=(-3.0, 1.0))
-    np.testing.assert_allclose(200 * jnp.exp(3 * general.x), 100 * 1.5 / 1.5, rtol=1e-8)
-    np.testing.assert_allclose(fast(energy_delay, 0.5, args=(2.0,), bounds=(-3.0, 1.0)).x, 1.0, atol=1e-8)
+    np.testing.assert_allclose(200 * jnp.exp(3 * solution.x[2]), 100 * 1.5 / 1.5, rtol=1e-8)
+    np.testing.assert_allclose(solution.x[3], 1.0, atol=1e-8)
 
 
 def test_search_lands_on_the_knee_of_the_voltage_floor():
@@ -33,9 +33,9 @@ def test_search_lands_on_the_knee_of_the_voltage_floor():
         return (140.0 + 660.0 * phi * voltage**2) / phi
 
     # Right of the knee dE/dphi = -140/phi^2 + 660 * 2 * 0.7 * 2 > 0, left of it -140/phi^2 < 0: a true kink.
-    for start in (0.35, 0.9):
-        solution = fast(energy, start, bounds=(0.2, 1.0), options=SolverOptions(max_iterations=200))
-        np.testing.assert_allclose(solution.x, 0.6, atol=1e-3)
+    options = SolverOptions(max_iterations=200)
+    search = jax.vmap(lambda start: minimize(energy, start, bounds=(0.2, 1.0), options=options))
+    np.testing.assert_allclose(jax.jit(search)(jnp.array([0.35, 0.9])).x, 0.6, atol=1e-3)
     # With an epigraph variable for the voltage the kink is a constraint, and the search converges on it.
     smooth = fast(
         lambda x: (140.0 + 660.0 * x[0] * x[1] ** 2) / x[0],
@@ -47,27 +47,22 @@ def test_search_lands_on_the_knee_of_the_voltage_floor():
     np.testing.assert_allclose(smooth.x, [0.6, 0.7], atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("beta", "gamma", "critical", "fixed", "share", "batch"),
-    [
-        (0.8, 0.6, 4e6, 2.5e5, 1.0, 8.3534e5),
-        (1.0, 1.0, 4e6, 2.5e5, 1.0, 1.000e6),
-        (1.0, 1.0, 4e6, 2.5e5, 0.3, 5.4772e5),
-    ],
-)
-def test_optimal_batch(beta, gamma, critical, fixed, share, batch):
+def test_optimal_batch():
     """T3: tokens (1 + B/B_c)^beta times time per token (1 + B_h/B)^gamma, with a share of the power always on."""
+    critical, fixed = 4e6, 2.5e5
 
-    def cost(x):
+    def cost(x, beta, gamma, share):
         b = jnp.exp(x)
         # Power P_i + P_d R/R0 times the time: the idle share pays for (1 + B_h/B), the rest for the work alone.
         time = (1 + fixed / b) ** gamma
         return beta * jnp.log1p(b / critical) + jnp.log(share * time + (1 - share))
 
-    solution = fast(cost, np.log(1e5), bounds=(np.log(1e3), np.log(1e9)))
-    np.testing.assert_allclose(jnp.exp(solution.x), batch, rtol=6e-5)
-    if share == 1.0 and beta == 1.0:
-        np.testing.assert_allclose(jnp.exp(solution.value), 1.5625, rtol=1e-8)
+    cases = jnp.array([[0.8, 0.6, 1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 0.3]])
+    solution = jax.jit(
+        jax.vmap(lambda case: minimize(cost, np.log(1e5), args=tuple(case), bounds=(np.log(1e3), np.log(1e9))))
+    )(cases)
+    np.testing.assert_allclose(jnp.exp(solution.x), [8.3534e5, 1.000e6, 5.4772e5], rtol=6e-5)
+    np.testing.assert_allclose(jnp.exp(solution.value[1]), 1.5625, rtol=1e-8)
 
 
 def test_compute_optimal_model_and_its_dual():
@@ -124,21 +119,24 @@ def test_water_filling_with_an_idle_channel():
     np.testing.assert_allclose(solution.multipliers.lower[2], 1 / 4.5 - 0.2, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("cost", "start", "best", "value"),
-    [
-        # T6: checkpoint overhead delta/tau + tau/2M; T7: line size; T9: link width; T10: cache size; T13: fan speed.
-        (lambda x: jnp.log(30.0 / jnp.exp(x) + jnp.exp(x) / (2 * 11135.1)), 5.0, 817.377, None),
-        (lambda x: jnp.log1p(jnp.exp(x) / 256) + jnp.log1p(24 * jnp.exp(-x)), 3.0, 78.3837, None),
-        (lambda x: jnp.log((1 + 0.005 * jnp.exp(x)) * (1 + 8 * jnp.exp(-x))), 1.0, 40.0, 1.44),
-        (lambda x: jnp.log(200 * jnp.exp(-x / 2) + 0.1 * jnp.exp(x / 2) / 64), 9.0, 1.28e5, None),
-        (lambda x: jnp.log(20 * jnp.exp(3 * x) + 10 * jnp.exp(-x)), 0.0, 0.638943, None),
-    ],
-    ids=["T6", "T7", "T9", "T10", "T13"],
-)
-def test_one_dimensional_optima(cost, start, best, value):
-    solution = fast(cost, start)
-    assert ended(solution, RESULTS.successful)
-    np.testing.assert_allclose(jnp.exp(solution.x), best, rtol=1e-6)
-    if value is not None:
-        np.testing.assert_allclose(jnp.exp(solution.value), value, rtol=1e-9)
+def test_one_dimensional_optima():
+    """T6: checkpoint overhead delta/tau + tau/2M; T7: line size; T9: link width; T10: cache size; T13: fan speed."""
+    starts = jnp.array([5.0, 3.0, 1.0, 9.0, 0.0])
+
+    def costs(x):
+        return [
+            30.0 / jnp.exp(x) + jnp.exp(x) / (2 * 11135.1),
+            (1 + jnp.exp(x) / 256) * (1 + 24 * jnp.exp(-x)),
+            (1 + 0.005 * jnp.exp(x)) * (1 + 8 * jnp.exp(-x)),
+            200 * jnp.exp(-x / 2) + 0.1 * jnp.exp(x / 2) / 64,
+            20 * jnp.exp(3 * x) + 10 * jnp.exp(-x),
+        ]
+
+    def cost(x, chosen):
+        return jnp.log(chosen @ jnp.stack(costs(x)))
+
+    search = jax.vmap(lambda start, chosen: minimize(cost, start, args=(chosen,), bounds=(-20.0, 20.0)))
+    solution = jax.jit(search)(starts, jnp.eye(5))
+    assert np.all(np.asarray(solution.result == RESULTS.successful))
+    np.testing.assert_allclose(jnp.exp(solution.x), [817.377, 78.3837, 40.0, 1.28e5, 0.638943], rtol=1e-6)
+    np.testing.assert_allclose(jnp.exp(solution.value[2]), 1.44, rtol=1e-9)

@@ -208,7 +208,10 @@ def test_merged_fronts_are_the_front_of_all():
     assert few.lost == len(efficient(columns)) - 3
 
 
-@pytest.mark.parametrize("keep", ["top:40", "along:voltage", "bins:energy,time", "pareto:energy,time"])
+PADDED = [pytest.param(keep, marks=pytest.mark.slow) for keep in ("top:40", "along:voltage")]
+
+
+@pytest.mark.parametrize("keep", ["bins:energy,time", "pareto:energy,time", *PADDED])
 def test_padded_rows_change_no_result(monkeypatch, keep):
     order, rows, indices = ("batch", "clock", "nodes", "voltage"), [], []
     for lanes in (1, LANES):

@@ -118,7 +118,7 @@ OF_EACH_RANK = ("swing", "ramp", "temperature_", "power_peak", "chilled_heat", "
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        (LLAMA, []),
+        pytest.param(LLAMA, [], marks=pytest.mark.slow),
         (DEEPSEEK, ["plan.layout.schedule=dualpipe"]),
         ("test-1b-h100", []),
         ("test-1b-h100", ["plan.layout.pipeline=4", "plan.layout.last_stage_layers=1"]),
@@ -147,8 +147,7 @@ def test_a_rank_with_less_work_draws_less_power_at_no_cost_of_time():
     assert float(slowest.temperature) == pytest.approx(float(own.temperature), rel=1e-3)  # of the hottest chip
 
 
-@pytest.mark.parametrize("name", [LLAMA, DEEPSEEK])
-@pytest.mark.parametrize("caps", [(700.0, 300.0, 700.0), (400.0, 330.0, 380.0)])
+@pytest.mark.parametrize(("name", "caps"), [(LLAMA, (700.0, 300.0, 700.0)), (DEEPSEEK, (400.0, 330.0, 380.0))])
 def test_the_step_is_that_of_the_simulated_schedule(name, caps):
     scenario = load_scenario(name)
     timeline = step_timeline(scenario.system, with_caps(scenario.plan, *caps))
