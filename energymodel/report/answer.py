@@ -125,10 +125,10 @@ class Table:
             names.setdefault(column.title, set()).add(column.name)
         return [number for number in numbers if not only or names[number[0]] & set(only)]
 
-    def priors(self, level: int) -> dict[str, str]:
-        """Why numbers are priors, by the titles of their columns, as far as these are shown at a level."""
+    def priors(self, level: int) -> list[tuple[str, str]]:
+        """Titles of numbers that are priors and why, row by row, as far as their columns are shown at a level."""
         pairs = [pair for row in self.rows for pair in zip(self.columns, row, strict=True) if pair[0].level <= level]
-        return {column.title: cell.prior for column, cell in pairs if isinstance(cell, Quantity) and cell.prior}
+        return [(column.title, cell.prior) for column, cell in pairs if isinstance(cell, Quantity) and cell.prior]
 
     @property
     def names(self) -> list[str]:

@@ -115,7 +115,7 @@ def _cell(words: Words, *, is_head: bool = False) -> str:
 
 def _reasons(table: Table, level: int) -> str:
     """Why numbers are priors, for those who cannot hover."""
-    items = [element("li", escape(f"{title}: {reason}")) for title, reason in table.priors(level).items()]
+    items = [element("li", escape(f"{title}: {reason}")) for title, reason in dict(table.priors(level)).items()]
     return folded(f"{PRIOR_MARK} assumed, not measured", element("ul", *items)) if items else ""
 
 

@@ -42,7 +42,7 @@ def _legend(answer: Answer, tables: list[Table], *, full: bool) -> list[Sentence
     """What intervals and marks mean, where there are any."""
     words = [cell for table in tables for line in grid(table, FULL).lines for cell in line]
     notes = [Sentence(answer.intervals)] if any(cell.ends for cell in words) else []
-    priors = [pair for table in tables for pair in table.priors(DATA).items()]
+    priors = [pair for table in tables for pair in table.priors(DATA)]
     if priors:
         notes.append(Sentence(f"{PRIOR_MARK} prior: assumed, not measured{'' if full else '; --full says why'}"))
         notes += [Sentence(f"  {title}: {reason}") for title, reason in dict.fromkeys(priors)] if full else []
