@@ -133,6 +133,7 @@ def test_what_nobody_metered_is_not_written_as_measured(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_an_earlier_calibration_of_another_card_is_less_certain(tmp_path):
     out = scenario_file(tmp_path, calibrate("power", several(tmp_path), where={"gpu": "V100"}))
     same = calibrate("power", several(tmp_path, 1), prior=out, where={"gpu": "V100"})

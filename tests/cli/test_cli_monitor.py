@@ -25,7 +25,7 @@ def files(tmp_path):
 def test_a_recorded_run_is_reported(tmp_path, files):
     log, meter = files
     output, metrics = tmp_path / "run.jsonl", tmp_path / "run.prom"
-    options = ("--no-replan", "--every", "0.15", "-o", str(output), "--metrics", str(metrics))
+    options = ("--no-replan", "--every", "1", "-o", str(output), "--metrics", str(metrics))
     result = run("monitor", *PLAN, "--log", log, "--power", meter, *options)
     assert result.exit_code == 0, result.stderr
     assert "30.0 %, step 600" in result.stdout
@@ -108,5 +108,5 @@ def test_a_line_without_end_is_no_danger(tmp_path):
     write_log(log, steps_until(0.05))
     with log.open("a") as file:
         file.write("x" * (2 * LONGEST))
-    result = run("monitor", *PLAN, "--log", str(log), "--no-replan")
+    result = run("monitor", *PLAN, "--log", str(log), "--no-replan", "--every", "1")
     assert result.exit_code == 0, result.stderr

@@ -151,10 +151,10 @@ def test_every_scenario_can_be_run(name):
 
 
 def test_a_trajectory_ends_at_the_outcome(tmp_path):
-    words, figure = ("evaluate", SMALL, "--trajectory", "--points", "5"), tmp_path / "run.svg"
+    words, figure = ("evaluate", SMALL, "--trajectory", "--points", "40"), tmp_path / "run.svg"
     tree = run_json(*words, "-o", str(tmp_path / "run.csv"), "--plot", str(figure))
     rows = rows_of(tmp_path / "run.csv")
-    assert len(rows) == 5
+    assert len(rows) == 40
     assert float(rows[-1]["energy [J]"]) == pytest.approx(numbers(tree)["energy"])
     assert numbers(tree, "trajectory", -1)["loss"] == pytest.approx(numbers(tree)["loss"])
     assert "After half of the energy the loss is" in figure.read_text(encoding="utf-8")

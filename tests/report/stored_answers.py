@@ -59,7 +59,7 @@ from energymodel.sweeps.best_points import Top
 from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.trajectory import run_trajectory
+from energymodel.system.trajectory import RunTrajectory
 from monitor.recorded_run import plan as recorded_plan
 from monitor.recorded_run import steps_until
 from outcomes import outcome_of
@@ -102,7 +102,23 @@ def front() -> Front:
 
 def _evaluate_over_time() -> Answer:
     scenario, outcome, spread = evaluated()
-    _, run = run_trajectory(scenario.system, scenario.plan, 3)
+    run = RunTrajectory(
+        time=outcome.time,
+        progress=1.0,
+        batch=5e5,
+        tokens=outcome.tokens,
+        token_rate=1e6,
+        loss=outcome.loss,
+        loss_rate=-1e-12,
+        information=outcome.information,
+        information_rate=1e4,
+        power=outcome.power_average,
+        energy=outcome.energy.total,
+        energy_per_bit=1e-3,
+        money=outcome.money,
+        carbon=outcome.carbon,
+    )
+    run = jax.tree.map(lambda number: float(number) * np.array([0.25, 0.5, 1.0]), run)
     return evaluate_answer(scenario, outcome, spread, trajectory=run)
 
 
@@ -247,10 +263,7 @@ def _calendar() -> Answer:
 @cache
 def _watched() -> Status:
     """A fifth of a recorded run."""
-    monitor = Monitor(recorded_plan())
-    for record in steps_until(0.2, slower=1.2):
-        monitor.add(record)
-    return monitor.update()
+    return Monitor(recorded_plan()).watch(steps_until(0.2, slower=1.2))
 
 
 def _monitor(*, planned: bool) -> Answer:
