@@ -16,6 +16,7 @@ from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
 from gradients import interpreted
 
+LANES = 32
 prediction = jax.jit(predict_row)
 """Prediction of a row on a system, compiled once for each kind of system."""
 
@@ -65,17 +66,20 @@ def assert_log_slopes(
     `point`: the numbers by path, as in "plan.clock". Returns the slopes [output, number].
     """
     run, start = Run(scenario.system, scenario.plan), np.log(list(point.values()))
-
-    def changed(x: Any) -> Any:
-        return replaced(run, dict(zip(point, x, strict=True)))
+    unit, step = np.eye(len(start)), 1e-5
 
     def logs(x: jax.Array) -> jax.Array:
-        return jnp.log(jnp.stack(outputs(evaluate(*changed(jnp.exp(x))))))
+        changed = replaced(run, dict(zip(point, jnp.exp(x), strict=True)))
+        return jnp.log(jnp.stack(outputs(evaluate(*changed))))
 
-    steps = 1e-5 * np.eye(len(start))
+    def along(lanes: np.ndarray, function: Callable[[jax.Array], Any]) -> np.ndarray:
+        """At each of the lanes, filled up: operations of one shape are compiled once."""
+        return np.asarray(interpreted(jax.vmap(function))(np.resize(lanes, (LANES, len(start)))))[: len(lanes)]
+
     with jax.enable_x64(True):
-        slopes = np.asarray(interpreted(jax.jacfwd(logs))(start))
-        below, above = interpreted(jax.vmap(jax.vmap(logs)))(np.stack([start - steps, start + steps]))
-    for index, central in enumerate((above - below) / 2e-5):
-        np.testing.assert_allclose(slopes[:, index], central, rtol=rtol, atol=atol, err_msg=list(point)[index])
-    return slopes
+        slopes = along(unit, lambda direction: jax.jvp(logs, (start,), (direction,))[1])
+        values = along(np.concatenate([start - step * unit, start + step * unit]), logs)
+    below, above = np.split(values, 2)
+    for name, slope, central in zip(point, slopes, (above - below) / (2.0 * step), strict=True):
+        np.testing.assert_allclose(slope, central, rtol=rtol, atol=atol, err_msg=name)
+    return slopes.T

@@ -15,7 +15,10 @@ from gpu_lowering import abstract_gpu
 
 PRECISION = 32  # of kernels
 # One of each structure: the others differ from them in numbers only, which are the kernel's input.
-STRUCTURES = ("llama-3.1-405b-h100", "chinchilla-70b-tpu-v4", "deepseek-v3-h800")
+STRUCTURES = (
+    "llama-3.1-405b-h100",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("chinchilla-70b-tpu-v4", "deepseek-v3-h800")),
+)
 BLOCK = 128  # lanes of one program
 LANES = 2 * BLOCK
 OUTPUTS = ("loss", "time", "energy", "money", "carbon", "memory")
