@@ -99,12 +99,7 @@ def integrate_training(
     return Trajectory(times, effective_tokens, tokens, learning.loss(parameters, effective_tokens), totals)
 
 
-def integrate(
-    derivative: Callable[[Any, Any], Any],
-    scale: Any,
-    times: Float[Array, " times"],
-    kinks: Float[Array, " kinks"] | None = None,
-) -> Any:
+def integrate(derivative: Callable[[Any, Any], Any], scale: Any, times: Float[Array, " times"]) -> Any:
     """Integral from 0 to each time, `y = int_0^t f(s, y) ds`, by Dormand-Prince 8(7) [Hairer et al. 1993, sec. II.5].
 
     One tolerance serves tokens, joules and dollars alike, because each is integrated in units of its own scale.
@@ -115,7 +110,6 @@ def integrate(
     - `derivative`: f(t, y), a pytree of scalars in any unit, for example [W] for an integral in [J].
     - `scale`: pytree like f, expected size of each integral, above 0; its values carry no gradient.
     - `times`: increasing times at which to report [s]; the last one ends the integration.
-    - `kinks`: times at which f is not smooth [s].
 
     **Returns:** a pytree like f with `times` as axis, units of f times [s].
     """
@@ -133,9 +127,6 @@ def integrate(
         return jnp.stack([jnp.asarray(rate, dtype) for rate in rates]) / units
 
     tolerance = TOLERANCES[str(dtype)]
-    controller = diffrax.PIDController(rtol=tolerance, atol=tolerance)
-    if kinks is not None:
-        controller = diffrax.ClipStepSizeController(controller, jump_ts=kinks)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(scaled_derivative),
         diffrax.Dopri8(),
@@ -144,7 +135,7 @@ def integrate(
         dt0=None,
         y0=jnp.zeros_like(units),
         saveat=diffrax.SaveAt(ts=times),
-        stepsize_controller=controller,
+        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
         adjoint=diffrax.DirectAdjoint(),
         max_steps=MAXIMUM_STEPS,
         throw=False,

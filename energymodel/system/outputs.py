@@ -13,7 +13,6 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import Scalar
-from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import CatalogChip
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
@@ -259,20 +258,17 @@ def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: Training
         "chip_power": jnp.asarray(chip.rated_power),
         "chip_price": jnp.asarray(chip.price),
     }
+    of_reference = {}
+    if not isinstance(system.chip_design, CatalogChip):  # whose limit is the capacity of the reference
+        in_reference = system.accelerator.memory_capacity / chip.memory_capacity
+        of_reference["memory"] = outcome.memory_per_chip * in_reference
     shares = {limit: name for name, limit in LIMIT_OF_SLACK.items() if limit in OF_THE_PLAN and limit not in with_unit}
     return {
         **{name: output(outcome, name) for name in OUTPUTS if name not in OF_THE_PLAN},
         **with_unit,
         **{limit: jnp.exp(-getattr(slack, name)) for limit, name in shares.items()},
-        **_of_reference(system, chip, outcome),
+        **of_reference,
     }
-
-
-def _of_reference(system: TrainingSystem, chip: Accelerator, outcome: TrainingOutcome) -> dict[str, Any]:
-    """Memory used in that of a designed chip, as if in that of its reference, whose capacity is the limit [B]."""
-    if isinstance(system.chip_design, CatalogChip):
-        return {}
-    return {"memory": outcome.memory_per_chip * (system.accelerator.memory_capacity / chip.memory_capacity)}
 
 
 def limits_of_system(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
