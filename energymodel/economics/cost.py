@@ -1,4 +1,4 @@
-"""Cost of a run: hardware, facility, electricity, demand charge and delay; the price above which an hour's pause pays.
+"""Cost of a run and of silicon: hardware, facility, electricity, demand charge, delay, dies; the price of a pause.
 
 Shared arguments: calendar `time` t of the run and `life`, n times 365 days over which a price is recovered [s];
 `interest_rate` r for one year, above -1 [1/year]; `utilization` u, share of its life in which equipment runs, above 0
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from energymodel.numerics import Numeric, Real, Values, real
 from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
@@ -173,3 +174,67 @@ def pause_price(held: Numeric, price: Numeric, running_power: Numeric, paused_po
     """
     power = jnp.asarray(running_power)
     return (jnp.asarray(held) + price * power) / (power - paused_power)
+
+
+def die_yield(area: Numeric, defect_density: Numeric, clustering: Numeric) -> Values:
+    """Share of dies without defects, `Y = (1 + A D / c)^-c` [Stapper, Armstrong & Saji 1983, negative binomial].
+
+    Units that may be switched off raise it; then A is the area that must be whole.
+
+    **Arguments:**
+
+    - `area`: A of a die [m^2].
+    - `defect_density`: D [1/m^2]; 0.1 per cm^2 for a mature process.
+    - `clustering`: c, 2 to 3; large for defects that do not cluster [1].
+
+    **Returns:** yield [1], in (0, 1].
+    """
+    defects = jnp.asarray(area) * defect_density / clustering
+    return jnp.exp(-jnp.asarray(clustering) * jnp.log1p(defects))
+
+
+def good_silicon(area: Numeric, largest_die: Numeric, defect_density: Numeric, clustering: Numeric) -> Array:
+    """Area of wafer per chip [m^2], `A / Y(A / max(1, A / A_1))` [definition].
+
+    A chip larger than what one exposure prints is made of several dies.
+
+    **Arguments:**
+
+    - `area`: A of all dies of the chip [m^2].
+    - `largest_die`: A_1 [m^2]; 858 mm^2.
+    - the others: as in `die_yield`.
+    """
+    silicon = jnp.asarray(area)
+    each = silicon / jnp.maximum(1.0, silicon / largest_die)
+    return silicon / die_yield(each, defect_density, clustering)
+
+
+class SiliconCost(eqx.Module):
+    """Prices and carbon of what a chip is made of. The price of a chip stays in proportion to the cost of its parts."""
+
+    area_price: Real = real("USD/m^2", doc="of processed wafer", within=ABOVE_ZERO)
+    memory_price: Real = real("USD/B")
+    power_price: Real = real("USD/W", doc="of rated power: regulators, package, heat sink")
+    package_price: Real = real("USD/m^2", doc="of interposer and assembly, per die area")
+    largest_die: Real = real("m^2", doc="that one exposure prints", within=ABOVE_ZERO)
+    defect_density: Real = real("1/m^2")
+    clustering: Real = real("1", doc="of defects", within=ABOVE_ZERO)
+    area_carbon: Real = real("kg/m^2", doc="of processed wafer, CO2 equivalents")
+    memory_carbon: Real = real("kg/B", doc="CO2 equivalents")
+    price_growth: Real = real("1", doc="price of wafer area, per generation", within=ABOVE_ZERO)
+    carbon_growth: Real = real("1", doc="carbon of wafer area, per generation", within=ABOVE_ZERO)
+
+    def wafer(self, area: Numeric) -> Values:
+        """Area of wafer for a chip with so much die area, with the dies that fail [m^2]."""
+        return good_silicon(area, self.largest_die, self.defect_density, self.clustering)
+
+    def cost(self, area: Numeric, memory: Numeric, power: Numeric, generations: Numeric) -> Values:
+        """Cost of the parts [USD] of a chip with a die area [m^2], a memory [B] and a rated power [W]."""
+        wafer = self.area_price * self.price_growth ** jnp.asarray(generations) * self.wafer(area)
+        parts = wafer + self.package_price * jnp.asarray(area)
+        return parts + self.memory_price * jnp.asarray(memory) + self.power_price * jnp.asarray(power)
+
+    def carbon(self, area: Numeric, memory: Numeric, generations: Numeric) -> Values:
+        """Embodied carbon of dies and memory [kg]."""
+        wafer = self.area_carbon * self.carbon_growth ** jnp.asarray(generations) * self.wafer(area)
+        return wafer + self.memory_carbon * jnp.asarray(memory)

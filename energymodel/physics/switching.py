@@ -118,3 +118,17 @@ def clock_at_power_cap(
 
     cap, lower, upper = jnp.broadcast_arrays(*map(jnp.asarray, (power_cap, minimum_clock, maximum_clock)))
     return implicit_root(excess, lower, upper, (cap, parameters))
+
+
+def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Values:
+    """Share of a wait at a lower clock [1], `max(1 - 2 t_s / t, 0)` [definition].
+
+    The end of a wait is known ahead, so that the clock is up again in time; the two switches take of the wait alone.
+
+    **Arguments:**
+
+    - `waiting`: t, between two steps [s].
+    - `switch_time`: t_s from the command to another clock until it holds [s].
+    """
+    some = jnp.asarray(waiting) > 0.0
+    return jnp.where(some, jnp.maximum(1.0 - 2.0 * switch_time / jnp.where(some, waiting, 1.0), 0.0), 0.0)

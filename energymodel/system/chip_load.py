@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Part, Scalar, is_fixed, p_norm, part
-from energymodel.performance.kernels import product_time
+from energymodel.performance.kernels import product_time, rate_or_wider
 from energymodel.physics.cooling import Coolant
 from energymodel.physics.switching import clock_at_power_cap
 from energymodel.physics.thermal import leakage_temperature
@@ -34,19 +34,6 @@ class ChipLoad(NamedTuple):
     def product_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
         """Time of the matrix products at a clock [s]: those with weights under the roofline, then attention."""
         return p_norm(chip.roofline_exponent, self.arithmetic / clock, self.product_memory) + self.attention / clock
-
-
-def rate_or_wider(rate: Numeric, wider: Numeric) -> Scalar:
-    """Rate of products in a format, or in a wider one where a chip lacks it [FLOP/s] [definition].
-
-    A chip without FP8 or FP4 products casts to bf16, one without TF32 to FP32: nothing is gained.
-
-    **Arguments:**
-
-    - `rate`, `wider`: peak rates in the format, zero if the chip lacks it, and in the wider one [FLOP/s].
-    """
-    rate = jnp.asarray(rate)
-    return jnp.where(rate > 0.0, rate, wider)
 
 
 class FormatFactors(NamedTuple):

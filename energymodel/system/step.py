@@ -8,10 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, Values, is_fixed, p_norm, p_norm_excess, part
+from energymodel.numerics import Numeric, Scalar, is_fixed, p_norm, p_norm_excess, part
 from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
 from energymodel.physics.cooling import Coolant
+from energymodel.physics.switching import low_clock_share
 from energymodel.system.chip_load import ChipLoad, FormatFactors, OperatingPoint, chip_load, operating_point
 from energymodel.system.communication import Traffic, traffic_of
 from energymodel.system.division import Division, divide
@@ -196,20 +197,6 @@ def _step_at(
         links_price=links.price,
         coolant=coolant,
     )
-
-
-def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Values:
-    """Share of a wait at a lower clock [1], `max(1 - 2 t_s / t, 0)` [definition].
-
-    The end of a wait is known ahead, so that the clock is up again in time; the two switches take of the wait alone.
-
-    **Arguments:**
-
-    - `waiting`: t, between two steps [s].
-    - `switch_time`: t_s from the command to another clock until it holds [s].
-    """
-    some = jnp.asarray(waiting) > 0.0
-    return jnp.where(some, jnp.maximum(1.0 - 2.0 * switch_time / jnp.where(some, waiting, 1.0), 0.0), 0.0)
 
 
 def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> StepWork:
