@@ -9,7 +9,6 @@ from energymodel.performance.network import Link, contended_bandwidth
 from energymodel.performance.parallelism import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.saturation import AbstractSaturation, KernelSaturation
 from energymodel.performance.topology import AbstractTopology
-from energymodel.physics.flow import server_fan_power
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, FACTOR, SHARE_ABOVE_ZERO, Range
 
 UNLIMITED = 1e21  # B/s: more than any link has
@@ -29,17 +28,6 @@ class Node(eqx.Module):
     fan_power: Real = real("W", 0.0, doc="of the fans of the idle node at rated flow; 0 if they are in overhead_power")
     fan_fraction: Real = share(0.0, doc="more power of the fans over power of the chips above idle")
     collectives: CollectiveLibrary = component(CollectiveLibrary())
-
-    def host_power(self, heat: Numeric, fan_effort: Numeric) -> Values:
-        """Power of host, fans and network cards per chip [W].
-
-        **Arguments:**
-
-        - `heat`: of a chip above its idle power [W].
-        - `fan_effort`: power of the fans over their power at rated flow [1].
-        """
-        fans = server_fan_power(self.fan_power / self.chips, self.fan_fraction, heat, fan_effort)
-        return jnp.asarray(self.overhead_power) / self.chips + fans
 
 
 class Network(eqx.Module):

@@ -17,6 +17,7 @@ from energymodel.performance.reliability import Reliability
 from energymodel.performance.serving import AbstractServing, NoServing
 from energymodel.performance.workload import Transformer
 from energymodel.physics.cooling import Coolant
+from energymodel.physics.flow import server_fan_power
 from energymodel.ranges import ABOVE_ZERO, Range
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import AbstractChipDesign, CatalogChip
@@ -118,8 +119,9 @@ class TrainingSystem(eqx.Module):
 
     def host_power(self, chip_power: Numeric, coolant: Coolant) -> Values:
         """Power of host, fans and network cards per chip [W] while a chip draws `chip_power` [W]."""
-        heat = jnp.maximum(jnp.asarray(chip_power) - self.accelerator.idle_power, 0.0)
-        return self.node.host_power(heat, coolant.fan_effort)
+        node, heat = self.node, jnp.maximum(jnp.asarray(chip_power) - self.accelerator.idle_power, 0.0)
+        fans = server_fan_power(node.fan_power / node.chips, node.fan_fraction, heat, coolant.fan_effort)
+        return jnp.asarray(node.overhead_power) / node.chips + fans
 
 
 class DesignedRun(NamedTuple):
