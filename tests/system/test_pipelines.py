@@ -221,7 +221,7 @@ def test_a_table_may_cut_the_ends_as_can_be():
     # The slowest rank has 17 layers instead of 10, for 8 micro-batches.
     assert heavy.step_time.bubble > even.step_time.bubble + 7.0 / 10.0 * 0.5 * even.step_time.compute
     assert heavy.memory > even.memory
-    with pytest.raises(InputError, match=r"first_stage_layers = 81 .* do not cut 80 layers over 8 pipeline"):
+    with pytest.raises(InputError, match=r"first_stage_layers = 81 do not cut 80 layers over 8 pipeline"):
         row_inputs(CUT_ROW, pipeline=8, first_stage_layers=81)
     with pytest.raises(InputError, match="over 1 pipeline ranks"):
         row_inputs(CUT_ROW, last_stage_layers=8)
