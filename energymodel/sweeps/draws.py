@@ -5,6 +5,7 @@ of a joint distribution. Samples are Sobol points with independent random digita
 uniform, so that estimates have no bias, and the spread between replicates gives their errors [L'Ecuyer & Lemieux 2002].
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,8 +23,7 @@ from energymodel.scenarios.distributions import FAMILIES, NumberDistribution, pa
 
 JOINT = "joint"
 BITS = 23  # of a uniform number: with a half added float32 holds it exactly
-NODES = 2049  # of a tabulated quantile function, equally spaced in standard deviations
-MAX_DEVIATION = 6.0  # standard deviations
+DEVIATIONS = np.linspace(-6.0, 6.0, 2049)  # nodes of a tabulated quantile function, in standard deviations
 LOG, ADD, BETWEEN, TABLE = range(4)
 
 
@@ -107,8 +107,8 @@ class NumberSampler(eqx.Module):
 
 
 def _interpolated(table: Array, deviation: Array) -> Array:
-    node = (deviation + MAX_DEVIATION) * ((NODES - 1) / (2.0 * MAX_DEVIATION))
-    low = jnp.clip(jnp.floor(node), 0.0, NODES - 2.0)
+    node = (deviation - DEVIATIONS[0]) / (DEVIATIONS[1] - DEVIATIONS[0])
+    low = jnp.clip(jnp.floor(node), 0.0, DEVIATIONS.size - 2.0)
     index, weight = low.astype(jnp.int32), jnp.clip(node - low, 0.0, 1.0)
     return table[index] * (1.0 - weight) + table[index + 1] * weight
 
@@ -137,8 +137,7 @@ def number_sampler(numbers: Sequence[UncertainNumber]) -> NumberSampler:
         kinds.append(kind)
         rows.append((value, scale, start, end - start))
         if kind == TABLE:
-            shares = ndtr(np.linspace(-MAX_DEVIATION, MAX_DEVIATION, NODES))
-            tables.append(FAMILIES[family].quantile(shares, number.value, parameters))
+            tables.append(FAMILIES[family].quantile(ndtr(DEVIATIONS), number.value, parameters))
     value, scale, start, span = np.array(rows, np.float64).reshape(-1, 4).T
     return NumberSampler(
         factors=(*(number.path for number in alone), *(f"{JOINT} {name}" for name in groups)),
@@ -149,7 +148,7 @@ def number_sampler(numbers: Sequence[UncertainNumber]) -> NumberSampler:
         scale=scale,
         start=start,
         span=span,
-        tables=np.array(tables, np.float64).reshape(-1, NODES),
+        tables=np.array(tables, np.float64).reshape(-1, DEVIATIONS.size),
         joints=tuple(joint_draws(name, members) for name, members in groups.items()),
     )
 
@@ -175,24 +174,19 @@ def parse_numbers(entries: Mapping[str, Any]) -> list[UncertainNumber]:
     """
     numbers = []
     for name, entry in entries.items():
-        if isinstance(entry, str):
-            family, *words = entry.split()
+        value, text = (math.nan, entry) if isinstance(entry, str) else (float(entry[0]), entry[1])
+        if math.isnan(value):
+            family, *ends = text.split()
             if family in ("lognormal", "normal", JOINT):
-                raise InputError(f'uncertainty of {name}: "{entry}" needs a value, as in (5.0, "{entry}").')
-            value, text = (0.5 if family == "beta" else _middle(words)), entry
-        else:
-            value, text = float(entry[0]), entry[1]
+                raise InputError(f'uncertainty of {name}: "{text}" needs a value, as in (5.0, "{text}").')
+            value = 0.5
+            if family != "beta":
+                with contextlib.suppress(IndexError, ValueError):  # the parser of distributions names the error
+                    value = 0.5 * (float(ends[0]) + float(ends[1]))
         distribution = parse_distribution(text, name, "1", value)
         lowest = 0.0 if distribution.family == "normal" and value > 0.0 else -math.inf
         numbers.append(UncertainNumber(name, value, "1", distribution, (lowest, math.inf)))
     return numbers
-
-
-def _middle(words: Sequence[str]) -> float:
-    try:
-        return 0.5 * (float(words[0]) + float(words[1]))
-    except (IndexError, ValueError):
-        return 0.0  # the parser of distributions names the error
 
 
 def sobol_points(count: int, dimensions: int, seed: int) -> np.ndarray:

@@ -66,13 +66,14 @@ def on_devices(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[i
     from jax.experimental import multihost_utils
 
     mesh = Mesh(np.array(jax.devices()), ("tile",))
-    width, compiled = mesh.size, _on_mesh(program.trace, mesh)
+    (trace, arguments), width = program.parts, mesh.size
+    compiled = _on_mesh(trace, mesh)
 
     def run(hint: Any, chunks: Sequence[tuple[int, int]]) -> Any:
         filled = np.zeros((2, width), np.int32)  # a device without a tile runs no chunk
         filled[:, : len(chunks)] = np.transpose(chunks)
         with program.precision():
-            inputs = multihost_utils.host_local_array_to_global_array((*program.arguments, hint), mesh, SAME)
+            inputs = multihost_utils.host_local_array_to_global_array((*arguments, hint), mesh, SAME)
             first, count = (
                 jax.make_array_from_callback((width,), NamedSharding(mesh, EACH), lambda index, row=row: row[index])
                 for row in filled

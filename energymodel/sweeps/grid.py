@@ -27,7 +27,7 @@ MOST_CHUNKS = 2**31 - 1
 WEIGHTS = {"div": 4.0, "sqrt": 5.0, "rsqrt": 5.0, "exp": 10.0, "exp2": 10.0, "log": 10.0, "pow": 20.0, "lgamma": 50.0}
 WEIGHTS |= dict.fromkeys(("log1p", "expm1", "tanh", "logistic", "sin", "cos", "erf"), 15.0)
 """Cost of an operation in multiplications, roughly that of vector code; others cost one."""
-START = 100.0  # cost of starting an operation, in multiplications
+START = 100.0  # cost of starting an operation, and each of its rows, in multiplications
 LOOP_LENGTH = 40.0  # assumed iterations of a loop of unknown length
 MAX_AXES = 12  # for which all orders are compared
 
@@ -164,10 +164,11 @@ def divide(axes: Sequence[Axis], chunk: int, tile: int, lanes: int = 1) -> Grid:
     return grid
 
 
-def costs_by_axes(function: Callable[..., Any], arguments: Sequence[Any]) -> Costs:
-    """Cost of the operations of a function, by the set of arguments that they depend on."""
-    closed = jax.make_jaxpr(function)(*arguments)
-    owners = [frozenset({index}) for index, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
+def costs_by_axes(function: Callable[..., Any], values: Sequence[Any], fixed: Sequence[Any] = ()) -> Costs:
+    """Cost of the operations of a function of fixed arguments and values, by the set of values that they depend on."""
+    closed = jax.make_jaxpr(function)(*fixed, *values)
+    owners = [frozenset[int]() for _ in jax.tree.leaves(fixed)]
+    owners += [frozenset({index}) for index, value in enumerate(values) for _ in jax.tree.leaves(value)]
     costs: Costs = {}
     _walk(closed.jaxpr, owners, 1.0, [True] * len(closed.jaxpr.outvars), costs)
     return costs
@@ -215,29 +216,30 @@ def _inner(parameters: dict[str, Any]) -> list[Jaxpr]:
 def cheapest_order(costs: Costs, sizes: Sequence[int], chunk: int) -> tuple[int, ...]:
     """Order of the axes, outermost first, in which the grid is cheapest in chunks of so many points.
 
-    The longest axis comes last, where it fills vector registers. All choices of the other axes within a chunk are
-    compared, and of the axis that is cut to fill it.
+    All choices of the axes within a chunk are compared, and of the axis that is cut to fill it. Within a chunk the
+    longest axis comes last, where it fills vector registers.
     """
     count = len(sizes)
-    best, lowest = tuple(sorted(range(count), key=lambda axis: (sizes[axis], axis))), math.inf
-    *others, last = best
+    best, lowest = tuple(range(count)), math.inf
     if count > MAX_AXES:
         return best
-    for inner in (some for size in range(count) for some in itertools.combinations(others, size)):
-        volume = math.prod(sizes[axis] for axis in (*inner, last))
-        if volume > chunk and inner:
+    for inner in (set(some) for size in range(count + 1) for some in itertools.combinations(range(count), size)):
+        volume = math.prod(sizes[axis] for axis in inner)
+        if volume > chunk and len(inner) > 1:
             continue
-        rest = [axis for axis in others if axis not in inner]
+        rest = [axis for axis in range(count) if axis not in inner]
         for cut in rest or [None]:
             block = 1 if cut is None else min(sizes[cut], max(1, chunk // volume))
             if cut is not None and block == sizes[cut] and len(rest) > 1:
                 continue  # it fits as a whole: that is another choice of the inner axes
-            extents = {axis: sizes[axis] for axis in (*inner, last)} | ({} if cut is None else {cut: block})
-            evaluated = (cost * math.prod(extents.get(axis, 1) for axis in axes) for axes, cost in costs.items())
-            # A short chunk costs as its operations start.
-            per_point = (sum(evaluated) + START * sum(costs.values())) / math.prod(extents.values())
-            if per_point < lowest * (1.0 - 1e-9):
+            extents = {axis: sizes[axis] for axis in inner} | ({} if cut is None else {cut: block})
+            total = START * sum(costs.values())  # a short chunk costs as its operations start
+            for axes, cost in costs.items():
+                row = max((sizes[axis] for axis in axes & inner), default=extents.get(cut, 1) if cut in axes else 1)
+                total += cost * math.prod(extents.get(axis, 1) for axis in axes) * (1.0 + START / row)
+            if (per_point := total / math.prod(extents.values())) < lowest * (1.0 - 1e-9):
                 lead = [axis for axis in rest if axis != cut]
-                best = (*sorted(lead), *(() if cut is None else (cut,)), *inner, last)
+                own = () if cut is None else (cut,)
+                best = (*lead, *own, *sorted(inner, key=lambda axis: (sizes[axis], axis)))
                 lowest = per_point
     return best

@@ -57,37 +57,31 @@ class Ledger:
     def __enter__(self) -> "Ledger":
         try:
             (self.folder / TILES).mkdir(parents=True, exist_ok=True)
-            for name in (LOCK, RUN):
-                if _is_other(self.folder / name):
-                    raise InputError(f"{self.folder / name} is not a file. Remove it, or give another folder.")
-            self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        except InputError:
-            raise
+            others = [path for path in (self.folder / LOCK, self.folder / RUN) if _is_other(path)]
+            self._lock = None if others else os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except (OSError, ValueError) as error:  # such as a null byte in the name
             reason = getattr(error, "strerror", error)
             raise InputError(f"{str(self.folder)!r}: cannot be used for a sweep: {reason}.") from None
+        if self._lock is None:
+            raise InputError(f"{others[0]} is not a file. Remove it, or give another folder.")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._open()
-        except BlockingIOError:
-            self._release()
-            raise InputError(
-                f"{self.folder}: another sweep runs in this folder. Wait for it, or give another folder."
-            ) from None
-        except BaseException:
-            self._release()
+            self._check()
+        except BaseException as error:
+            self.__exit__()
+            if isinstance(error, BlockingIOError):
+                words = "another sweep runs in this folder. Wait for it, or give another folder."
+                raise InputError(f"{self.folder}: {words}") from None
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._release()
-
-    def _release(self) -> None:
         if self._lock is not None:
             os.close(self._lock)  # which also unlocks
             self._lock = None
 
-    def _open(self) -> None:
+    def _check(self) -> None:
+        """Write the fingerprint into a new folder; that of an old one is the same."""
         path = self.folder / RUN
         if not path.exists():
             self._write(path, (json.dumps(self._fingerprint, indent=1, ensure_ascii=False) + "\n").encode())

@@ -162,11 +162,11 @@ class PreparedMonteCarlo:
             indices, index_samples = parts[1].result or {}, parts[1].points // (len(self.factors) + 2)
         summary: SampleSummary = drawn.result or SampleSummary()
         messages = [part.message for part in parts]
-        undefined = {name: spread.undefined for name, spread in summary.spreads.items() if name in self.of}
-        worst = max(undefined, key=undefined.__getitem__, default="")
-        if undefined.get(worst, 0.0) > 1.0 - MIN_DEFINED:
+        undefined = [(spread.undefined, name) for name, spread in summary.spreads.items() if name in self.of]
+        share, worst = max(undefined, default=(0.0, ""))
+        if share > 1.0 - MIN_DEFINED:
             messages.append(
-                f"{worst} is not finite in {100.0 * undefined[worst]:.3g} % of the samples, which are left out. "
+                f"{worst} is not finite in {100.0 * share:.3g} % of the samples, which are left out. "
                 "Narrow the uncertainty of the numbers that leave the model's range of validity."
             )
         return MonteCarlo(
@@ -199,16 +199,14 @@ def prepare_monte_carlo(
     if not 1 <= samples <= MOST_SAMPLES:
         raise InputError(f"samples: {samples:,} cannot be drawn. Give 1 to {MOST_SAMPLES:,}.")
     tables: dict[str, Any] = {"seed": seed}
+    numbers, limits, units = numbers or {}, limits or {}, {}
+    of = outputs = tuple(of or ())
     if isinstance(what, Scenario):
-        uncertain = scenario_numbers(what, numbers or {})
-        limits = {**what.optimize.limits, **(limits or {})}
-        of, outputs, units = tuple(of or OF), tuple(OUTPUTS), UNITS
-        tables["scenario"] = what.tables
+        uncertain, limits = scenario_numbers(what, numbers), {**what.optimize.limits, **limits}
+        of, outputs, units, tables["scenario"] = of or OF, tuple(OUTPUTS), UNITS, what.tables
     else:
-        uncertain = parse_numbers(numbers or {})
-        of = outputs = tuple(of or ())
-        units = {}
-    function, ranges = model_and_limits(what, limits or {})
+        uncertain = parse_numbers(numbers)
+    function, ranges = model_and_limits(what, limits)
     if not uncertain:
         raise InputError(
             'Nothing is uncertain. Give distributions, such as "system.market.price.electricity" = "lognormal 0.15" '
@@ -230,7 +228,9 @@ def prepare_monte_carlo(
         program = TileProgram(model, axes, grid, reduction, precision, quick)
         return PreparedSweep(program, program.axes, ranges, None, units, tables)
 
-    first, second = prepared(axes, 1, SampleStatistics.scaled(outputs, ranges, sample)), None
+    spans = [sample.range(name, {}) for name in outputs]
+    first = prepared(axes, 1, SampleStatistics(outputs, ranges, spans, *sample.moments(outputs)))
+    second = None
     if indices is not False:
         count = math.ceil(samples / (factors + 2)) if indices is True else indices
         from_b = np.concatenate([np.zeros((1, factors)), np.ones((1, factors)), np.eye(factors)])

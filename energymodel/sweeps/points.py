@@ -69,13 +69,12 @@ def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices:
 
     Those of a scenario are evaluated on the host, many at once; others in groups of one compiled size.
     """
-    rows = np.asarray(indices, np.int64).reshape(-1, len(axes))
+    rows, groups = np.asarray(indices, np.int64).reshape(-1, len(axes)), []
     count, call, size = len(rows), partial(_evaluate_group, function), GROUP
     if isinstance(function, ScenarioModel):
         call, size = function.many, MOST_AT_ONCE
     else:
-        rows = np.resize(rows, (-(-count // GROUP) * GROUP, len(axes)))
-    groups = []
+        rows = np.resize(rows, (count + -count % GROUP, len(axes)))
     with jax.enable_x64(True), beside_accelerator():
         values = [jax.tree.map(np.asarray, cast(axis.values, np.float64)) for axis in axes]
         for first in range(0, len(rows), size):

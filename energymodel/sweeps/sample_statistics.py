@@ -20,7 +20,7 @@ from scipy import stats
 from energymodel.sweeps.axes import Range
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.histogram import BINS, BinCounts, bin_numbers, quantiles
-from energymodel.sweeps.points import GridSample, output_of, within
+from energymodel.sweeps.points import output_of, within
 from energymodel.sweeps.reductions import AbstractSum, Chunk, float_dtype, wide
 
 GROUPS = 64
@@ -96,12 +96,6 @@ class SampleStatistics(AbstractSum):
     spans: Sequence[Range]
     centers: Sequence[float]
     scales: Sequence[float]
-
-    @classmethod
-    def scaled(cls, outputs: Sequence[str], limits: Mapping[str, Range], sample: GridSample) -> "SampleStatistics":
-        """With ranges, centers and scales from a sample."""
-        centers, scales = sample.moments(outputs)
-        return cls(outputs, limits, [sample.range(name, {}) for name in outputs], centers, scales)
 
     def pick(self, outputs: Any) -> Any:
         """The outputs and whether each limit holds, as two vectors."""

@@ -1,6 +1,7 @@
 """The sweep as a person calls it: its arguments, and the text of `keep`."""
 
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +24,8 @@ from energymodel.sweeps.points import GridSample, Output
 from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.scenario_axes import UNITS, ScenarioModel, model_and_limits, scenario_axis
-from energymodel.sweeps.small_grid import SMALL, SmallGrid
 from energymodel.sweeps.sweep_result import SweepResult
-from energymodel.sweeps.tile_program import TileProgram, best_order, row_lanes
+from energymodel.sweeps.tile_program import SMALL, SmallGrid, TileProgram, best_order, row_lanes
 from energymodel.system.outputs import Objective, parse_objective
 from energymodel.units import whole_number
 
@@ -39,18 +39,18 @@ TILE_CHUNKS, LARGE_TILE_CHUNKS = 16, 4
 """Chunks of a tile, at least, on a CPU and on an accelerator."""
 MOST_POINTS = 10**6
 """Points that `top` keeps: each is evaluated once more, and the state of every chunk holds them all."""
-NEEDED = {
-    "best": 0,
-    "top": 0,
-    "along": 1,
-    "pareto": 2,
-    "bins": 2,
-    "count": 0,
-    "histogram": 1,
-    "quantiles": 1,
-    "full": 1,
+KINDS: Mapping[str, tuple[int, Callable[..., AbstractReduction] | None]] = {
+    "best": (0, None),
+    "top": (0, None),
+    "along": (1, None),
+    "pareto": (2, Pareto),
+    "bins": (2, ParetoBins),
+    "count": (0, lambda names, limits: Count(limits)),
+    "histogram": (1, Histogram),
+    "quantiles": (1, functools.partial(Histogram, summary=quantiles)),
+    "full": (1, lambda names, limits: FullArray(names)),
 }
-"""Words of `keep`, and how many names have to follow each."""
+"""Words of `keep`: how many names follow each, and the reduction of names and limits where nothing is minimized."""
 
 
 def sweep(
@@ -74,7 +74,7 @@ def sweep(
     No point is stored: chunks of the grid are evaluated by nested `vmap`, each operation only on the axes that it
     depends on, reduced, and forgotten. The scan runs in float32; the points that are kept are evaluated again in
     float64, which also decides their order. A small grid of a scenario is evaluated in float64 by a program that is
-    kept for all its grids (`small_grid.SmallGrid`).
+    kept for all its grids (`tile_program.SmallGrid`).
 
     **Arguments:**
 
@@ -158,26 +158,16 @@ def parse_keep(
         return keep
     word, _, argument = (part.strip() for part in keep.partition(":"))
     names = tuple(part.strip() for part in argument.split(",") if part.strip())
-    if word not in NEEDED:
-        raise InputError(f'keep: unknown "{keep}". Choose from {", ".join(NEEDED)}.')
-    if len(names) < (needed := NEEDED[word]):
+    if word not in KINDS:
+        raise InputError(f'keep: unknown "{keep}". Choose from {", ".join(KINDS)}.')
+    needed, kind = KINDS[word]
+    if len(names) < needed:
         example = "plan.clock,plan.batch" if word == "along" else "energy,time"
         raise InputError(f'keep: "{keep}" names {len(names)}; it needs at least {needed}. Write {word}:{example}.')
     if word == "bins" and len(names) > 2:
         raise InputError(f'keep: "{keep}" has more than two objectives. Use pareto.')
-    match word:
-        case "pareto":
-            return Pareto(names, limits)
-        case "bins":
-            return ParetoBins(names, limits)
-        case "count":
-            return Count(limits)
-        case "histogram":
-            return Histogram(names, limits)
-        case "quantiles":
-            return Histogram(names, limits, summary=quantiles)
-        case "full":
-            return FullArray(names)
+    if kind is not None:
+        return kind(names, limits)
     if minimize is None:
         raise InputError(f'minimize: keep "{keep}" needs to know which output to minimize. Name one.')
     if word == "along":

@@ -1,7 +1,8 @@
 """The compiled program of a tile, which evaluates and reduces its points without storing them.
 
 A program depends on the structure of a sweep alone (`TileTrace`): values of axes, numbers of the model, limits and
-ranges are arguments, so that another sweep of the same structure traces and compiles nothing.
+ranges are arguments, so that another sweep of the same structure traces and compiles nothing. The points of a small
+grid of a scenario are evaluated in float64 by one program that is kept for all such grids.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
@@ -26,11 +28,15 @@ from energymodel.runtime.program_cache import Split, cached, split
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.float32_functions import substitutes
 from energymodel.sweeps.grid import Costs, Grid, cheapest_order, costs_by_axes
+from energymodel.sweeps.points import evaluate_points
 from energymodel.sweeps.reductions import AbstractReduction, Chunk
+from energymodel.units import counted
 
 LANES = 8
 """Float32 numbers in a vector register of AVX2."""
-TIMED_CHUNKS = 4
+SMALL = 2**18
+"""Most points of a small grid: by the kept program they take less time than another program takes to compile."""
+TIMED_CHUNKS, TIMED_POINTS = 4, 1024
 SAMPLED, MOST_SAMPLED = 24, 64
 """One of so many chunks, and at most so many, are evaluated first for hints."""
 
@@ -58,16 +64,11 @@ class PointModel(NamedTuple):
 
 
 class TileTrace(NamedTuple):
-    """All that the program of a tile depends on.
-
-    - `own_functions`: whether exponentials and logarithms are those of `float32_functions`.
-    - `quick`: whether it is compiled for less time.
-    """
+    """All that the program of a tile depends on; `quick` if it is compiled for less time."""
 
     model: PointModel
     grid: Grid
     bits: int
-    own_functions: bool
     quick: bool
 
     def run(self, arrays: Any, numbers: Any, values: Sequence[Any], hint: Any, first: Any, count: Any) -> Any:
@@ -78,7 +79,7 @@ class TileTrace(NamedTuple):
         def point(*own: Any) -> Any:
             return self.model.picked(arrays, numbers, *own)
 
-        if self.own_functions:
+        if self.bits == 32 and not self.quick and not accelerated():
             point = portable(point, substitutes())
         for axis in reversed(axes[grid.cut :]):
             # Each operation is evaluated only over the axes that it depends on; the last axis is the innermost.
@@ -103,23 +104,17 @@ def _jitted(trace: TileTrace, device: str) -> Any:
 
 @cached
 def _costs(model: PointModel, structure: Any, shapes: tuple[Any, ...]) -> Costs:
-    costs: Costs = {}
-    arguments = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
-    for owners, cost in costs_by_axes(model.picked, arguments).items():
-        axes = frozenset(argument - 2 for argument in owners if argument >= 2)  # after arrays and numbers
-        costs[axes] = costs.get(axes, 0.0) + cost
-    return costs
+    return costs_by_axes(model.picked, *jax.tree.unflatten(structure, shapes))
 
 
 def best_order(
     function: Callable[..., Any], axes: Sequence[Axis], reduction: AbstractReduction, chunk: int
 ) -> tuple[int, ...]:
     """Order of the axes in which what a reduction picks of a model is cheapest, outermost first."""
-    model, *arguments = PointModel.of(function, reduction, [axis.name for axis in axes], np.float32)
-    scalars = [cast(axis.at(0), np.float32) for axis in axes]
+    model, *fixed = PointModel.of(function, reduction, [axis.name for axis in axes], np.float32)
     with jax.enable_x64(False):
-        leaves, structure = jax.tree.flatten((*arguments, *scalars))
-        shapes = tuple((np.shape(leaf), np.dtype(jax.numpy.result_type(leaf))) for leaf in leaves)
+        leaves, structure = jax.tree.flatten(([cast(axis.at(0), np.float32) for axis in axes], fixed))
+        shapes = tuple(jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         costs = _costs(model, structure, shapes)
     return cheapest_order(costs, [len(axis) for axis in axes], chunk)
 
@@ -160,30 +155,23 @@ class TileProgram:
         return np.float32 if self.bits == 32 else np.float64
 
     def scanned(self) -> tuple[Callable[..., Any], Sequence[Axis]]:
-        """The function that is evaluated at each point, and its axes."""
+        """The function of a point, and its axes."""
         return self.function, self.axes
 
     @cached_property
-    def _parts(self) -> tuple[TileTrace, tuple[Any, ...]]:
+    def parts(self) -> tuple[TileTrace, tuple[Any, ...]]:
+        """What the program depends on, and its first arguments.
+
+        These are arrays of the model, numbers of the reduction and values of the axes.
+        """
         function, axes = self.scanned()
-        model, arrays, numbers = PointModel.of(function, self.reduction, self.grid.names, self.dtype)
-        own_functions = self.bits == 32 and not self.quick and not accelerated()
-        trace = TileTrace(model, self.grid, self.bits, own_functions, self.quick)
-        return trace, (arrays, numbers, self.grid.values(axes, self.dtype))
-
-    @property
-    def trace(self) -> TileTrace:
-        """What the program depends on."""
-        return self._parts[0]
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """Arrays of the model, numbers of the reduction and values of the axes: the first arguments of the program."""
-        return self._parts[1]
+        model, *arguments = PointModel.of(function, self.reduction, self.grid.names, self.dtype)
+        trace = TileTrace(model, self.grid, self.bits, self.quick)
+        return trace, (*arguments, self.grid.values(axes, self.dtype))
 
     @cached_property
     def _on_device(self) -> Any:
-        return jax.device_put(self.arguments)  # once, not for each tile
+        return jax.device_put(self.parts[1])  # once, not for each tile
 
     @contextlib.contextmanager
     def precision(self) -> Iterator[None]:
@@ -194,7 +182,7 @@ class TileProgram:
     @property
     def _program(self) -> Any:
         """One for all sweeps of the same structure."""
-        return _jitted(self.trace, str((jax.default_backend(), CONFIG.jax_default_device)))
+        return _jitted(self.parts[0], str((jax.default_backend(), CONFIG.jax_default_device)))
 
     def compile(self) -> None:
         """Compile the program, unless one of the same structure is."""
@@ -208,10 +196,15 @@ class TileProgram:
     def digest(self) -> str:
         """What the program does, in all processes the same; without the arrays that are its arguments."""
         with self.precision():
-            closed = self._program.trace(*self.arguments, self.no_hint(), np.int32(0), np.int32(0)).jaxpr
+            closed = self._program.trace(*self._no_chunks).jaxpr
         text = re.sub("0x[0-9a-f]+", "0x", str(closed.jaxpr))
         text += "".join(str(np.asarray(const).tobytes()) for const in closed.consts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def _no_chunks(self) -> tuple[Any, ...]:
+        """Arguments of the program for no chunk."""
+        return (*self.parts[1], self.no_hint(), np.int32(0), np.int32(0))
 
     def state_shapes(self) -> Any:
         """Shapes and types of the state of a tile."""
@@ -229,8 +222,8 @@ class TileProgram:
         if hint is None or self.grid.tiles == 1:
             return hint
         count = min(self.grid.chunks // SAMPLED, MOST_SAMPLED)
-        for number in range(count):
-            fresh = run(hint, ((2 * number + 1) * self.grid.chunks) // (2 * count))
+        for half in range(1, 2 * count, 2):
+            fresh = run(hint, half * self.grid.chunks // (2 * count))
             state = fresh if state is None else self.reduction.merge(state, fresh)
             hint = self.reduction.hint(state)
         return hint
@@ -253,9 +246,61 @@ class TileProgram:
     def memory(self) -> int:
         """Memory that the program allocates besides its arguments, as the compiler states it [B]."""
         with self.precision():
-            lowered = self._program.lower(*self.arguments, self.no_hint(), np.int32(0), np.int32(0))
-        analysis = lowered.compile().memory_analysis()
+            analysis = self._program.lower(*self._no_chunks).compile().memory_analysis()
         return int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes) if analysis is not None else 0
+
+
+class Lookup(eqx.Module):
+    """Outputs at all points of a grid as a function of the indices along its axes."""
+
+    columns: dict[str, Any]
+
+    def __call__(self, **indices: Any) -> dict[str, Any]:
+        """The outputs at one point."""
+        return {name: jnp.asarray(column)[tuple(indices.values())] for name, column in self.columns.items()}
+
+
+class SmallGrid(TileProgram):
+    """Looks up what `ScenarioModel.many` returned at all points of a small grid; a tile evaluates none."""
+
+    name = "the model in float64"
+
+    @property
+    def reason(self) -> str:
+        """Why it has no program of its own."""
+        return f"a grid of {counted(self.grid.points, 'point')} needs no program of its own"
+
+    @cached_property
+    def outputs(self) -> Lookup:
+        """The outputs at all points, when first needed: a finished sweep evaluates nothing."""
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as where XLA evaluates it
+            columns = {name: part.astype(self.dtype) for name, part in self._first_outputs(self.grid.points).items()}
+        return Lookup({name: np.reshape(column, self.grid.sizes) for name, column in columns.items()})
+
+    def scanned(self) -> tuple[Callable[..., Any], Sequence[Axis]]:
+        """The outputs at all points, and the indices along the axes."""
+        grid = self.grid
+        return self.outputs, [Axis(name, np.arange(size)) for name, size in zip(grid.names, grid.sizes, strict=True)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), {"outputs": self.outputs}  # evaluated once, not by each worker
+
+    def digest(self) -> str:
+        """It is the same for all scenarios."""
+        return self.name
+
+    def seconds_per_chunk(self) -> float:
+        """Time of one chunk, by that of a few points."""
+        count = min(TIMED_POINTS, self.grid.points)
+        return timed(lambda: self._first_outputs(count)) / count * self.grid.volume
+
+    def memory(self) -> int:
+        """Memory of all outputs, as they are evaluated and as they are looked up [B]."""
+        return len(self._first_outputs(1)) * self.grid.points * (8 + self.bits // 8)
+
+    def _first_outputs(self, count: int) -> dict[str, np.ndarray]:
+        indices = np.unravel_index(np.arange(count), self.grid.sizes)
+        return evaluate_points(self.function, self.axes, np.stack(indices, axis=1))
 
 
 def timed(run: Callable[[], Any]) -> float:

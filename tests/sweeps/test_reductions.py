@@ -9,7 +9,7 @@ from energymodel.errors import InputError
 from energymodel.sweeps import sweep as sweep_module
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
-from energymodel.sweeps.pareto import FrontState, Pareto, ParetoBins, efficient
+from energymodel.sweeps.pareto import FrontState, Pareto, ParetoBins, below_steps, efficient
 from energymodel.sweeps.prepared_sweep import OrderedMerge
 from energymodel.sweeps.reductions import AbstractPointReduction
 from energymodel.sweeps.sweep import prepare_sweep
@@ -187,6 +187,19 @@ def test_of_equal_points_the_first_stays(monkeypatch):
     expected = sorted(zip(*(column.tolist() for column in np.unravel_index(points, sizes)), strict=True))
     for hints in (True, False):
         assert front(monkeypatch, model, grid_axes, "pareto:a,b", hints=hints, order="xyz") == expected
+    # In one chunk, of 140 rows with points that pass, these are first compared with each other.
+    swept = em.sweep(model, grid_axes, "pareto:a,b", order="xyz")
+    assert sorted(winner.index for winner in swept.winners) == expected
+
+
+def test_points_are_compared_with_lower_steps():
+    # (2, 1) is below (1, 2), (3, 3) above both; a point that broke a limit covers none, whatever its second objective.
+    first, second = jnp.array([1.0, 2.0, 3.0, jnp.inf]), jnp.array([2.0, 1.0, 3.0, 0.0])
+    np.testing.assert_array_equal(below_steps(first, second)[:3], [True, True, False])
+    columns = np.exp(np.random.default_rng(0).normal(size=(2, 10_000))).astype(np.float32)
+    passes = np.asarray(below_steps(*columns))
+    assert passes[efficient(columns)].all()
+    assert passes.sum() < 600
 
 
 def test_merged_fronts_are_the_front_of_all():

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.sweeps import small_grid, tile_program
 from energymodel.sweeps import sweep as sweep_module
+from energymodel.sweeps import tile_program
 from energymodel.sweeps.points import evaluate_points, named_outputs
 from energymodel.sweeps.scenario_axes import UNITS, ScenarioModel, model_and_limits, scenario_axis
-from energymodel.sweeps.small_grid import SmallGrid
 from energymodel.sweeps.sweep import prepare_sweep
-from energymodel.sweeps.tile_program import TileProgram
+from energymodel.sweeps.tile_program import SmallGrid, TileProgram
 from sweeps.sweep_models import LIMITS, axes, sweep_model
 
 SCENARIO = "test-1b-h100"
@@ -80,7 +79,7 @@ def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
 
 
 def test_a_large_grid_has_its_own_program(scenario):
-    for count, program in ((small_grid.SMALL, SmallGrid), (small_grid.SMALL + 1, TileProgram)):
+    for count, program in ((tile_program.SMALL, SmallGrid), (tile_program.SMALL + 1, TileProgram)):
         prepared = prepare_sweep(scenario, {"plan.clock": np.linspace(0.5, 1.0, count)}, order=["plan.clock"])
         assert type(prepared.program) is program
     assert em.sweep(sweep_model, axes(2, 2, 2, 2), minimize="energy", limits=LIMITS).choice.program == "XLA"
