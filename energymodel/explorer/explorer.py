@@ -154,7 +154,7 @@ class Explorer:
             return Improved(f"No plan in this layout takes less {words} at this loss.")
         message = f"{'Obeys every limit: ' if is_outside else ''}{_saving(optimum, before, words, change)}"
         message = f"{message[:1].upper()}{message[1:]} ({plain(round(time.perf_counter() - started, 1), 's')})"
-        values, knobs = here.values | optimum.found, self.space.knobs
+        values, knobs = {**here.values, **optimum.found}, self.space.knobs
         if TOKENS in knobs:  # the search holds the loss, which takes other tokens at another batch
             values[TOKENS] = float(optimum.outcome.tokens)
         values = {path: knobs[path].clipped(value) for path, value in values.items() if path in knobs}

@@ -37,6 +37,7 @@ class Measurement:
     - `clock`, `temperature`, `power_limit` [W]: medians over devices while they train.
     """
 
+    flops_rate: float
     source: str = reported("text", "log", aside=True)
     steps: int = reported("1", kind="count")
     sequences: float = reported("1", "batch (sequences)", kind="count")
@@ -44,7 +45,6 @@ class Measurement:
     step_scatter: float = reported("1", "scatter", kind="share", digits="two")
     tokens: float = reported("token", "tokens of a step")
     token_rate: float = reported("token/s", "tokens/s of a chip")
-    flops_rate: float
     loss: float = reported("nat/token")
     power: float = reported("W", "power of a chip", math.nan)
     energy: float = reported("J", "energy of a chip and step", math.nan)
