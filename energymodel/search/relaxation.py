@@ -52,6 +52,8 @@ CLOSE = {
 The fine one gives starts. At clocks that the rated power does not let the chips reach, nothing depends on the clock
 and a search stalls: it starts below. The close one lies around an optimum.
 """
+DEVICES = ("system.accelerator.", "system.node.", "system.network.")
+"""Parts whose numbers are no switches of a program: all devices that are compared share one."""
 TO_THE_TOP = ("plan.chips", "plan.power_floor")
 """Variables whose upper bound is on the grid too: all chips that there may be, and a floor without a swing.
 
@@ -174,11 +176,21 @@ class Packed(eqx.Module):
         return dataclasses.replace(self, numbers=self.numbers[lanes])
 
 
-def pack(tree: Any, *lanes: int) -> Packed:
-    """All numbers of a tree; of one whose leaves have a first axis of so many lanes, if that is given."""
+def pack(tree: Any, *lanes: int, may_switch: Sequence[bool] = ()) -> Packed:
+    """All numbers of a tree; of one whose leaves have a first axis of so many lanes, if that is given.
+
+    **Arguments:**
+
+    - `may_switch`: for each leaf whether it is a switch where it is 0 or 1; none is by default.
+    """
     leaves, structure = jax.tree.flatten(tree)
     leaves = [np.asarray(leaf, np.float64) for leaf in leaves]
-    kinds = [None if lanes else next((kind for kind in (0.0, 1.0) if np.all(leaf == kind)), None) for leaf in leaves]
+    may_switch = may_switch or [False] * len(leaves)
+
+    def switch(leaf: np.ndarray) -> float | None:
+        return next((state for state in (0.0, 1.0) if np.all(leaf == state)), None)
+
+    kinds = [switch(leaf) if allowed else None for leaf, allowed in zip(leaves, may_switch, strict=True)]
     numbers = [leaf.reshape(*lanes, -1) for leaf, kind in zip(leaves, kinds, strict=True) if kind is None]
     shapes = tuple(leaf.shape[len(lanes) :] for leaf in leaves)
     return Packed(np.concatenate(numbers, axis=-1), structure, shapes, tuple(kinds))
@@ -189,7 +201,8 @@ def lane_model(problem: DesignProblem, lattice: Any, criteria: Criteria | None =
 
     It calls the programs that all searches share.
     """
-    count, run = len(jax.tree.leaves(lattice)[0]), pack(problem.run)
+    count = len(jax.tree.leaves(lattice)[0])
+    run = pack(problem.run, may_switch=[not path.startswith(DEVICES) for path in problem.run.paths])
     criteria = jax.tree.map(lambda leaf: np.broadcast_to(leaf, count), criteria or problem.criteria)
     lanes = pack((lattice, criteria), count)
 

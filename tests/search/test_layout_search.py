@@ -17,6 +17,7 @@ from energymodel.search.relaxation import (
     LayoutSearch,
     layout_bounds,
     obeys_limits,
+    pack,
     screen,
     solve_relaxed,
 )
@@ -179,3 +180,15 @@ def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
 def test_the_others_are_worse_by_more_than_the_margin(searched):
     assert searched.left == 0
     assert searched.others >= searched.solution.value[searched.best] + MARGIN
+
+
+def test_parts_that_are_off_belong_to_the_program_and_numbers_of_devices_do_not():
+    packed = pack({"off": 0.0, "on": np.ones(2), "own": 0.0, "rate": 3.0}, may_switch=[True, True, False, True])
+    np.testing.assert_array_equal(packed.numbers, [0.0, 3.0])
+    trees = []
+    jax.eval_shape(lambda packed: trees.append(packed.tree), packed)
+    assert [name for name, leaf in trees[0].items() if isinstance(leaf, np.ndarray)] == ["off", "on"]
+    np.testing.assert_array_equal(packed.tree["on"], np.ones(2))
+    assert float(packed.tree["rate"]) == 3.0
+    lanes = pack({"layout": np.zeros((4, 2)), "own": np.arange(4.0)}, 4).take(np.array([2, 3]))
+    np.testing.assert_array_equal(lanes.numbers, [[0.0, 0.0, 2.0], [0.0, 0.0, 3.0]])
