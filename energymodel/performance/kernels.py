@@ -101,19 +101,6 @@ def expert_bytes(gated: Numeric, ratio: Numeric, blocks: Numeric, copies: Numeri
     return 8.0 + inner + 8.0 * jnp.asarray(copies)
 
 
-def rate_or_wider(rate: Numeric, wider: Numeric) -> Values:
-    """Rate of products in a format, or in a wider one where a chip lacks it [FLOP/s] [definition].
-
-    A chip without FP8 or FP4 products casts to bf16, one without TF32 to FP32: nothing is gained.
-
-    **Arguments:**
-
-    - `rate`, `wider`: peak rates in the format, zero if the chip lacks it, and in the wider one [FLOP/s].
-    """
-    rate = jnp.asarray(rate)
-    return jnp.where(rate > 0.0, rate, wider)
-
-
 def product_time(operations: Numeric, edges: Numeric, rate: Numeric, edge: Numeric, latency: Numeric = 0.0) -> Values:
     """Time of matrix products [s], `t = t_0 + 2 (m n k + d m n) / (eta Fdot)`.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Part, Scalar, is_fixed, p_norm, part
-from energymodel.performance.kernels import product_time, rate_or_wider
+from energymodel.performance.kernels import product_time
 from energymodel.physics.cooling import Coolant
 from energymodel.physics.switching import clock_at_power_cap
 from energymodel.physics.thermal import leakage_temperature
@@ -34,6 +34,19 @@ class ChipLoad(NamedTuple):
     def product_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
         """Time of the matrix products at a clock [s]: those with weights under the roofline, then attention."""
         return p_norm(chip.roofline_exponent, self.arithmetic / clock, self.product_memory) + self.attention / clock
+
+
+def rate_or_wider(rate: Numeric, wider: Numeric) -> Scalar:
+    """Rate of products in a format, or in a wider one where a chip lacks it [FLOP/s] [definition].
+
+    A chip without FP8 or FP4 products casts to bf16, one without TF32 to FP32: nothing is gained.
+
+    **Arguments:**
+
+    - `rate`, `wider`: peak rates in the format, zero if the chip lacks it, and in the wider one [FLOP/s].
+    """
+    rate = jnp.asarray(rate)
+    return jnp.where(rate > 0.0, rate, wider)
 
 
 class FormatFactors(NamedTuple):
@@ -120,7 +133,7 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, batch
 
     The roofline joins arithmetic and memory later [Williams et al. 2009]. Products that take longer than by themselves
     (x, `software.product_efficiency`) keep the chip as busy, as do small batches, which fill it by u
-    (`software.saturation`).
+    (`software.saturation`). The output head is in bf16 where others are in fp8 or fp4.
 
     **Arguments:**
 
@@ -137,21 +150,15 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, batch
         switching_energy=switched * chip.energy_per_flop / software.product_efficiency,
         memory_energy=chip.traffic_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
-    return ChipLoads(layer, head_load(system, plan, work, factors), factors)
-
-
-def head_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, factors: FormatFactors) -> ChipLoad:
-    """Output head for a micro-batch [s, J], `E = e F`; in bf16 where others are in fp8 or fp4 [definition]."""
-    chip = system.accelerator
-    switched = work.head_flops * chip.energy_per_flop * factors.wide_energy
-    return ChipLoad(
+    head = ChipLoad(
         arithmetic=products_time(system, plan, work.head_products, factors.wide_slowdown, weights=False),
         attention=0.0,
         product_memory=0.0,
-        elementwise=work.head_bytes / chip.sustained_bandwidth,
-        switching_energy=switched / system.software.product_efficiency,
+        elementwise=work.head_bytes / bandwidth,
+        switching_energy=work.head_flops * factors.wide_energy * chip.energy_per_flop / software.product_efficiency,
         memory_energy=chip.traffic_energy * work.head_bytes,
     )
+    return ChipLoads(layer, head, factors)
 
 
 class OperatingPoint(NamedTuple):
