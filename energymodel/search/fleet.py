@@ -29,13 +29,11 @@ from energymodel.system.fleet import FleetOutcome, Group, Groups, evaluate_fleet
 from energymodel.system.outcome import Slack, TrainingOutcome
 from energymodel.system.outputs import OF_THE_PLAN, log_objective, output, parse_number, parse_objective
 from energymodel.system.plan import ParallelLayout, TargetLoss, TrainingPlan
-from energymodel.system.plan_rules import multiple_count
+from energymodel.system.plan_rules import microbatch_tokens, multiple_count
 
 MOST = 8  # groups
-PATHS = {
-    **{key: f"system.{key}" for key in ("accelerator", "node", "network")},
-    **{key: f"plan.{key}" for key in ("clock", "power_cap")},
-}
+PATHS = {key: f"system.{key}" for key in ("accelerator", "node", "network")}
+PATHS |= {key: f"plan.{key}" for key in ("clock", "power_cap")}
 KEYS = (*PATHS, "chips")
 OF_OWN_DEVICES = ("plan.chips", "plan.clock", "plan.power_cap")
 FORM = 'a further group such as "a100-sxm4-80gb 1024"'
@@ -79,9 +77,8 @@ class Fleet(NamedTuple):
     @property
     def microbatches(self) -> float:
         """Micro-batches of the mean replica in a step of the plan [1]."""
-        plan = self.main.plan
-        tokens = float(plan.layout.microbatch) * float(self.main.system.workload.sequence)
-        return float(np.reshape(plan.batch, ())) / (sum(group.replicas for group in self.groups) * tokens)
+        tokens = sum(microbatch_tokens(system, plan) for system, plan in self.pairs)
+        return float(np.reshape(self.main.plan.batch, ())) / tokens
 
     @property
     def named_tables(self) -> dict[str, Any]:

@@ -73,25 +73,19 @@ def fleet_answer(fleet: Fleet, optimum: FleetOptimum | None = None) -> Answer:
 
 def groups_table(fleet: Fleet, outcome: FleetOutcome) -> Table:
     """What each group has, does and takes."""
-    plan, sequence = fleet.main.plan, float(fleet.main.system.workload.sequence)
-    tokens = float(np.reshape(plan.batch, ())) / (float(plan.layout.microbatch) * sequence)
     chips = np.array([float(group.scenario.plan.chips) for group in fleet.groups])
     energy = chips * [np.asarray(own.energy.total) for own in outcome.groups]
     step = outcome.job.step_time
     idle = 1.0 - (np.asarray(outcome.work_time) + np.asarray(step.data)) / np.asarray(step.total)
     replicas, shares = np.array([group.replicas for group in fleet.groups]), np.asarray(outcome.share)
-    counts = np.stack([chips, replicas, tokens * shares / replicas, shares, energy / energy.sum()], axis=1)
+    microbatches, slacks = (
+        fleet.microbatches * replicas.sum(),
+        [min(vars(own.slack).values()) for own in outcome.groups],
+    )
+    counts = np.stack([chips, replicas, microbatches * shares / replicas, shares, energy / energy.sum()], axis=1)
     rows = [
-        [
-            *of,
-            own.clock,
-            own.power_busy,
-            max(0.0, waits),
-            own.memory_per_chip,
-            own.temperature,
-            min(vars(own.slack).values()),
-        ]
-        for of, own, waits in zip(counts.tolist(), outcome.groups, idle.tolist(), strict=True)
+        [*of, own.clock, own.power_busy, max(0.0, waits), own.memory_per_chip, own.temperature, slack]
+        for of, own, waits, slack in zip(counts.tolist(), outcome.groups, idle.tolist(), slacks, strict=True)
     ]
     names = [group.name for group in fleet.groups]
     return Table("groups", "Groups", declared("fleet_groups"), rows, tall=True, labels=names)
