@@ -52,7 +52,7 @@ def pytest_configure(config):
 def pytest_collection_finish():
     """Let the garbage collector leave what was imported alone, and look less often at what tracing makes."""
     gc.collect()
-    COMPILED[:] = (entry for entry in gc.get_objects() if type(entry) is Compiled)
+    COMPILED[:] = (entry for entry in gc.get_objects() if issubclass(type(entry), Compiled))
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
 
@@ -95,7 +95,7 @@ def room():
 def forget_programs() -> None:
     """Drop all compiled programs."""
     for entry in (*COMPILED, *gc.get_objects()):
-        if type(entry) is Compiled:
+        if issubclass(type(entry), Compiled):
             entry._programs.clear()
     jax.clear_caches()
     gc.collect()
