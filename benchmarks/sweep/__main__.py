@@ -210,6 +210,14 @@ def ours(count: int, keep="best", **options) -> Callable[[], float]:
     return run
 
 
+def peer(make: Callable[..., Callable[[], float] | None], *arguments: Any) -> Callable[[], float] | None:
+    """A run of a peer, if it is installed."""
+    try:
+        return make(*arguments)
+    except ImportError:
+        return None
+
+
 def timed(run: Callable[[], float], repeats: int) -> tuple[float, float, float]:
     """Value, lowest wall time and lowest processor time of some runs [s]."""
     walls, used = [], []
@@ -225,7 +233,7 @@ def timed(run: Callable[[], float], repeats: int) -> tuple[float, float, float]:
 def row(name: str, points: int, run: Callable[[], float] | None, repeats: int = REPEATS) -> float:
     """Print a line; million points per second."""
     if run is None:
-        print(f"{name:<44} {'no compiler':>12}")
+        print(f"{name:<44} {'not installed':>14}")
         return math.nan
     value, wall, busy = timed(run, repeats)
     print(f"{name:<44} {points / wall / 1e6:>9.1f} {points / busy / 1e6:>12.1f} {value:>14.6g}", flush=True)
@@ -275,8 +283,8 @@ def model_table(count: int) -> None:
     growth = peak() - before
     rates = {
         "NumPy, chunks in cache": row("NumPy, chunks in cache", some, numpy_peer(count, outer), 1),
-        "Numba, parallel, fastmath": row("Numba, parallel, fastmath", points, numba_peer(count), 1),
-        "numexpr": row("numexpr", some, numexpr_peer(count, outer), 1),
+        "Numba, parallel, fastmath": row("Numba, parallel, fastmath", points, peer(numba_peer, count), 1),
+        "numexpr": row("numexpr", some, peer(numexpr_peer, count, outer), 1),
         "JAX, flat index": row("JAX, flat index", points, naive_peer(count), 1),
         "C++, AVX2": row("C++, AVX2", points, cpp_peer(count, "-mavx2 -mfma")),
         "C++, widest vectors": row(

@@ -155,25 +155,26 @@ class BestAlong(AbstractPointReduction):
         """Compare the best of the chunk with the points so far; find their positions only if one is better."""
         others, cut = self.other_axes(chunk.grid), chunk.grid.cut
         inside = [number - cut for number in others if number >= cut]
-        order = (*inside, *(number for number in range(picked.ndim) if number not in inside))
-        values = jnp.transpose(chunk.masked(picked, jnp.inf), order)
-        values = values.reshape((*values.shape[: len(inside)], -1))
-        numbers = jnp.arange(picked.size, dtype=jnp.int32).reshape(picked.shape)
-        numbers = jnp.transpose(numbers, order).reshape(values.shape)
+        reduced = [number for number in range(picked.ndim) if number not in inside]
+        values, shape = chunk.masked(picked, jnp.inf), tuple(picked.shape[number] for number in inside)
         firsts = [*chunk.leading, chunk.start, *(np.int32(0) for _ in chunk.grid.sizes[cut + 1 :])]
         starts = [firsts[number] for number in others]
-        sizes = (1,) * (len(others) - len(inside)) + values.shape[:-1]
+        sizes = (1,) * (len(others) - len(inside)) + shape
         old = Points(*(jax.lax.dynamic_slice(part, starts, sizes) for part in state))
-        minimum = jnp.min(values, axis=-1).reshape(sizes)
+        minimum = jnp.min(values, axis=reduced).reshape(sizes)
 
-        def better(_: None) -> Points:
-            best = jnp.argmin(values, axis=-1)
+        def better(values: Any) -> Points:
+            numbers = jnp.arange(values.size, dtype=jnp.int32).reshape(values.shape)
+            rows, numbers = (
+                jnp.transpose(part, (*inside, *reduced)).reshape((*shape, -1)) for part in (values, numbers)
+            )
+            best = jnp.argmin(rows, axis=-1)
             positions = jnp.take_along_axis(numbers, best[..., None], axis=-1).reshape(sizes)
             blocks = old.improved(Points(minimum, jnp.asarray(chunk.number, jnp.int32), positions), jnp)
             parts = zip(state, blocks, strict=True)
             return Points(*(jax.lax.dynamic_update_slice(part, block, starts) for part, block in parts))
 
-        return jax.lax.cond(jnp.any(minimum < old.value), better, lambda _: state, None)
+        return jax.lax.cond(jnp.any(minimum < old.value), better, lambda _: state, values)
 
     def merge(self, first: Points, second: Points) -> Points:
         """The lower of each pair."""

@@ -80,8 +80,11 @@ class ScenarioModel(eqx.Module):
         """System and plan with other values at some paths, components before the numbers within them."""
         roots: dict[str, Any] = {"system": self.system, "plan": self.plan}
         for path in _outer_first(values):
-            root, _, rest = path.partition(".")
-            roots[root] = _replace(roots[root], rest, values[path])
+            (root, _, rest), value = path.partition("."), values[path]
+            if isinstance(value, eqx.Module):
+                roots[root] = eqx.tree_at(lambda node, rest=rest: follow(node, rest), roots[root], value)
+            else:
+                roots[root] = replace_leaf(roots[root], rest, value)
         return roots["system"], roots["plan"]
 
 
@@ -94,12 +97,6 @@ def follow(node: Any, path: str) -> Any:
     for part in path.split("."):
         node = getattr(node, part)
     return node
-
-
-def _replace(tree: Any, path: str, value: Any) -> Any:
-    if not isinstance(value, eqx.Module):
-        return replace_leaf(tree, path, value)
-    return eqx.tree_at(lambda node: follow(node, path), tree, value)
 
 
 def model_and_limits(
