@@ -2,9 +2,10 @@
 
 import importlib
 import inspect
+import json
 import tomllib
 from decimal import Decimal
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def build(value: Any) -> Any:
             return partial(resolve(dotted), **inputs) if inputs else resolve(dotted)
         case {"call": dotted, **rest}:
             names = rest["select"].split(".") if "select" in rest else []
-            return reduce(getattr, names, call(resolve(dotted), rest.get("inputs", {})))
+            return reduce(getattr, names, _called(dotted, json.dumps(rest.get("inputs", {}))))
         case dict():
             return {name: build(entry) for name, entry in value.items()}
         case list():
@@ -78,6 +79,12 @@ def build(value: Any) -> Any:
             return value
         case _:
             return float(value)
+
+
+@cache
+def _called(dotted: str, inputs: str) -> Any:
+    """Result of a call that several cases ask for, mostly of `load_scenario`, made once."""
+    return call(resolve(dotted), json.loads(inputs))
 
 
 def build_inputs(function: Any, inputs: dict[str, Any]) -> dict[str, Any]:
