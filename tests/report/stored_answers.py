@@ -102,23 +102,26 @@ def front() -> Front:
 
 def _evaluate_over_time() -> Answer:
     scenario, outcome, spread = evaluated()
+
+    def so_far(end: Any) -> np.ndarray:
+        return float(end) * np.array([0.25, 0.5, 1.0])
+
     run = RunTrajectory(
-        time=outcome.time,
-        progress=1.0,
-        batch=5e5,
-        tokens=outcome.tokens,
-        token_rate=1e6,
-        loss=outcome.loss,
-        loss_rate=-1e-12,
-        information=outcome.information,
-        information_rate=1e4,
-        power=outcome.power_average,
-        energy=outcome.energy.total,
-        energy_per_bit=1e-3,
-        money=outcome.money,
-        carbon=outcome.carbon,
+        time=so_far(outcome.time),
+        progress=so_far(1.0),
+        batch=so_far(5e5),
+        tokens=so_far(outcome.tokens),
+        token_rate=so_far(1e6),
+        loss=so_far(outcome.loss),
+        loss_rate=so_far(-1e-12),
+        information=so_far(outcome.information),
+        information_rate=so_far(1e4),
+        power=so_far(outcome.power_average),
+        energy=so_far(outcome.energy.total),
+        energy_per_bit=so_far(1e-3),
+        money=so_far(outcome.money),
+        carbon=so_far(outcome.carbon),
     )
-    run = jax.tree.map(lambda number: float(number) * np.array([0.25, 0.5, 1.0]), run)
     return evaluate_answer(scenario, outcome, spread, trajectory=run)
 
 
