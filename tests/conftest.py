@@ -25,7 +25,7 @@ import pytest
 
 from energymodel.runtime.compilation import Compiled
 
-MEMORY, ROOM = 0.9e9, 0.3e9  # bytes that a process may keep after a test, and above what is no program
+MEMORY, PROGRAMS = 1.1e9, 0.3e9  # bytes that a process may keep after a test, and above what is no program
 LARGEST = ("test_sensitivity", "test_optimize", "test_result")  # files of tests/search whose searches take most memory
 ALLOWED = pytest.StashKey[float]()
 COMPILED: list[Compiled] = []
@@ -82,8 +82,8 @@ def _memory(request):
         give_memory_back()
     if resident_memory() > allowed:
         forget_programs()
-        # What is left is no program: without room above it every test would compile anew.
-        request.config.stash[ALLOWED] = max(MEMORY, resident_memory() + ROOM)
+        # What is left is no program: with nothing above it every test would compile anew.
+        request.config.stash[ALLOWED] = max(MEMORY, resident_memory() + PROGRAMS)
 
 
 @pytest.fixture(scope="module")
