@@ -169,7 +169,7 @@ class Compiled:
         leaves, arguments = split(args, eqx.is_array_like)
         # Copies, as in `numerics.with_own_numbers`.
         leaves = [leaf if isinstance(leaf, jax.Array) else np.array(leaf) for leaf in leaves]
-        shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
+        shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
         return leaves, Signature(arguments, shapes, CONFIG.jax_enable_x64, platform())
 
     def _made(self, signature: Signature) -> Any:
