@@ -227,14 +227,28 @@ def stage_clocks(
     **Raises:** `ValueError` for a deadline that even the highest clock misses.
     """
     with jax.enable_x64(True):
+        wanted = np.atleast_1d(np.asarray(deadlines, np.float64))
         case = _problem(pipeline, schedule, per)
-        stretch = np.atleast_1d(np.asarray(deadlines, np.float64)) / case.fastest
-        if np.any(stretch < 1.0 - BROKEN):
+        fastest = float(case.fastest)
+        if np.any(wanted < fastest * (1.0 - BROKEN)):
             raise ValueError(
-                f"stage_clocks: a deadline of {stretch.min() * case.fastest:.6g} s is shorter than {case.fastest:.6g} "
-                f"s, the makespan at the highest clock, {float(pipeline.maximum_clock):.4g}. Give at least that."
+                f"stage_clocks: a deadline of {wanted.min():.6g} s is shorter than {fastest:.6g} s, the makespan "
+                f"at the highest clock, {float(pipeline.maximum_clock):.4g}. Give at least that."
             )
-        return _front(case, stretch)
+        solution, paths = _cutting_planes(case, np.maximum(wanted / fastest, 1.0 + INTERIOR))
+        choice = solution.x
+        step_time = np.asarray(_makespans(choice.log_clock, case))
+        broken = jnp.asarray(step_time > choice.stretch * fastest * (1.0 + 10.0 * BROKEN))
+        late = jax.vmap(lambda broken, result: RESULTS.where(broken, RESULTS.out_of_iterations, result))
+        return StageClocks(
+            clock=np.exp(choice.log_clock),
+            step_time=step_time,
+            energy=np.asarray(_energies(choice.log_clock, case, step_time)),
+            one_clock_energy=_one_clock_energy(case, step_time),
+            price=solution.multipliers.upper.stretch * case.unit / fastest,
+            result=late(broken, solution.result),
+            paths=paths,
+        )
 
 
 def stage_front(
@@ -269,25 +283,8 @@ def stage_front(
         count = 2 * schedule.ranks * (1 + int(operation_kinds(schedule, per).max()))
         if count > MOST_CLOCKS:
             raise InputError(f"per {per}: {count} clocks are more than {MOST_CLOCKS}. Take per = rank.")
-        return _front(_problem(pipeline, schedule, per), np.linspace(1.0, 1.0 + slowdown, points))
-
-
-def _front(case: _Problem, stretch: Float[np.ndarray, " deadlines"]) -> StageClocks:
-    """Clocks at deadlines over the shortest step time."""
-    solution, paths = _cutting_planes(case, np.maximum(stretch, 1.0 + INTERIOR))
-    choice = solution.x
-    step_time = np.asarray(_makespans(choice.log_clock, case))
-    broken = jnp.asarray(step_time > choice.stretch * case.fastest * (1.0 + 10.0 * BROKEN))
-    late = jax.vmap(lambda broken, result: RESULTS.where(broken, RESULTS.out_of_iterations, result))
-    return StageClocks(
-        clock=np.exp(choice.log_clock),
-        step_time=step_time,
-        energy=np.asarray(_energies(choice.log_clock, case, step_time)),
-        one_clock_energy=_one_clock_energy(case, step_time),
-        price=solution.multipliers.upper.stretch * case.unit / case.fastest,
-        result=late(broken, solution.result),
-        paths=paths,
-    )
+        fastest = float(_problem(pipeline, schedule, per).fastest)
+    return stage_clocks(pipeline, schedule, fastest * np.linspace(1.0, 1.0 + slowdown, points), per=per)
 
 
 def _problem(pipeline: PipelineLoad, schedule: Schedule, per: Per) -> _Problem:
