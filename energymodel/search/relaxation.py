@@ -52,8 +52,8 @@ CLOSE = {
 The fine one gives starts. At clocks that the rated power does not let the chips reach, nothing depends on the clock
 and a search stalls: it starts below. The close one lies around an optimum.
 """
-DEVICES = ("system.accelerator.", "system.node.", "system.network.")
-"""Parts whose numbers are no switches of a program: all devices that are compared share one."""
+DEVICES = ("accelerator", "node", "network")
+"""Parts of a system whose numbers are no switches of a program: all devices that are compared share one."""
 TO_THE_TOP = ("plan.chips", "plan.power_floor")
 """Variables whose upper bound is on the grid too: all chips that there may be, and a floor without a swing.
 
@@ -176,24 +176,23 @@ class Packed(eqx.Module):
         return dataclasses.replace(self, numbers=self.numbers[lanes])
 
 
-def pack(tree: Any, *lanes: int, may_switch: Sequence[bool] = ()) -> Packed:
-    """All numbers of a tree; of one whose leaves have a first axis of so many lanes, if that is given.
+def pack(tree: Any, *lanes: int) -> Packed:
+    """All numbers of a tree; of one whose leaves have a first axis of so many lanes, if that is given: no switches."""
+    named, structure = jax.tree_util.tree_flatten_with_path(tree)
+    leaves = [(path, np.asarray(leaf, np.float64)) for path, leaf in named]
+    switches = tuple(None if lanes else _switch(path, leaf) for path, leaf in leaves)
+    numbers = [leaf.reshape(*lanes, -1) for (_, leaf), switch in zip(leaves, switches, strict=True) if switch is None]
+    return Packed(
+        np.concatenate(numbers, axis=-1), structure, tuple(leaf.shape[len(lanes) :] for _, leaf in leaves), switches
+    )
 
-    **Arguments:**
 
-    - `may_switch`: for each leaf whether it is a switch where it is 0 or 1; none is by default.
-    """
-    leaves, structure = jax.tree.flatten(tree)
-    leaves = [np.asarray(leaf, np.float64) for leaf in leaves]
-    may_switch = may_switch or [False] * len(leaves)
-
-    def switch(leaf: np.ndarray) -> float | None:
-        return next((state for state in (0.0, 1.0) if np.all(leaf == state)), None)
-
-    kinds = [switch(leaf) if allowed else None for leaf, allowed in zip(leaves, may_switch, strict=True)]
-    numbers = [leaf.reshape(*lanes, -1) for leaf, kind in zip(leaves, kinds, strict=True) if kind is None]
-    shapes = tuple(leaf.shape[len(lanes) :] for leaf in leaves)
-    return Packed(np.concatenate(numbers, axis=-1), structure, shapes, tuple(kinds))
+def _switch(path: tuple[Any, ...], leaf: np.ndarray) -> float | None:
+    """0 or 1 where a leaf is nothing else and no number of a device."""
+    values = set(leaf.ravel().tolist())
+    if len(values) != 1 or not values <= {0.0, 1.0} or any(getattr(key, "name", "") in DEVICES for key in path):
+        return None
+    return values.pop()
 
 
 def lane_model(problem: DesignProblem, lattice: Any, criteria: Criteria | None = None) -> ModelOutside:
@@ -201,8 +200,7 @@ def lane_model(problem: DesignProblem, lattice: Any, criteria: Criteria | None =
 
     It calls the programs that all searches share.
     """
-    count = len(jax.tree.leaves(lattice)[0])
-    run = pack(problem.run, may_switch=[not path.startswith(DEVICES) for path in problem.run.paths])
+    count, run = len(jax.tree.leaves(lattice)[0]), pack(problem.run)
     criteria = jax.tree.map(lambda leaf: np.broadcast_to(leaf, count), criteria or problem.criteria)
     lanes = pack((lattice, criteria), count)
 

@@ -1,12 +1,15 @@
 """`fleet`: groups, a search with whole micro-batches, the power of a site divided, and errors."""
 
+import jax
 import numpy as np
 import pytest
 
 from cli.shell import SMALL, numbers, rows_of, run, run_json
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
+from energymodel.search import fleet as fleet_search
 from energymodel.search.fleet import load_fleet, optimize_fleet
+from energymodel.search.relaxation import evaluate_points
 from energymodel.search.site import divide_site_power
 from energymodel.system.outputs import output
 
@@ -46,6 +49,16 @@ def test_a_scenario_states_its_groups(tmp_path):
     assert run("evaluate", str(path)).exit_code == 2
     with pytest.raises(InputError, match="energymodel fleet"):
         load_scenario(path)
+
+
+def test_a_search_asks_what_the_fleet_takes():
+    groups = load_fleet(SMALL, [OTHERS])
+    own = groups.evaluate()
+    asked = fleet_search._problem(groups, "energy", {"time": float(own.job.time)}, own)
+    point = np.log([*(float(plan.clock) for _, plan in groups.pairs), *np.asarray(own.work), 1.0])
+    lattice = jax.tree.map(lambda leaf: np.full(1, float(leaf)), groups.main.plan.layout)
+    values = evaluate_points(asked, point[None, None], lattice)
+    np.testing.assert_allclose(values.objective, np.log([[outcome(own, "energy")]]), rtol=1e-9)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from energymodel.search.relaxation import (
     screen,
     solve_relaxed,
 )
+from energymodel.search.training_run import TrainingRun
 from energymodel.solver import RESULTS
 from energymodel.system.evaluate import evaluate_once
 from experiment import Experiment
@@ -183,12 +184,18 @@ def test_the_others_are_worse_by_more_than_the_margin(searched):
 
 
 def test_parts_that_are_off_belong_to_the_program_and_numbers_of_devices_do_not():
-    packed = pack({"off": 0.0, "on": np.ones(2), "own": 0.0, "rate": 3.0}, may_switch=[True, True, False, True])
-    np.testing.assert_array_equal(packed.numbers, [0.0, 3.0])
+    packed = pack({"off": 0.0, "on": np.ones(2), "rate": 3.0})
+    np.testing.assert_array_equal(packed.numbers, [3.0])
     trees = []
     jax.eval_shape(lambda packed: trees.append(packed.tree), packed)
     assert [name for name, leaf in trees[0].items() if isinstance(leaf, np.ndarray)] == ["off", "on"]
     np.testing.assert_array_equal(packed.tree["on"], np.ones(2))
     assert float(packed.tree["rate"]) == 3.0
+    scenario = em.load_scenario("test-1b-h100")
+    run = TrainingRun(scenario.system, scenario.plan)
+    switches = dict(zip(run.paths, pack(run).switches, strict=True))
+    assert run.number("system.accelerator.peak_flops_fp4") == run.number("system.workload.window") == 0.0
+    assert switches["system.accelerator.peak_flops_fp4"] is None
+    assert switches["system.workload.window"] == 0.0
     lanes = pack({"layout": np.zeros((4, 2)), "own": np.arange(4.0)}, 4).take(np.array([2, 3]))
     np.testing.assert_array_equal(lanes.numbers, [[0.0, 0.0, 2.0], [0.0, 0.0, 3.0]])
