@@ -115,7 +115,8 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     work = step_work(system, plan, batch)
     if isinstance(plan.power, StagePower):
         return _staged_step(system, plan, plan.power, work)
-    return _step_at(system, plan, work, *_settled(system, plan, work, plan.power_cap))
+    point, passes = _settled(system, plan, work, plan.power_cap)
+    return _step_at(system, plan, work, point, step_time(system, plan, work, point, passes))
 
 
 def _settled(
@@ -127,20 +128,15 @@ def _settled(
     return point, pass_times(system, plan, work, point)
 
 
-def _step_at(
-    system: TrainingSystem,
-    plan: TrainingPlan,
-    work: StepWork,
-    point: OperatingPoint,
-    mean: PassTimes,
-    passes_end: Scalar | None = None,
-) -> Step:
-    """Time and power of a step with such work at an operating point, power from the energy of each term [definition].
+def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, time: StepTime) -> Step:
+    """Power of a step with such work at an operating point, from the energy of each term [definition].
 
-    `mean` and `passes_end` as in `step_time`.
+    **Arguments:**
+
+    - `time`: of the step by term [s].
     """
     chip, division, load, head = system.accelerator, work.division, work.load, work.head
-    coolant, links, time = work.coolant, work.links, step_time(system, plan, work, point, mean, passes_end)
+    coolant, links = work.coolant, work.links
     total, apart = jnp.asarray(time.total), jnp.asarray(time.apart)
     tuned = total / system.production_slowdown
 
@@ -342,7 +338,8 @@ def _staged_step(system: TrainingSystem, plan: TrainingPlan, power: StagePower, 
 
     def step(layers: Scalar, heads: Scalar, point: OperatingPoint, mean: PassTimes) -> Step:
         division = work.division._replace(layer_passes=count * layers, head_passes=count * heads)
-        return _step_at(system, plan, work._replace(division=division), point, mean, passes_end)
+        of_rank = work._replace(division=division)
+        return _step_at(system, plan, of_rank, point, step_time(system, plan, of_rank, point, mean, passes_end))
 
     each = jax.vmap(step)(stages.layers, stages.heads, points, passes)
     mean = jax.tree.map(lambda leaf: jnp.sum(share * leaf), each)
