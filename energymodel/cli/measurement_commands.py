@@ -12,6 +12,7 @@ import typer
 
 import energymodel as em
 from energymodel.cli import completion, shell
+from energymodel.cli.launch import EXTENSIONS, LAUNCH, launch_files
 from energymodel.cli.options import argument, flag, option, pairs
 from energymodel.cli.search_commands import at_risk
 from energymodel.cli.shell import Delivery, Run, command
@@ -157,7 +158,7 @@ class ConfiguredRun(Parts):
     training: str | None = None
 
 
-@command(ConfiguredRun)
+@command(ConfiguredRun, writes=EXTENSIONS)
 def predict(
     run: Run,
     table: TableOptions,
@@ -167,6 +168,7 @@ def predict(
         show_default=False,
     ),
     columns: bool = flag("List the columns of the table and stop."),
+    launch: str | None = LAUNCH,
 ) -> Any:
     """Predict step time, memory and cost of a configuration.
 
@@ -186,16 +188,21 @@ def predict(
     if file is not None and file.endswith(".csv"):
         for name in source.of_pieces:
             raise InputError(f"--{name}: a table says it itself, row by row. Leave it out, or use --column.")
+        for path in run.show.output or ():
+            if launch or path.suffix in EXTENSIONS:
+                raise InputError(
+                    f"{path}: a launch file is of one run. Give its configuration, or write -o result.csv."
+                )
         return _predict_table(Path(file), table.choices(source.cluster), run)
     for field in fields(table):
         if getattr(table, field.name):
             name = field.name.replace("_", "-")
             raise InputError(f"--{name} belongs to a table (.csv), and {file or source.model} is none. Leave it out.")
     if file is None or not (file.endswith(".json") and _is_model(Path(file))):
-        return _predict_run(replace(source, training=file), run)
+        return _predict_run(replace(source, training=file), run, launch)
     if source.model is not None:
         raise InputError(f"{file} describes a model, and --model another one. Leave out one of them.")
-    return _predict_run(replace(source, model=file), run)
+    return _predict_run(replace(source, model=file), run, launch)
 
 
 def _is_model(path: Path) -> bool:
@@ -209,7 +216,7 @@ def _is_model(path: Path) -> bool:
     return "model_type" in table or "architectures" in table
 
 
-def _predict_run(source: Parts, run: Run) -> Any:
+def _predict_run(source: Parts, run: Run, launch: str | None) -> Any:
     import jax
 
     from energymodel.sweeps.outcome_spread import outcome_spread
@@ -217,13 +224,15 @@ def _predict_run(source: Parts, run: Run) -> Any:
 
     made = source.pieces("own", tokens_otherwise=TOKENS)
     scenario = made.scenario
+    files = launch_files(run, source, scenario, launch)
     run.progress("compiling and evaluating the model ...")
     outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
     for sentence in (*made.assumed, *unsaid):
         shell.note(sentence)
     wanted = {"of_whole_run": made.says_tokens, "details": run.show.details}
-    return answers.run_prediction_answer(scenario, outcome, outcome_spread(scenario), made.assumed, **wanted)
+    answer = answers.run_prediction_answer(scenario, outcome, outcome_spread(scenario), made.assumed, **wanted)
+    return answer, files(scenario, scenario.plan, float(outcome.tokens))
 
 
 def _predict_table(path: Path, choices: "TableChoices", run: Run) -> Any:

@@ -1,11 +1,12 @@
 """Commands that search: the best plan, chip, hours and groups, fronts, the same on other hardware, and whole grids."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import energymodel as em
 from energymodel.cli import shell
+from energymodel.cli.launch import EXTENSIONS, LAUNCH, LaunchFiles, launch_files
 from energymodel.cli.options import flag, option, pairs
 from energymodel.cli.shell import Run, command
 from energymodel.cli.source import Objective, PlanQuestion, Question, Source, Stored
@@ -27,34 +28,40 @@ def at_risk(optimum: "Optimum") -> "SavingAtRisk | None":
     return saving_at_risk(optimum) if optimum.success else None
 
 
-@command(Source, lines=True)
+@command(Source, lines=True, writes=EXTENSIONS)
 def optimize(
     run: Run,
     question: PlanQuestion,
     tolerance: str | None = option(
         'Of plans this close to the best, take the one with the least energy, such as "0.5 %"; 0 for the best.', "SHARE"
     ),
+    launch: str | None = LAUNCH,
 ) -> Any:
     """Find the best plan within limits, and what each is worth.
 
-    It is printed beside the scenario's own plan.
+    It is printed beside the scenario's own plan; -o launch.sh, train.toml or config.yaml writes it for a framework.
 
     Example: energymodel optimize --model config.json --accelerator h100-sxm --chips 64 --tokens "1 T" --limit
     "time=30 d"
     """
+    from energymodel.report.answers.optimize import scenario_found
+
     own = run.source.read()
+    files = launch_files(run, run.source, own, launch)
     if any(path.strip().startswith(MODEL) for path in question.vary or ()):
         if tolerance is not None:
             raise InputError("--tolerance: a search of the model's shape has none. Leave it out.")
-        return _optimize_model(own, question, run)
+        return _optimize_model(own, question, run, files)
     scenario = own.with_question(*question.words, tolerance)
     with shell.keeping():
         optimum = em.optimize(scenario, progress=run.progress)
     run.progress("moving the uncertain numbers")
-    return answers.optimize_answer(optimum, at_risk(optimum), details=run.show.details)
+    answer = answers.optimize_answer(optimum, at_risk(optimum), details=run.show.details)
+    found = scenario_found(optimum)
+    return answer, files(found, optimum.plan, float(optimum.outcome.tokens), answer.message)
 
 
-def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run) -> Any:
+def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, files: LaunchFiles) -> Any:
     """Search the shape of the model with the plan, at the loss of the scenario's own."""
     vary = [path.strip() for path in question.vary or ()]
     names = [path.removeprefix(MODEL) for path in vary if path.startswith(MODEL)]
@@ -67,7 +74,10 @@ def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run) -
     asked = scenario.with_question(question.minimize, question.limit, rest, question.fix or ())
     run.progress("searching depths, widths and the plan")
     shape = None if "*" in names else [name for name in names if name != "layers"]
-    return answers.architecture_answer(em.search.optimize_architecture(asked, names=shape), details=run.show.details)
+    best = em.search.optimize_architecture(asked, names=shape)
+    answer = answers.architecture_answer(best, details=run.show.details)
+    found = replace(scenario, system=best.system)
+    return answer, files(found, best.plan, float(best.outcome.tokens), answer.message)
 
 
 @command(Source, lines=True)

@@ -191,12 +191,18 @@ class Delivery:
         from energymodel.report import data, terminal
         from energymodel.runtime.terminal import console
 
-        self.write(answer, files, but)
+        unwritten = None
+        try:
+            self.write(answer, files, but)
+        except InputError as error:  # said last, so that what was computed is not lost
+            unwritten = error
         if self.as_json:
             print(data.dumps(answer))
         else:
             process.end_if_late()
             console(FULL_WIDTH if self.full else width).print(terminal.terminal(answer, full=self.full), crop=False)
+        if unwritten is not None:
+            raise unwritten
         if answer.result == "successful":
             return TRUSTED
         code = INTERRUPTED if answer.result == "interrupted" else NOT_TRUSTED

@@ -30,7 +30,7 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
     code = _compiled(expression)
     try:
         return eval(code, {**names, "__builtins__": {}})
-    except TypeError:
+    except (TypeError, AttributeError):
         if any(names.get(name, "") is None for name in code.co_names):
             return None
         raise

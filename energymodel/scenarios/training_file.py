@@ -182,6 +182,14 @@ def _layout(config: TrainingConfig) -> dict[str, Any]:
     degrees = {own: getattr(config, name) for own, name in RULES["layout"].items() if getattr(config, name) is not None}
     layout = {"microbatch": 1, **degrees, "zero": config.sharding or 0}
     layout["recomputation"] = config.recomputation or "none"
+    if config.recomputed_layers and (layers := config.model.get("layers")):
+        layout |= {"recomputation": "full", "recompute_full": config.recomputed_layers / float(layers)}
+    if config.sequence_parallel is False and (config.tensor or 1) > 1:
+        layout["sequence_parallel"] = 0.0
+    if config.context_collective == "all_to_all":
+        layout["context_all_to_all"] = 1.0
+    if config.embedding_balanced:
+        layout["embedding_balanced"] = 1.0
     if config.schedule not in (None, "1f1b"):
         layout["schedule"] = config.schedule
     if config.precision in NARROW:

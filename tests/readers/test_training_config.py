@@ -15,9 +15,10 @@ from energymodel.readers.expressions import constant_of
 from energymodel.readers.frameworks.torchtitan import flavors
 from energymodel.readers.training import commands
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig
-from energymodel.readers.training.interpreter import SECTIONS, Hook, Run, framework, names_of_models
+from energymodel.readers.training.interpreter import FIELDS, SECTIONS, Hook, Run, framework, names_of_models
 from energymodel.readers.training.keys import Keys
 from energymodel.readers.training_config import HOOKS, KINDS, read_training_config
+from energymodel.readers.written_config import NAMES
 from energymodel.scenarios.files import names
 
 EXAMPLES = Path(__file__).parent / "examples"
@@ -164,8 +165,9 @@ def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
     rules = framework(kind)
     settings = {
         "base", "hook", "software", "signs", "understood", "understood_of_model", "asks_chips", "other_models",
-        "laid_below", "axes", "rest", "sections", "left_out",
+        "laid_below", "axes", "rest", "sections", "left_out", "suffix", "within", "placed", "written",
     }  # fmt: skip
+    assert rules["suffix"] in (".sh", ".toml", ".yaml", ".json")
     assert rules.keys() <= settings | {"notes", *SECTIONS}
     assert rules["software"] in names("software")
     run = Run(rules, Keys({}, "x"), {}, HOOKS.get(rules.get("hook", kind), Hook()))
@@ -182,6 +184,14 @@ def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
             expressions += [when for _, when in entry]
         elif isinstance(entry, str):
             expressions.append(entry)
+    entries = [entry for section in SECTIONS for entry in rules.get(section, {}).values() if isinstance(entry, dict)]
+    keys = {entry["key"].split()[0] for entry in entries}
+    placed = {key for names in rules.get("placed", {}).values() for key in names.split()}
+    assert placed <= keys | rules["written"].keys()
+    for expression in rules["written"].values():
+        used = {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
+        own = {"per_node", "name", "flavor", "start", "size"}
+        assert used <= NAMES.keys() | MODEL_WORDS.keys() | FIELDS.keys() | own, expression
     for expression in expressions:
         used = {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
         bound = {"key", "number", "part", "value"}

@@ -7,9 +7,11 @@ from energymodel.performance.workload import Transformer
 from energymodel.readers.expressions import data_file, work_out
 
 Shape = dict[str, int | float | str]  # words of a model (`MODEL_WORDS`) and their values
+VECTOR_WORDS: Mapping[str, str] = data_file(__file__, "model_names.toml")["words"]
+"""Words that few of a model's parameters depend on."""
 MODEL_WORDS: Mapping[str, str] = {
     **dict.fromkeys((field.name for field in dataclasses.fields(Transformer)), "as in `Transformer`"),
-    **data_file(__file__, "model_names.toml")["words"],
+    **VECTOR_WORDS,
 }
 """Words of the table `model`: those of `Transformer`, and what the count of parameters needs beyond the matrices."""
 

@@ -47,10 +47,11 @@ class Prepared(NamedTuple):
 
 
 class Hook(NamedTuple):
-    """Python of a framework: `prepare(table, where)`, and functions for its expressions."""
+    """Python of a framework: `prepare(table, where)`, functions for its expressions, and further words to write."""
 
     prepare: Callable[[dict[str, Any], str], Prepared] | None = None
     functions: tuple[Callable[..., Any], ...] = ()
+    words: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 @cache
@@ -98,6 +99,11 @@ def preset_of(name: str | None) -> str | None:
     """
     plain = (name or "").rsplit("/", 1)[-1].strip()[:200]
     return next((preset for pattern, preset in names_of_models("presets") if pattern.fullmatch(plain)), None)
+
+
+def pages_of_models() -> dict[str, str]:
+    """Pages on Hugging Face of the models that presets have, by preset."""
+    return data_file(__file__, "model_names.toml")["pages"]
 
 
 def interpret(table: dict[str, Any], where: str, kind: str, hooks: Mapping[str, Hook]) -> TrainingConfig:

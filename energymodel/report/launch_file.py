@@ -1,0 +1,127 @@
+"""Launch files: a plan as the configuration of a training framework, with what it cannot carry in comments."""
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Collection, Mapping
+from textwrap import wrap
+from typing import Any
+
+import yaml
+
+from energymodel.errors import InputError, suggest
+from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig
+from energymodel.readers.training.interpreter import framework
+from energymodel.readers.training_config import KINDS
+from energymodel.readers.written_config import write_training_config
+from energymodel.report import toml_text
+from energymodel.report.answers.plan_fields import plan_fields
+from energymodel.report.number import plain
+from energymodel.scenarios.clock_scale import ClockScale
+from energymodel.scenarios.files import read_preset
+from energymodel.scenarios.planned_config import planned_config
+from energymodel.scenarios.scenario import Scenario
+from energymodel.system.plan import TrainingPlan
+
+SUFFIXES = (".sh", ".toml", ".yaml", ".yml")
+PROGRAM = "pretrain_gpt.py"  # of Megatron-LM
+WIDTH = 118
+OF_FILE = ("plan.chips", "plan.batch", "plan.goal", "plan.layout.", "plan.trained_share")
+"""Numbers of a plan that are in the file, or refused."""
+ALWAYS = {"plan.clock", "plan.power_cap", "plan.coolant_temperature"}
+"""Numbers of a plan of which a comment says what they are; of others only where they are not 0 or 1."""
+
+
+def launch_kinds(
+    suffixes: Collection[str], kind: str | None, scenario: Scenario, below: TrainingConfig | None = None
+) -> dict[str, str]:
+    """The framework whose configuration each file is to be, by suffix, for those that are files of a framework.
+
+    The one that is named, else that of the configuration `below`, else the only one with such files, whose software
+    preset is that of the scenario if several have them. JSON is the answer, unless a framework with JSON is named.
+
+    **Raises:** `InputError` for an unknown framework, one that has none of the files, and where several remain.
+    """
+    if kind is not None and kind not in KINDS:
+        raise InputError(f'--launch: unknown framework "{kind}". {suggest(kind, KINDS)}')
+    named = None if kind is None else framework(kind)["suffix"]
+    kinds: dict[str, str] = {}
+    for suffix in sorted({*suffixes} & {*SUFFIXES, named}):
+        own = ".yaml" if suffix == ".yml" else suffix
+        with_suffix = [name for name in KINDS if framework(name)["suffix"] == own]
+        title = scenario.tables["system"]["software"].get("title")
+        with_software = [
+            name for name in with_suffix if read_preset("software", framework(name)["software"])["title"] == title
+        ]
+        chosen = [name for name in (kind, below.kind if below else None) if name in with_suffix][:1]
+        left = chosen or (with_suffix if len(with_suffix) == 1 else with_software or with_suffix)
+        if len(left) > 1:
+            raise InputError(f"{suffix}: {', '.join(left)} read such files. Choose one, such as --launch {left[0]}.")
+        kinds[suffix] = str(left[0])
+    if kind is not None and kind not in kinds.values():
+        raise InputError(f"--launch {kind}: none of its files is to be written. Add -o launch{named}.")
+    return kinds
+
+
+def launch_file(
+    scenario: Scenario, plan: TrainingPlan, tokens: float, kind: str, below: TrainingConfig | None = None
+) -> str:
+    """The text of the configuration of a framework that runs a plan, which reads back as this plan.
+
+    Arguments are those of `planned_config`, and `kind`, the framework. What a file cannot carry is in comments, in JSON
+    in its description.
+
+    **Raises:** `InputError` for what the framework cannot express.
+    """
+    config = planned_config(scenario, plan, tokens, below)
+    if below is not None and below.kind != kind:  # whose names are its own
+        config = dataclasses.replace(config, optimizer=None, tokenizer=None)
+    elif below is not None and not below.model and config.model_name == below.model_name:
+        config = dataclasses.replace(config, model={})  # the file names it, and goes on to
+    written = write_training_config(config, kind, round(float(scenario.system.node.chips)))
+    heading = f"{scenario.title}: a plan of energymodel as a configuration of {kind}."
+    comments = [heading, *_comments(scenario, plan, written.lacking)]
+    return configuration_text(written.table, framework(kind)["suffix"], comments)
+
+
+def _comments(scenario: Scenario, plan: TrainingPlan, lacking: Mapping[str, Any]) -> list[str]:
+    """Sentences on what the file does not hold."""
+    clock = ClockScale.of(scenario.system.accelerator).megahertz(float(plan.clock))
+    apart = [
+        f"{field.title} {plain(field.value, field.unit)}" + (f" ({clock})" if field.name == "plan.clock" else "")
+        for field in plan_fields(plan)
+        if field.name in ALWAYS or (not field.name.startswith(OF_FILE) and field.value not in (0.0, 1.0))
+    ]
+    shares = [
+        f"{field.title} {plain(field.value)}"
+        for field in plan_fields(plan.layout)
+        if 0.0 < field.value < 1.0 and field.title in ("fp8", "fp4", "tf32", "fp32")
+    ]
+    model = [name for name in lacking if name in MODEL_WORDS and name != "sequence"]
+    rest = [f"{name.replace('_', ' ')} {value}" for name, value in lacking.items() if name not in model]
+    rest += ["the model"] if "layers" in model else [f"{name.replace('_', ' ')} {lacking[name]}" for name in model]
+    said = {
+        "Not in this file; set it on the machine": apart,
+        "Not in this file; give it when it is read": rest,
+        "Shares of the products, which the framework chooses itself": shares,
+    }
+    return [f"{what}: {', '.join(parts)}." for what, parts in said.items() if parts]
+
+
+def configuration_text(table: dict[str, Any], suffix: str, comments: list[str]) -> str:
+    """A table of `write_training_config` as the text of a file with such a suffix, below comments."""
+    table, comments = dict(table), [*comments, *([str(table["#"])] if "#" in table else [])]
+    head = "".join(f"# {line}\n" for comment in comments for line in wrap(comment, WIDTH))
+    nodes, each, _ = (table.pop(name, None) for name in ("#nodes", "#per_node", "#"))
+    if suffix == ".json":
+        return json.dumps({"description": comments, **table}, indent=2) + "\n"
+    if suffix == ".toml":
+        return f"{head}\n{toml_text.dumps(table)}"
+    if suffix == ".yaml":
+        return f"{head}\n{yaml.safe_dump(table, sort_keys=False)}"
+    launcher = f"torchrun $RENDEZVOUS --nnodes {nodes} --nproc-per-node {each}" if nodes else "torchrun"
+    options = [(f"--{name.replace('_', '-')}", value) for name, value in table.items() if value is not False]
+    lines = [name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in options]
+    head += "# RENDEZVOUS: how the nodes find each other, such as --rdzv-backend c10d --rdzv-endpoint HOST:29500.\n"
+    head += "# Arguments of data, tokenizer and learning rate: give them to this script.\n"
+    return f"#!/usr/bin/env bash\n{head}\n" + " \\\n  ".join([f'{launcher} {PROGRAM} "$@"', *lines]) + "\n"
