@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from energymodel.runtime.compilation import compiler_options
-from energymodel.search.layouts import candidates, take
-from energymodel.search.training_run import TrainingRun
+from energymodel.search.layouts import take
 from energymodel.system.evaluate import evaluate
+from energymodel.system.layouts import candidates
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -53,7 +53,7 @@ def fastest_layout(
 
     **Raises:** `ValueError` if no layout fits.
     """
-    lattice = candidates(TrainingRun(system, plan), float(plan.chips), choices)
+    lattice = candidates(system, plan.layout, float(plan.chips), choices)
     lattice = take(lattice, np.flatnonzero(is_whole(system, plan, lattice)))
     count = len(np.asarray(lattice.tensor))
     times, slacks = [], []

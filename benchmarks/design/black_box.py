@@ -8,10 +8,11 @@ import numpy as np
 
 from energymodel.runtime.compilation import compiler_options
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layouts import Lattice, fitting_layouts, take
+from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import DesignProblem, formulate
 from energymodel.search.relaxation import layout_bounds
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.layouts import Lattice
 
 NOT_A_LAYOUT = 10.0  # excess of genes that describe no layout that fits
 

@@ -40,6 +40,7 @@ scenarios = _names("scenarios", or_files=True)
 models = _names("models", or_files=True)
 accelerators = _names("hardware")
 clusters = _names("clusters", or_files=True)
+frameworks = _names("software")
 priors = _names("scenarios", "hardware", "clusters", or_files=True)
 
 

@@ -56,6 +56,11 @@ class Parts(Stored):
         "NAME",
         complete=completion.accelerators,
     )
+    framework: str | None = option(
+        "Of --model or --training, such as torchtitan: Megatron-LM or that of the file unless given.",
+        "NAME",
+        complete=completion.frameworks,
+    )
     chips: str | None = option("Number of chips of --model or --training.", "N")
     tokens: str | None = option('Tokens of its run, such as "15 T".', "TOKENS")
     batch: str | None = option('Tokens of its batch, such as "4 Mi".', "TOKENS")
@@ -111,6 +116,7 @@ class Parts(Stored):
             raise InputError("--accelerator is missing. Give one, such as h100-sxm, or a --cluster.")
         accelerator = self.accelerator or accelerator_of(str(self.cluster))
         common = {"batch": self.batch, "sequence": self.sequence, "cluster": self.cluster, "name": name}
+        common["framework"] = self.framework
         common["changes"] = (*changes, *(self.changes or ()))
         if self.training is not None:
             own = {name: getattr(self, name) for name in ("model", "vocabulary", "chips", "tokens", "microbatch")}

@@ -15,10 +15,10 @@ from energymodel.explorer.view import View
 from energymodel.readers.expressions import data_file
 from energymodel.report.answers.run_tables import Run
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.search.layouts import FIELDS, candidates
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.system.chip_design import CatalogChip
+from energymodel.system.layouts import FIELDS, candidates
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.plan_rules import multiple_count, torus_chips, torus_fault
@@ -71,7 +71,7 @@ class LayoutChoice:
     """The layouts that a software runs, as rows of a table whose columns are the fields of a `ParallelLayout`."""
 
     def __init__(self, run: TrainingRun, most_chips: float) -> None:
-        lattice = candidates(run, most_chips)
+        lattice = candidates(run.system, run.plan.layout, most_chips)
         self.own = np.array([float(getattr(run.plan.layout, name)) for name in FIELDS])
         self._table = np.stack([getattr(lattice, name) for name in FIELDS], axis=1)
         has_fp8 = float(run.system.accelerator.peak_flops_fp8) > 0.0

@@ -1,34 +1,34 @@
 """Scenarios of a model, an accelerator, a number of chips and of tokens, with stated defaults for the rest."""
 
+import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
+import equinox as eqx
 import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.readers.model_config import SEQUENCE_NOTE
-from energymodel.scenarios.clusters import cluster_parts
+from energymodel.scenarios.clusters import UNFITTED, cluster_parts
 from energymodel.scenarios.files import MODEL_FILE, companions, merge, model_source, read_preset
+from energymodel.scenarios.question import BATCH
 from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.system.layouts import FIELDS, fastest_layout
 from energymodel.system.outputs import parse_number
-from energymodel.system.plan import TrainingPlan
-from energymodel.system.step import step_work
-from energymodel.system.training_system import TrainingSystem
+from energymodel.system.plan import ParallelLayout
 
 LIQUID = 900.0  # W: chips of more power are cooled by liquid in their vendors' systems
 BUILDING = 3.0  # power of the building over that of the chips: more than any plan draws
-FREE = 1.05  # memory over what the plan needs: a twentieth stays free
-DEGREES = (1, 2, 4, 8), range(1, 65), (1, 2, 4, 8, 16, 32, 64)
-"""Tensor, pipeline and expert parallelism that are tried."""
 BATCH_COEFFICIENT, BATCH_EXPONENT = 0.2920, 0.3271
 """Of the best batch [token] by the operations of a run, `0.2920 C^0.3271` [DeepSeek-AI 2024, arXiv 2401.02954]."""
 MOST_BATCH = 2.0**24  # token, as large runs have taken
-RECOMPUTATIONS = ("selective", "full")
+DIVISIBLE = 2.0**20 * 3**2 * 5**3 * 7 * 11 * 13  # token per chip: whole micro-batches of most sequences
+
+
+USUAL = {"embedding_balanced": 1.0}  # of a layout: embedding and output head may take slots of a pipeline
 
 
 class Pieces(NamedTuple):
@@ -39,18 +39,6 @@ class Pieces(NamedTuple):
     says_tokens: bool = True
 
 
-class _Layout(NamedTuple):
-    tensor: int
-    pipeline: int
-    expert: int
-    recomputation: str
-
-    @property
-    def group(self) -> int:
-        """Chips of a replica."""
-        return self.tensor * self.pipeline
-
-
 def scenario_of_pieces(
     model: str,
     accelerator: str,
@@ -59,22 +47,24 @@ def scenario_of_pieces(
     *,
     batch: int | float | str | None = None,
     sequence: int | float | str | None = None,
+    framework: str | None = None,
     cluster: str | Path | None = None,
     changes: Sequence[str] = (),
     name: str = "own",
 ) -> Pieces:
     """A scenario with stated defaults for all that is not given.
 
-    Node, network and power supplies are those that belong to the accelerator, software, prices, region and reliability
-    those of most scenarios, or of a cluster. The building is cooled by air below 900 W a chip, else by liquid, and is
-    large enough. The batch is that of DeepSeek's law, and the layout the one of fewest chips a replica that fits, with
-    ZeRO 1: a start, from which `energymodel optimize` finds the best.
+    Machine and software are the cluster of the accelerator and the framework that nobody has fitted, unless another
+    one is given; prices, region and reliability those of most scenarios. The building is cooled by air below 900 W a
+    chip, else by liquid, and is large enough. The batch is that of DeepSeek's law, and the layout the fastest that fits
+    (`fastest_layout`), but for its fields that `changes` state.
 
     **Arguments:**
 
     - `model`: a preset, or the path of a `config.json`.
     - `accelerator`: a preset; `chips`: their number; `tokens` of the run, such as `"15 T"`.
     - `batch`, `sequence` of the training: tokens.
+    - `framework`: a preset among software, Megatron-LM unless given; a cluster has its own.
     - `cluster`, `changes`: as in `load_scenario`.
 
     **Raises:** `InputError` for a name or a number that cannot be, and where no layout fits.
@@ -84,13 +74,32 @@ def scenario_of_pieces(
     tables = common_tables(accelerator, float(count), f"{title_of_model(model)} on {count:,} {accelerator}", name)
     length = {} if sequence is None else {"sequence": _tokens(tokens_of(sequence, "sequence"), "given", "given")}
     tables["system"]["workload"] = {"preset": model, **length}
-    tables["plan"] = {"chips": float(count), "goal": {"tokens": _tokens(amount, "given", "given")}}
     facility = tables["system"]["facility"]
+    tables["plan"] = {"chips": float(count), "goal": {"tokens": _tokens(amount, "given", "given")}}
+    asked = None if batch is None else tokens_of(batch, "batch")
+    of_batch = [change for change in changes if change.partition("=")[0].strip() == BATCH]
+    if of_batch:
+        asked = max(tokens_of(knot, BATCH) for knot in of_batch[-1].partition("=")[2].strip(" []").split(","))
+    machine = cluster_of(accelerator, cluster, framework)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the scenario gives them again
+        divisible = {**tables["plan"], "batch": _tokens(DIVISIBLE * count, "given", "given")}
+        draft = load_scenario(
+            {**tables, "plan": divisible}, [change for change in changes if change not in of_batch], machine
+        )
+    size = usual_batch(draft, amount) if asked is None else asked
+    plan = eqx.tree_at(lambda plan: plan.batch, draft.plan, np.array([size]))
+    stated = draft.tables["plan"]["layout"].keys() & set(FIELDS)
+    fixed = USUAL | {name: float(getattr(plan.layout, name)) for name in stated}
+    best = fastest_layout(draft.system, plan, {name: (value, value) for name, value in fixed.items()})
+    source = "0.2920 C^0.3271 (DeepSeek-AI 2024), rounded"
+    tables["plan"]["batch"] = _tokens(size, "prior", source) if asked is None else _tokens(size, "given", "given")
+    idle = {"sequence_parallel": best.layout.tensor, "embedding_balanced": best.layout.pipeline}  # of one rank
+    used = [name for name in FIELDS if float(idle.get(name, 2.0)) > 1.0]
+    tables["plan"]["layout"] = {name: float(getattr(best.layout, name)) for name in used}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scenario, layout, size = _first_fitting(
-            tables, count, amount, batch, lambda made: load_scenario(made, tuple(changes), cluster)
-        )
+        scenario = load_scenario(tables, tuple(changes), machine)
     parts = ("node", "network", "software", "market", "reliability", "learning", "recipe")
     titles = {part: scenario.tables["system"][part].get("title", "") for part in parts}
     assumed = [
@@ -98,13 +107,55 @@ def scenario_of_pieces(
         *notes_of(caught, says_sequence=sequence is not None),
         *(f"{part}: {title}" for part, title in titles.items() if title),
     ]
-    if batch is None:
+    if asked is None:
         assumed.append(f"The batch of {size:,.0f} tokens follows from the operations of the run (a prior).")
-    assumed.append(
-        f"The layout is the first that fits: tensor {layout.tensor}, pipeline {layout.pipeline}, expert "
-        f"{layout.expert}, {layout.recomputation} recomputation, ZeRO 1. `energymodel optimize` finds a better one."
-    )
-    return Pieces(scenario, tuple(assumed))
+    chosen = ("batch",) if asked is None else ()
+    if not stated or best.considered > 1:
+        chosen = ("layout", *chosen)
+        assumed.append(
+            f"The layout was chosen, not given: the fastest of {best.fitting:,} that fit in memory, of "
+            f"{best.considered:,} that divide chips and batch: {layout_words(scenario.plan.layout)}."
+        )
+    return Pieces(dataclasses.replace(scenario, chosen=chosen), tuple(assumed))
+
+
+def cluster_of(
+    accelerator: str, cluster: str | Path | None, framework: str | None, usual: str = "megatron"
+) -> str | Path:
+    """The cluster, or that of an accelerator and a framework that nobody has fitted.
+
+    **Raises:** `InputError` where both a cluster and a framework are asked for.
+    """
+    if cluster is not None and framework is not None:
+        raise InputError(f"framework: {framework}, but cluster {cluster} has its own. Leave out one of them.")
+    return f"{accelerator}{UNFITTED}{framework or usual}" if cluster is None else cluster
+
+
+def usual_batch(scenario: Scenario, tokens: float) -> float:
+    """Tokens of a step by DeepSeek's law, rounded to what many layouts divide [token].
+
+    To whole sequences for each chip, above three to an even number of them, or to half, a quarter and so on of the
+    chips.
+    """
+    sequences = float(scenario.plan.chips) * float(scenario.system.workload.sequence)
+    flops = 6.0 * float(scenario.system.workload.active_parameters) * tokens
+    each = min(BATCH_COEFFICIENT * flops**BATCH_EXPONENT, MOST_BATCH) / sequences
+    if each >= 1.0:
+        step = 2.0 ** max(0, math.floor(math.log2(each)) - 1)
+        return round(each / step) * step * sequences
+    count = round(float(scenario.plan.chips))
+    most = (count & -count).bit_length() - 1  # factors of two among the chips
+    return sequences / 2.0 ** min(round(-math.log2(each)), most)
+
+
+def layout_words(layout: ParallelLayout) -> str:
+    """Degrees, ZeRO stage and recomputation of a layout."""
+    degrees = ("pipeline", "virtual_stages", "context", "expert")
+    words = [f"{name.replace('_', ' ')} {size:g}" for name in degrees if (size := float(getattr(layout, name))) > 1.0]
+    stage = round(float(layout.shard_optimizer + layout.shard_gradients + layout.shard_parameters))
+    kind = "full" if float(layout.recompute_full) else "selective" if float(layout.recompute_attention) else "no"
+    words = [f"tensor {float(layout.tensor):g}", *words, f"micro-batch {float(layout.microbatch):g}", f"ZeRO {stage}"]
+    return f"{', '.join(words)}, {kind} recomputation"
 
 
 def common_tables(accelerator: str, chips: float, title: str, name: str) -> dict[str, Any]:
@@ -176,54 +227,3 @@ def tokens_of(tokens: int | float | str, what: str) -> float:
 
 def _tokens(value: float, kind: str, source: str) -> dict[str, Any]:
     return {"value": value, "unit": "token", "kind": kind, "source": source}
-
-
-def _first_fitting(
-    tables: Mapping[str, Any],
-    chips: int,
-    tokens: float,
-    batch: int | float | str | None,
-    load: Callable[[dict[str, Any]], Scenario],
-) -> tuple[Scenario, _Layout, float]:
-    """The scenario in the layout of fewest chips a replica that fits, the layout, and its batch [token]."""
-
-    def loaded(layout: _Layout, size: float, source: str) -> Scenario:
-        plan = {**tables["plan"], "batch": _tokens(size, "prior", source)}
-        plan["layout"] = {**layout._asdict(), "microbatch": 1, "zero": 1}
-        return load({**tables, "plan": plan})
-
-    workload = loaded(_Layout(1, 1, 1, RECOMPUTATIONS[0]), 2.0**30, "given").system.workload
-    experts, layers, heads = (float(count) for count in (workload.experts, workload.layers, workload.heads))
-    asked = None if batch is None else tokens_of(batch, "batch")
-    flops = 6.0 * float(workload.active_parameters) * tokens
-    wanted = min(BATCH_COEFFICIENT * flops**BATCH_EXPONENT, MOST_BATCH) if asked is None else asked
-    layouts = [
-        _Layout(tensor, pipeline, expert, recomputation)
-        for tensor, pipeline, expert, recomputation in product(*DEGREES, RECOMPUTATIONS)
-        if heads % tensor == layers % pipeline == experts % expert == chips % (tensor * pipeline) == 0.0
-        and (chips / pipeline) % expert == 0.0
-    ]
-    refused = ""
-    for layout in sorted(layouts, key=lambda way: (way.group, way.expert, way.recomputation == "full", way.pipeline)):
-        sequences = chips / layout.group * float(workload.sequence)
-        size = max(1.0, round(wanted / sequences)) * sequences if asked is None else asked
-        source = "given" if size == wanted else "0.2920 C^0.3271 (DeepSeek-AI 2024), whole sequences"
-        try:
-            scenario = loaded(layout, size, source)
-        except InputError as error:
-            refused = f" The last one was refused: {error}"
-            continue
-        with jax.enable_x64(True):
-            largest = np.asarray(float(np.max(np.asarray(scenario.plan.batch))))
-            needed = float(_needed_memory(scenario.system, scenario.plan, largest))
-        if needed * FREE <= float(scenario.system.accelerator.memory_capacity):
-            return scenario, layout, size
-    raise InputError(
-        f"chips: in no layout of {chips:g} chips does the model fit into the memory. Give more chips, or state a "
-        f"layout in a scenario of your own.{refused}"
-    )
-
-
-@jax.jit
-def _needed_memory(system: TrainingSystem, plan: TrainingPlan, batch: jax.Array) -> jax.Array:
-    return step_work(system, plan, batch).memory.total

@@ -73,6 +73,8 @@ class Scenario:
     source: str = ""
     accelerator: Any = None
     """Table of the accelerator before its preset is expanded, of which a near-limit one says more than its numbers."""
+    chosen: tuple[str, ...] = ()
+    """What of its plan nobody gave, "layout" and "batch", so that no saving is measured against it."""
 
     def with_question(
         self,

@@ -9,11 +9,11 @@ from typing import Any
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
 from energymodel.readers.expressions import data_file, evaluate, work_out
+from energymodel.readers.training import interpreter
 from energymodel.readers.training.config import MODEL_WORDS
-from energymodel.readers.training.interpreter import framework, preset_of
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.scenarios.files import model_source, read_preset
-from energymodel.scenarios.pieces import Pieces, common_tables, notes_of, tokens_of, whole_number_of
+from energymodel.scenarios.pieces import Pieces, cluster_of, common_tables, notes_of, tokens_of, whole_number_of
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.outputs import parse_number
 
@@ -34,6 +34,7 @@ def scenario_of_training(
     batch: int | float | str | None = None,
     sequence: int | float | str | None = None,
     microbatch: int | float | str | None = None,
+    framework: str | None = None,
     cluster: str | Path | None = None,
     changes: Sequence[str] = (),
     tokens_otherwise: int | float | str | None = None,
@@ -41,15 +42,15 @@ def scenario_of_training(
 ) -> Pieces:
     """The run of a training configuration as a scenario: its layout, batch, sequence, formats and model.
 
-    The other defaults are those of `scenario_of_pieces`; the software is the preset of the framework unless there is a
-    cluster. Arguments replace what the file says.
+    The other defaults are those of `scenario_of_pieces`; the framework is that of the file unless one is given.
+    Arguments replace what the file says.
 
     **Arguments:**
 
     - `path`: see `read_training_config`; `accelerator`: a preset.
     - `model`: a preset or a `config.json`; `vocabulary`: where the file leaves it to a tokenizer.
     - `chips`, `tokens`, `batch` [token], `sequence` [token], `microbatch` [sequences]: where the file is silent.
-    - `cluster`, `changes`: as in `load_scenario`.
+    - `framework`, `cluster`, `changes`: as in `scenario_of_pieces`.
     - `tokens_otherwise`: of the run, where neither the file nor `tokens` says them.
 
     **Raises:** `InputError` that names what the file does not say and how to give it, and as `load_scenario`.
@@ -95,17 +96,16 @@ def scenario_of_training(
     )
     workload = _workload(config, model, vocabulary, str(path))
     tables["system"]["workload"] = {**workload, "sequence": of_file(length, "token")}
-    if cluster is None:
-        tables["system"]["software"] = framework(config.kind)["software"]
     tables["plan"] |= {
         "chips": of_file(config.chips, "1"),
         "batch": of_file(size, "token"),
         "goal": {"tokens": of_file(amount, "token")},
         "layout": _layout(config),
     }
+    machine = cluster_of(accelerator, cluster, framework, interpreter.framework(config.kind)["software"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scenario = load_scenario(tables, changes, cluster)
+        scenario = load_scenario(tables, changes, machine)
     return Pieces(scenario, (*_assumed(config), *notes_of(caught, says_sequence=True)), says_tokens)
 
 
@@ -127,7 +127,7 @@ def _hint(config: TrainingConfig, stem: str) -> str:
     if config.model_name:
         return f" The file names {config.model_name}, whose shape it does not hold and no preset has."
     words = stem.replace("_", "-").split("-")
-    preset = preset_of("-".join(words[:3])) or preset_of("-".join(words[:2]))
+    preset = interpreter.preset_of("-".join(words[:3])) or interpreter.preset_of("-".join(words[:2]))
     hint = f" The name of the file suggests {preset}." if preset else ""
     if config.kind in ("megatron-bridge", "primus"):
         return " The shape is in the recipe below the file, which is not read." + hint

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.search.layouts import Lattice, take
+from energymodel.search.layouts import take
 from energymodel.search.problem import FAR, Criteria, DesignProblem
 from energymodel.search.relaxation import FINE, SETTLED, TOLERANCE, layout_bounds, screen, solve_relaxed
 from energymodel.search.result import Conflict
+from energymodel.system.layouts import Lattice
 from energymodel.system.outputs import AT_LEAST, unit_of
 
 TRIED = 6  # layouts in which a set of limits is searched

@@ -18,7 +18,6 @@ from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.scenarios.question import TOKENS
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layouts import FIELDS, SWITCHES
 from energymodel.search.problem import DesignProblem, formulate
 from energymodel.search.relaxation import solve_relaxed
 from energymodel.search.result import Optimum
@@ -26,6 +25,7 @@ from energymodel.search.rounding import plan_at
 from energymodel.search.training_run import MICROBATCHES, UNITS, TrainingRun, output_gradient
 from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.layouts import FIELDS, SWITCHES
 from energymodel.system.outputs import AT_LEAST, LEAST, limited_values, parse_objective
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem

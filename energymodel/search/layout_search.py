@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from energymodel.search.layouts import Lattice, take
+from energymodel.search.layouts import take
 from energymodel.search.problem import DesignProblem
 from energymodel.search.relaxation import (
     CLOSE,
@@ -31,6 +31,7 @@ from energymodel.search.relaxation import (
     solve_relaxed,
 )
 from energymodel.solver import Values
+from energymodel.system.layouts import Lattice
 
 PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on the fine one
 FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid

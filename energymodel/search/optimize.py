@@ -23,7 +23,7 @@ from energymodel.scenarios.question import TOKENS, Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.conflicts import SHARED, conflicts
 from energymodel.search.layout_search import restart, search_layouts
-from energymodel.search.layouts import Lattice, fitting_layouts, take
+from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import Criteria, DesignProblem, formulate
 from energymodel.search.refinement import (
     EvaluatedPlan,
@@ -53,6 +53,7 @@ from energymodel.search.result import (
 )
 from energymodel.search.rounding import RoundedPlan, evaluated_plan, plan_at, round_layouts
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.layouts import Lattice
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, objective_value, parse_objective, unit_of
 from energymodel.system.plan import ParallelLayout

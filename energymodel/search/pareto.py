@@ -15,7 +15,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.scenarios.question import Limits, Ranges
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.layout_search import search_layouts
-from energymodel.search.layouts import Lattice, fitting_layouts, take
+from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import DesignProblem, formulate
 from energymodel.search.relaxation import COARSE, LayoutSearch, Screening, screen, solve_relaxed
 from energymodel.search.result import (
@@ -32,6 +32,7 @@ from energymodel.search.result import (
 from energymodel.search.rounding import OPTIMAL, realized, round_lanes
 from energymodel.solver import Values
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.layouts import Lattice
 from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, is_output, output, unit_of
 
 NODES = 7  # of the front, at which all layouts are searched

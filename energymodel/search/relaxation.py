@@ -17,12 +17,13 @@ from jaxtyping import Array, Bool, Float
 
 from energymodel.runtime.compilation import Compiled
 from energymodel.runtime.work_in_progress import counted
-from energymodel.search.layouts import Lattice, chips_per_replica, concatenate
+from energymodel.search.layouts import chips_per_replica, concatenate
 from energymodel.search.problem import Criteria, DesignProblem, Formulation
 from energymodel.search.training_run import TrainingRun, in_chunks
 from energymodel.solver import RESULTS, PerConstraint, Solution, SolverOptions, Values, minimize_many, result_is
 from energymodel.solver.flat_problem import jacobian_at
 from energymodel.solver.model_outside import ModelOutside
+from energymodel.system.layouts import Lattice
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 SETTLED = 48  # iterations: lanes that obey all limits have converged, or stall at a kink

@@ -199,6 +199,11 @@ class Optimum(Rendered):
         """Whether the plan can be trusted."""
         return self.result == SearchResult.successful
 
+    @property
+    def has_own_plan(self) -> bool:
+        """Whether the layout of the scenario's plan was given, so that a saving against it says something."""
+        return "layout" not in self.scenario.chosen
+
 
 @dataclasses.dataclass(frozen=True)
 class FrontPoint:

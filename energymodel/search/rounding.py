@@ -10,10 +10,11 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from energymodel.search.layouts import Lattice, take
+from energymodel.search.layouts import take
 from energymodel.search.problem import Criteria, DesignProblem
 from energymodel.search.relaxation import OPTIONS, LayoutSearch, converged, evaluate_points, solve_relaxed
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.layouts import Lattice
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import multiple_count, torus_chips, torus_fault

@@ -17,13 +17,14 @@ from energymodel.scenarios.clock_scale import CLOCK, ClockScale
 from energymodel.scenarios.components import build, chosen_numbers
 from energymodel.scenarios.question import Question
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.search.layouts import candidates, fits, layout_label, take
+from energymodel.search.layouts import fits, layout_label, take
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import COARSE, screen
 from energymodel.search.training_run import LIMITS_OF_SYSTEM, MICROBATCHES, TrainingRun, outputs_at, replace_leaf
 from energymodel.sweeps.axes import Axis, Range, parse_axis
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.evaluate import evaluate, evaluate_once
+from energymodel.system.layouts import candidates
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values, parse_limit
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -197,7 +198,7 @@ def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         problem = formulate(dataclasses.replace(scenario, optimize=Question(minimize)), baseline)
         chips = float(scenario.plan.chips)
-        layouts = candidates(problem.run, chips)
+        layouts = candidates(scenario.system, scenario.plan.layout, chips)
         layouts = take(layouts, np.flatnonzero(fits(problem, layouts, chips)))
         if not len(layouts.tensor):
             raise InputError(f"axis {LAYOUT}: no layout of {chips:g} chips fits in their memory. Raise plan.chips.")

@@ -15,12 +15,13 @@ from jaxtyping import Array
 import energymodel as em
 from energymodel.runtime.compilation import compiler_options, concurrently
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layouts import candidates, chips_per_replica, fits, take
+from energymodel.search.layouts import chips_per_replica, fits, take
 from energymodel.search.problem import Criteria, DesignProblem, Formulation, formulate
 from energymodel.search.training_run import TrainingRun
 from energymodel.solver.minimize import RESULTS, SolverOptions, Values
 from energymodel.solver.minimize_many import minimize_many
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.layouts import candidates
 from energymodel.system.outcome import TrainingOutcome
 
 MULTIPLES = (TODAY, 1e8, 3e7, 1e7, 3e6, 1e6, 1e5, 1e4, 1e3, 3e2, 1e2)  # k_B T ln 2 per operation
@@ -166,7 +167,7 @@ def search(asked: Question) -> tuple[Any, Found]:
     best are searched together, and again from the optima of the neighboring steps.
     """
     problem = asked.problem
-    lattice = candidates(problem.run, BOUNDS["plan.chips"][1])
+    lattice = candidates(problem.run.system, problem.run.plan.layout, BOUNDS["plan.chips"][1])
     lattice = take(lattice, np.flatnonzero(fits(problem, lattice, BOUNDS["plan.chips"][1])))
     looked = [step for step in STEPS if step.multiple in [MULTIPLES[index] for index in COARSE_MULTIPLES]]
     best_indices = [np.argsort(screen(asked, lattice, step, COARSE)[1], kind="stable")[:KEPT] for step in looked]

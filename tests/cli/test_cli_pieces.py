@@ -25,7 +25,7 @@ PIECES = ("--model", "test-1b", "--accelerator", "h100-sxm", "--chips", "16", "-
 def test_what_was_assumed_is_said_beside_the_result():
     result = run("limits", *PIECES, "--json")
     assert json.loads(result.stdout)["tables"]["bounds"]["rows"]
-    assert "note: The layout is the first that fits" in result.stderr
+    assert "note: The layout was chosen, not given" in result.stderr
     assert "note: market: " in result.stderr
 
 

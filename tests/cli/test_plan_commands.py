@@ -332,7 +332,7 @@ def test_the_file_of_scenario_gives_the_same_scenario(tmp_path):
     written, printed = em.load_scenario(file), em.load_scenario(tree["scenario"])
     for leaf, other in zip(jax.tree.leaves(written.system), jax.tree.leaves(printed.system), strict=True):
         np.testing.assert_array_equal(leaf, other)
-    assert "The layout is the first that fits" in file.read_text()
+    assert "The layout was chosen, not given" in file.read_text()
     stored, pieces = run_json("evaluate", str(file)), run_json("evaluate", *words, "--set", "plan.clock=0.9")
     assert numbers(pieces) == numbers(stored)
     assert numbers(pieces)["tokens"] == 5e10

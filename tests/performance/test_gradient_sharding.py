@@ -9,9 +9,8 @@ import pytest
 from energymodel.errors import InputError
 from energymodel.performance.parallelism import ScatterEachMicrobatch, ScatterEachRound, ScatterOnce, last_round_share
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.layouts import candidates
-from energymodel.search.training_run import TrainingRun
 from energymodel.system.chip_load import operating_point
+from energymodel.system.layouts import candidates
 from energymodel.system.step import pass_times, step_time, step_work
 
 SCENARIO = "llama-3.1-405b-h100"  # 16 micro-batches on 16 pipeline ranks of 8 virtual stages
@@ -129,7 +128,7 @@ def test_what_a_framework_does_not_run_with_pipelines_is_refused_and_not_offered
     assert all(word in str(refused.value) for word in words), refused.value
     load_scenario(SCENARIO, {"system.software": software, "plan.layout.zero": 1, **UNEVEN})
     scenario = load_scenario("llama-3.1-70b-b200", {"system.software": software})
-    lattice = candidates(TrainingRun(scenario.system, scenario.plan), 64.0)
+    lattice = candidates(scenario.system, scenario.plan.layout, 64.0)
     stage = lattice.shard_optimizer + lattice.shard_gradients + lattice.shard_parameters
     assert set(stage[lattice.pipeline > 1]) == set(range(1, highest + 1))
     assert set(stage[lattice.pipeline == 1]) == {1, 2, 3}

@@ -52,6 +52,17 @@ def test_the_answer_names_both_plans():
     assert "kWh" in text
 
 
+def test_no_saving_is_stated_against_a_layout_that_was_chosen():
+    best = optimum()
+    chosen = dataclasses.replace(best, scenario=dataclasses.replace(best.scenario, chosen=("layout",)))
+    text = texts(chosen)
+    assert "It starts from a layout that was chosen, not given: no saving is stated." in text
+    for words in ("own plan", "Saving by cause", "against the", "524.3 k tokens"):
+        assert words not in text
+    again(evaluate_command(chosen))
+    assert f"plan.layout.pipeline={float(best.plan.layout.pipeline):g}" in evaluate_command(chosen)
+
+
 def test_a_failure_does_not_claim_an_optimum():
     text = texts(infeasible())
     assert "Lowest" not in text

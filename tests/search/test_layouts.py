@@ -1,15 +1,15 @@
 """Pipelines that a framework runs, in the lattice of layouts and in rounded counts."""
 
+import equinox as eqx
 import numpy as np
 import pytest
 
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.layouts import candidates
 from energymodel.search.problem import formulate
 from energymodel.search.rounding import nearby_counts
-from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.layouts import FREE, candidates, fastest_layout
 from energymodel.system.plan import SCHEDULES
 from energymodel.system.plan_rules import OF_STAGES, stage_fault
 
@@ -18,7 +18,7 @@ SCENARIOS = ["llama-3.1-405b-h100", "llama-3.1-70b-b200", "deepseek-v3-h800", "g
 
 def lattice_of(name, changes=(), ranges=None):
     scenario = load_scenario(name, changes)
-    lattice = candidates(TrainingRun(scenario.system, scenario.plan), float(scenario.plan.chips), ranges)
+    lattice = candidates(scenario.system, scenario.plan.layout, float(scenario.plan.chips), ranges)
     stages = np.stack([np.asarray(getattr(lattice, field)) for field in OF_STAGES], axis=1)
     return scenario, [dict(zip(OF_STAGES, map(float, row), strict=True)) for row in np.unique(stages, axis=0)]
 
@@ -55,10 +55,26 @@ def test_schedules_that_vary_keep_their_virtual_stages():
     assert all(sum(stage[name] for name in SCHEDULES) <= 1.0 for stage in stages)
 
 
+def test_the_fastest_layout_fits_and_takes_the_time_that_it_promises():
+    times, fitting = [], []
+    for memory in ("80 GB", "12 GB"):
+        scenario = load_scenario("test-1b-h100", [f"system.accelerator.memory_capacity={memory}"])
+        system, plan = scenario.system, scenario.plan
+        best = fastest_layout(system, plan)
+        outcome = evaluate_once(system, eqx.tree_at(lambda plan: plan.layout, plan, best.layout))
+        np.testing.assert_allclose(outcome.step_time.total, best.step_time, rtol=1e-9)
+        assert float(outcome.memory_per_chip) * FREE <= float(system.accelerator.memory_capacity)
+        times.append(best.step_time)
+        fitting.append(best.fitting)
+    assert times[0] <= float(evaluate_once(system, plan).step_time.total)
+    assert times[0] < times[1]
+    assert fitting[0] > fitting[1]
+
+
 def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
     scenario = load_scenario("llama-3.1-405b-h100", ["system.software.whole_groups=1"])
     problem = formulate(scenario, evaluate_once(scenario.system, scenario.plan))
-    lattice = candidates(problem.run, float(scenario.plan.chips))
+    lattice = candidates(problem.run.system, problem.run.plan.layout, float(scenario.plan.chips))
     index = problem.index("plan.batch")
     point = np.zeros(len(problem.formulation.paths))
     for path in problem.formulation.paths:

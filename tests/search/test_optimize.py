@@ -8,11 +8,11 @@ import pytest
 
 import energymodel as em
 from energymodel.scenarios.checks import check_plan
-from energymodel.search.layouts import candidates
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import COARSE, evaluate_points, screen
 from energymodel.search.result import SearchResult
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.layouts import candidates
 from energymodel.system.outputs import objective_value
 
 README_SCENARIO = "llama-3.1-405b-h100"
@@ -62,7 +62,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
     """So many plans that obey every limit at the same loss: promising layouts, whole counts, other clocks."""
     problem = formulate(scenario, optimum.baseline)
     chips = float(scenario.plan.chips)
-    lattice = candidates(problem.run, chips)
+    lattice = candidates(problem.run.system, problem.run.plan.layout, chips)
     promising = screen(problem, lattice, COARSE).best(32)
     lattice = jax.tree.map(lambda leaf: leaf[promising], lattice)
     random = np.random.default_rng(7)

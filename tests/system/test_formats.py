@@ -12,12 +12,12 @@ from energymodel.calibration.step_prediction import predict
 from energymodel.errors import InputError
 from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.layouts import candidates
 from energymodel.search.sensitivity import next_values
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.system.chip_load import format_factors
 from energymodel.system.evaluate import evaluate
+from energymodel.system.layouts import candidates
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.plan_rules import formats_of
 from energymodel.system.step import step_work
@@ -58,7 +58,7 @@ def test_a_lacking_format_is_refused_and_not_offered():
             [{"cluster": "megatron-bridge-h100", "model": "llama-3.1-8b", "chips": 8, "batch_sequences": 8, "fp4": 1}]
         )
     run = TrainingRun(scenario.system, scenario.plan)
-    assert not np.any(candidates(run, 1024.0).fp4)
+    assert not np.any(candidates(run.system, run.plan.layout, 1024.0).fp4)
     assert next_values(scenario, "plan.layout.fp4") == (None, None)
     assert next_values(scenario, "plan.layout.fp8") == (None, 1.0)
     chip = load_scenario(H100).system.accelerator

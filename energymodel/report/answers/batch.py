@@ -18,11 +18,11 @@ _EDGES = {
 
 def batch_answer(scenario: Scenario, curve: BatchCurve) -> Answer:
     """A batch curve in numbers."""
-    best, sentences = best_table(curve), []
+    best, sentences, is_given = best_table(curve), [], "batch" not in scenario.chosen
     for row, (name, optimum) in enumerate(curve.best.items()):
+        saves = f"saves {'{saving}' if optimum.saving > 1e-6 else 'nothing'} beside the plan's own batch"
         text = (
-            f"Lowest {name}: {{batch:i}}, {_EDGES[optimum.at_edge]}; "
-            f"saves {'{saving}' if optimum.saving > 1e-6 else 'nothing'} beside the plan's own batch. "
+            f"Lowest {name}: {{batch:i}}, {_EDGES[optimum.at_edge]}{f'; {saves}' if is_given else ''}. "
             "From {flat_low} to {flat_high} it is within 0.1 %."
         )
         sentences.append(Sentence(text, {name: best.number(name, row) for name in best.names[1:-1]}))

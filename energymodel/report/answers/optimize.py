@@ -41,6 +41,8 @@ from energymodel.system.plan import TokenBudget
 def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, details: bool = False) -> Answer:
     """Both plans, their outcomes with changes, what limits are worth, the saving by cause, layouts compared.
 
+    Of a scenario whose layout nobody gave (`Scenario.chosen`) the plan found alone, and no saving.
+
     **Arguments:**
 
     - `details`: with money by part, a step pass by pass, elasticities and causes of the uncertainty, as pages have
@@ -49,13 +51,13 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     scenario, minimize, success = optimum.scenario, optimum.minimize, optimum.success
     spreads = (risk.own, risk.found) if risk and risk.own and risk.found else (None, None)
     own, best = Run(scenario.plan, optimum.baseline, spreads[0]), Run(optimum.plan, optimum.outcome, spreads[1])
-    runs = {OWN: own, FOUND: best}
+    runs = {OWN: own, FOUND: best} if optimum.has_own_plan else {FOUND: best}
     outcome, limits = run_tables.outcome_table(runs), run_tables.limits_table(best)
     prices, at_risk = search_parts.prices_table(optimum, risk), []
     (energy, step), drawn = where.spent(runs)
     saving, (layouts, nearest) = search_parts.saving_table(optimum, risk), search_parts.layouts_compared(optimum)
     why, bars, failure = None, None, "" if success else search_parts.failure(optimum)
-    if risk is not None and success:
+    if risk is not None and success and optimum.has_own_plan:
         why, bars = search_parts.saving_causes(risk)
         at_risk = search_parts.risk_sentences(optimum, risk)
     tables = [plans_table(optimum), outcome, energy, step, prices, saving, limits, layouts]
@@ -66,7 +68,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         charts = [where.parts_chart(money, "money", "Money of the run by what it pays for"), *charts]
     charts += present(search_parts.saving_chart(optimum, saving), search_parts.prices_chart(optimum, prices))
     charts += [*present(nearest, bars), *limits_chart(limits)]
-    charts += [intervals_chart(outcome, row=FOUND)] if best.spread else []
+    charts += [intervals_chart(outcome, row=FOUND if optimum.has_own_plan else "")] if best.spread else []
     notes = [*search_parts.limits_asked(optimum), *search_parts.search_sentences(optimum)]
     more: list[Table] = []
     if details:
@@ -94,11 +96,13 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
 
 def plans_table(optimum: Optimum) -> Table:
     """Both plans, and the numbers of the system that the search has chosen."""
-    table = run_tables.plan_table(optimum.scenario, {OWN: optimum.scenario.plan, FOUND: optimum.plan}, optimum.varied)
+    plans = {OWN: optimum.scenario.plan} if optimum.has_own_plan else {}
+    table = run_tables.plan_table(optimum.scenario, {**plans, FOUND: optimum.plan}, optimum.varied)
     chosen, own = search_parts.chosen_of_system(optimum), TrainingRun(optimum.scenario.system, optimum.scenario.plan)
     columns = [Column(path, path.removeprefix("system."), field.unit) for path, field in chosen.items()]
     pairs = [[Quantity(own.number(path)), Quantity(field.value)] for path, field in chosen.items()]
     added = [[*pair, run_tables.changed(column, *pair)] for column, pair in zip(columns, pairs, strict=True)]
+    added = added if plans else [pair[1:] for pair in pairs]
     rows = [[*row, *(cells[index] for cells in added)] for index, row in enumerate(table.rows)]
     return dataclasses.replace(table, columns=[*table.columns, *columns], rows=rows)
 
@@ -116,6 +120,10 @@ def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> Sentence:
         "value": number((optimum.value, *ends), optimum.value_unit, digits=digits),
         "change": number(run_tables.ratio_change(ratio, optimum.minimize, *spreads), kind="change"),
     }
+    if not optimum.has_own_plan:
+        return Sentence(
+            f"{what}: {{value:i}}. It starts from a layout that was chosen, not given: no saving is stated.", numbers
+        )
     return Sentence(f"{what}: {{value:i}}, {{change:i}} against the scenario's own plan.", numbers)
 
 

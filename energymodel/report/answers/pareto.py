@@ -87,7 +87,7 @@ def pareto_answer(
         scenario,
         "pareto",
         Sentence(f"{len(points)} plans trade {' against '.join(names)}"),
-        [Sentence(text, numbers) for text in sentences],
+        [Sentence(text, numbers) for text in sentences[: 2 if "layout" in scenario.chosen else 3]],
         tables,
         charts=charts,
         notes=[*notes, run_tables.prior_count(scenario)],

@@ -10,6 +10,7 @@ import equinox as eqx
 from energymodel.ranges import declared_numbers
 from energymodel.report.cells import spaced
 from energymodel.scenarios.scenario import Scenario
+from energymodel.system.layouts import SEARCHED
 from energymodel.system.plan import TrainingPlan
 
 PERCENT = {"mfu", "hfu", "availability", "euf", "clock"}
@@ -59,9 +60,15 @@ def plan_fields(plan: eqx.Module) -> list[Field]:
 
 
 def command_of(scenario: Scenario, plan: TrainingPlan, chosen: Mapping[str, str]) -> str:
-    """The command that evaluates a plan with the scenario's own changes, and with numbers of the system by path."""
+    """The command that evaluates a plan with the scenario's own changes, and with numbers of the system by path.
+
+    It states the whole layout where the scenario's own was chosen for the batch that it has.
+    """
     own, fields = {field.name: field.value for field in plan_fields(scenario.plan)}, plan_fields(plan)
-    values = {field.name: exact(field) for field in fields if own.get(field.name) != field.value}
+    stated = {"plan.batch", *(f"plan.layout.{name}" for name in SEARCHED)} if scenario.chosen else ()
+    values = {
+        field.name: exact(field) for field in fields if own.get(field.name) != field.value or field.name in stated
+    }
     if plan.knots > 1:
         batch = [exact(field) for field in fields if field.name.startswith("plan.batch[")]
         values = {name: value for name, value in values.items() if not name.startswith("plan.batch")}

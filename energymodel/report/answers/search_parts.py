@@ -125,7 +125,7 @@ def saving_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
         Column("saved", f"{optimum.minimize} saved", optimum.value_unit, digits="rows"),
         Column("share", kind="share", digits="two" if risk else "interval"),
     ]
-    parts = sorted(optimum.saving.items(), key=lambda pair: -abs(pair[1])) if total else []
+    parts = sorted(optimum.saving.items(), key=lambda pair: -abs(pair[1])) if total and optimum.has_own_plan else []
     parts += [("total", total)] if parts else []
     rows = [
         [cause, (saved, saved - half, saved + half) if half else saved, saved / abs(total)] for cause, saved in parts

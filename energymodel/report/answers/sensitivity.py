@@ -82,10 +82,8 @@ def headline(analysis: Sensitivity, spread: OutcomeSpread | None = None) -> Sent
         search = f"The search for the lowest {best.minimize} ended {analysis.result}"
         return Sentence(f"{search}, so the optimum has no sensitivities.")
     numbers["change"] = number(analysis.values[best.minimize] / best.baseline_value - 1.0, kind="change")
-    return Sentence(
-        f"Lowest {best.minimize} within the limits: {{{best.minimize}:i}}, {{change}} against the scenario's own plan.",
-        numbers,
-    )
+    against = ", {change} against the scenario's own plan" if best.has_own_plan else ""
+    return Sentence(f"Lowest {best.minimize} within the limits: {{{best.minimize}:i}}{against}.", numbers)
 
 
 def outputs_table(analysis: Sensitivity, spread: OutcomeSpread | None) -> Table:
