@@ -63,7 +63,9 @@ class Parts(Stored):
     )
     chips: str | None = option("Number of chips of --model or --training.", "N")
     tokens: str | None = option('Tokens of its run, such as "15 T".', "TOKENS")
-    batch: str | None = option('Tokens of its batch, such as "4 Mi".', "TOKENS")
+    batch: str | None = option(
+        'Tokens of its batch, such as "4 Mi"; it stays unless --vary plan.batch=LOW:HIGH.', "TOKENS"
+    )
     sequence: str | None = option("Tokens of a training sequence.", "TOKENS")
     microbatch: str | None = option("Sequences of a micro-batch, where --training leaves them to the launch.", "N")
     vocabulary: str | None = option("Rows of the embedding, where --training leaves them to a tokenizer.", "N")

@@ -19,6 +19,7 @@ from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.layouts import FIELDS, fastest_layout
 from energymodel.system.outputs import parse_number
 from energymodel.system.plan import ParallelLayout
+from energymodel.system.plan_rules import WHOLE, microbatch_tokens
 
 LIQUID = 900.0  # W: chips of more power are cooled by liquid in their vendors' systems
 BUILDING = 3.0  # power of the building over that of the chips: more than any plan draws
@@ -57,7 +58,8 @@ def scenario_of_pieces(
     Machine and software are the cluster of the accelerator and the framework that nobody has fitted, unless another
     one is given; prices, region and reliability those of most scenarios. The building is cooled by air below 900 W a
     chip, else by liquid, and is large enough. The batch is that of DeepSeek's law, and the layout the fastest that fits
-    (`fastest_layout`), but for its fields that `changes` state.
+    (`fastest_layout`), but for its fields that `changes` state. Searches keep a batch that is given, unless it is to
+    vary.
 
     **Arguments:**
 
@@ -116,7 +118,17 @@ def scenario_of_pieces(
             f"The layout was chosen, not given: the fastest of {best.fitting:,} that fit in memory, of "
             f"{best.considered:,} that divide chips and batch: {layout_words(scenario.plan.layout)}."
         )
+    scenario = scenario if asked is None else keeping_batch(scenario)
     return Pieces(dataclasses.replace(scenario, chosen=chosen), tuple(assumed))
+
+
+def keeping_batch(scenario: Scenario) -> Scenario:
+    """The scenario whose searches keep its batch, if that is constant, of whole micro-batches, and not to vary."""
+    plan = scenario.plan
+    count = float(np.max(plan.batch)) / microbatch_tokens(scenario.system, plan)
+    if plan.knots > 1 or scenario.optimize.knots or BATCH in scenario.optimize.vary:
+        return scenario
+    return scenario.with_question(fix=[BATCH]) if abs(count - round(count)) <= WHOLE * count else scenario
 
 
 def cluster_of(

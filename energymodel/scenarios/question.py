@@ -97,7 +97,8 @@ def parse_question(
     for path in (fix := section.get("fix", [])):
         if path not in units:
             raise InputError(f'fix: unknown path "{path}". {suggest(path, units)}')
-    fixed = tuple(dict.fromkeys([*(path for path in before.fix if path not in vary), *fix]))
+    freed = {*vary, *([BATCH] if knots else [])}
+    fixed = tuple(dict.fromkeys([*(path for path in before.fix if path not in freed), *fix]))
     if knots and BATCH in fixed:
         raise InputError(f"fix: {BATCH} is to vary at {knots} knots ({BATCH}{OVER_PROGRESS}). Leave one out.")
     tolerance = parse_number(section.get("tolerance", before.tolerance), "1", "tolerance")

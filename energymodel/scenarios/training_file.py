@@ -13,7 +13,15 @@ from energymodel.readers.training import interpreter
 from energymodel.readers.training.config import MODEL_WORDS
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.scenarios.files import model_source, read_preset
-from energymodel.scenarios.pieces import Pieces, cluster_of, common_tables, notes_of, tokens_of, whole_number_of
+from energymodel.scenarios.pieces import (
+    Pieces,
+    cluster_of,
+    common_tables,
+    keeping_batch,
+    notes_of,
+    tokens_of,
+    whole_number_of,
+)
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.outputs import parse_number
 
@@ -106,7 +114,7 @@ def scenario_of_training(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scenario = load_scenario(tables, changes, machine)
-    return Pieces(scenario, (*_assumed(config), *notes_of(caught, says_sequence=True)), says_tokens)
+    return Pieces(keeping_batch(scenario), (*_assumed(config), *notes_of(caught, says_sequence=True)), says_tokens)
 
 
 def _automatic(batch: float | None, sequence: float | None, micro: int | None) -> dict[str, int | None] | None:

@@ -130,9 +130,13 @@ def round_lanes(
 def nearby_counts(
     problem: DesignProblem, lattice: Lattice, lane: int, point: Float[np.ndarray, " n"], reach: int
 ) -> list[WholeCounts]:
-    """Realizable counts around a point: chips in whole nodes, experts that divide, micro-batches for the schedule."""
+    """Realizable counts around a point: chips in blocks, experts that divide, micro-batches for the schedule.
+
+    A block is a node, or as much of it as divides the chips of the scenario's plan. Replicas divide a fixed batch.
+    """
     layout, system = jax.tree.map(lambda leaf: float(leaf[lane]), lattice), problem.run.system
     group, node = round(layout.tensor * layout.pipeline * layout.context), round(float(system.node.chips))
+    block = math.gcd(node, round(problem.run.number("plan.chips")))
     replica, multiple = layout.microbatch * float(system.workload.sequence), multiple_count(system, layout)
 
     def near(path: str) -> tuple[float, tuple[float, float], bool]:
@@ -142,12 +146,16 @@ def nearby_counts(
         low, high = (value, value) if index is None else problem.bounds[path]
         return value, (low * (1 - WHOLE), high * (1 + WHOLE)), index is not None
 
-    (chips, (fewest_chips, most_chips), vary_chips), (batch, (low, high), _) = near("plan.chips"), near("plan.batch")
+    (chips, (fewest_chips, most_chips), vary_chips), (batch, (low, high), vary_batch) = map(
+        near, ("plan.chips", "plan.batch")
+    )
     expert_step = round(layout.expert) // math.gcd(round(layout.expert), round(layout.context))
-    step = math.lcm(node // math.gcd(node, group), expert_step) if vary_chips else expert_step
+    step = math.lcm(block // math.gcd(block, group), expert_step) if vary_chips else expert_step
     data = _multiples(chips / group, step, reach)
     if vary_chips:
         most = problem.bounds["plan.chips"][1]
+        if not vary_batch:
+            data = _divisors(batch / (replica * multiple), step, math.floor(most / group), chips / group, reach)
         if group * step > most:  # fewer chips than a node
             data = [d for d in range(1, math.floor(most / group) + 1) if d * group <= node]
         if any(torus_fault(system, float(d * group)) for d in data):  # the nearest that can be built
@@ -160,6 +168,14 @@ def nearby_counts(
         for m in _multiples(batch / (d * replica), multiple, reach)
         if m >= round(float(layout.fewest_microbatches)) and low <= m * d * replica <= high
     ]
+
+
+def _divisors(number: float, step: int, most: int, value: float, reach: int) -> list[int]:
+    """Multiples of a step that divide a number: so many not above a value, and as many above."""
+    counts = np.arange(step, most + 1, step)
+    counts = counts[np.abs(number / counts - np.round(number / counts)) <= WHOLE]
+    middle = int(np.searchsorted(counts, value * (1.0 + WHOLE), side="right"))
+    return counts[max(0, middle - reach) : middle + reach].tolist()
 
 
 def _multiples(value: float, step: int, reach: int) -> list[int]:

@@ -53,6 +53,8 @@ def test_what_is_said_of_a_layout_stays():
     stated = [f"plan.layout.{name}={float(getattr(layout, name))}" for name in SEARCHED]
     made = scenario_of_pieces("test-1b", "h100-sxm", 8, "50 G", batch="192 Ki", changes=stated)
     assert made.scenario.chosen == ()
+    assert made.scenario.optimize.fix == ("plan.batch",)
+    assert made.scenario.with_question(vary=["plan.batch=0.1:1 Mi token"]).optimize.fix == ()
     assert made.scenario.plan.layout == layout
 
 

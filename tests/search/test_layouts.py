@@ -1,6 +1,7 @@
 """Pipelines that a framework runs, in the lattice of layouts and in rounded counts."""
 
 import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
@@ -69,6 +70,17 @@ def test_the_fastest_layout_fits_and_takes_the_time_that_it_promises():
     assert times[0] <= float(evaluate_once(system, plan).step_time.total)
     assert times[0] < times[1]
     assert fitting[0] > fitting[1]
+
+
+def test_replicas_divide_a_batch_that_is_fixed():
+    # 384 sequences of 2,048 tokens, one chip a replica, nodes of 8 chips: 8, 16, 24 and 32 divide 384.
+    changes = ["plan.chips=40", "plan.batch=786432 token", "plan.layout.microbatch=1"]
+    scenario = load_scenario("test-1b-h100", changes).with_question(fix=["plan.batch"])
+    problem = formulate(scenario, evaluate_once(scenario.system, scenario.plan))
+    lattice = jax.tree.map(lambda leaf: np.array([leaf]), scenario.plan.layout)
+    point = np.array([np.log(problem.start(path)) for path in problem.formulation.paths])
+    counts = nearby_counts(problem, lattice, 0, point, 3)
+    assert [(of.data, of.microbatches) for of in counts] == [(16, 24), (24, 16), (32, 12)]
 
 
 def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
