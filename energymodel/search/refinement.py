@@ -268,22 +268,27 @@ def near_tie(
 
     It is searched in the layouts whose relaxed optimum is within the tolerance, and from starts all over the bounds at
     the layout and counts of realizable plans within it: where a power cap binds, the objective has a kink, at which a
-    single search may end. Of plans that save the same, the cheapest is meant. The exact optimum stays if the other
-    saves less, in percent, than it costs.
+    single search may end. It has the chips of the exact optimum: fewer would leave chips idle that someone pays. Of
+    plans that save the same, the cheapest is meant. The exact optimum stays if the other saves less, in percent, than
+    it costs.
     """
     problem, saved = searched.problem, saved_beside(searched.problem.minimize)
     most = rounded[0].value + math.log1p(tolerance)
     within = problem.asking({saved: 1.0}, {row_of_objective(problem.minimize): math.exp(most - TOLERATED)})
+    lattice, chips = searched.lattice, float(exact.plan.chips)
+    group = lattice.tensor * lattice.pipeline * lattice.context
+    if "plan.chips" in within.bounds:
+        within = dataclasses.replace(within, bounds={**within.bounds, "plan.chips": (chips, chips)})
     plans = []
     lanes = np.argsort(searched.values, kind="stable")[:MOST_LAYOUTS]
     lanes = lanes[searched.values[lanes] <= most]
     if len(lanes):
-        lattice = take(searched.lattice, lanes)
+        lattice = take(lattice, lanes)
         solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED, patient=True)
         relaxed = LayoutSearch(within, lattice, solution)
         plans = round_layouts(relaxed, relaxed.usable)
         plans = [plan._replace(counts=plan.counts._replace(lane=int(lanes[plan.lane]))) for plan in plans]
-    near = [plan for plan in rounded if plan.value <= most][:RESTARTED]
+    near = [plan for plan in rounded if plan.value <= most and plan.counts.data * group[plan.lane] == chips][:RESTARTED]
     each = STARTS // len(near)
     start = spread_starts(within, take(searched.lattice, np.array([plan.lane for plan in near])), each)
     start[: len(near)] = [plan.point for plan in near]
