@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from energymodel.cli.options import option
 from energymodel.cli.shell import Files, Run
 from energymodel.cli.source import Parts
-from energymodel.errors import InputError
 
 if TYPE_CHECKING:
     from energymodel.scenarios.scenario import Scenario
     from energymodel.system.plan import TrainingPlan
 
 LaunchFiles = Callable[..., Files]
-"""Launch files of a scenario, its plan, the tokens that it trains, and why it is not to be trusted."""
+"""Launch files of a scenario, its plan, and the tokens that it trains."""
 EXTENSIONS = (".sh", ".toml", ".yaml", ".yml")
 """Of files that a command writes for a training framework, beside JSON where --launch says so."""
 LAUNCH = option(
@@ -33,16 +32,11 @@ def launch_files(run: Run, source: Parts, scenario: "Scenario", kind: str | None
     from energymodel.report.launch_file import launch_file, launch_kinds
 
     suffixes = {path.suffix for path in run.show.output or ()}
-    is_wanted = kind is not None or suffixes & {*EXTENSIONS}
-    below = read_training_config(source.training, automatic={}) if source.training and is_wanted else None
+    is_wanted = source.training and (kind is not None or suffixes & {*EXTENSIONS})
+    below = read_training_config(source.training, automatic={}) if is_wanted else None
     kinds = launch_kinds(suffixes, kind, scenario, below)
 
-    def files(scenario: "Scenario", plan: "TrainingPlan", tokens: float, failure: str = "") -> Files:
-        def text(kind: str) -> str:
-            if failure:
-                raise InputError(f"no file for {kind} was written: {failure}")
-            return launch_file(scenario, plan, tokens, kind, below)
-
-        return {suffix: partial(text, own) for suffix, own in kinds.items()}
+    def files(scenario: "Scenario", plan: "TrainingPlan", tokens: float) -> Files:
+        return {suffix: partial(launch_file, scenario, plan, tokens, own, below) for suffix, own in kinds.items()}
 
     return files

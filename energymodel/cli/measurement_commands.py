@@ -188,11 +188,8 @@ def predict(
     if file is not None and file.endswith(".csv"):
         for name in source.of_pieces:
             raise InputError(f"--{name}: a table says it itself, row by row. Leave it out, or use --column.")
-        for path in run.show.output or ():
-            if launch or path.suffix in EXTENSIONS:
-                raise InputError(
-                    f"{path}: a launch file is of one run. Give its configuration, or write -o result.csv."
-                )
+        if launch is not None:
+            raise InputError(f"--launch {launch}: a table has no plan to launch. Leave it out.")
         return _predict_table(Path(file), table.choices(source.cluster), run)
     for field in fields(table):
         if getattr(table, field.name):
@@ -224,7 +221,6 @@ def _predict_run(source: Parts, run: Run, launch: str | None) -> Any:
 
     made = source.pieces("own", tokens_otherwise=TOKENS)
     scenario = made.scenario
-    files = launch_files(run, source, scenario, launch)
     run.progress("compiling and evaluating the model ...")
     outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
@@ -232,7 +228,7 @@ def _predict_run(source: Parts, run: Run, launch: str | None) -> Any:
         shell.note(sentence)
     wanted = {"of_whole_run": made.says_tokens, "details": run.show.details}
     answer = answers.run_prediction_answer(scenario, outcome, outcome_spread(scenario), made.assumed, **wanted)
-    return answer, files(scenario, scenario.plan, float(outcome.tokens))
+    return answer, launch_files(run, source, scenario, launch)(scenario, scenario.plan, float(outcome.tokens))
 
 
 def _predict_table(path: Path, choices: "TableChoices", run: Run) -> Any:

@@ -10,7 +10,7 @@ import energymodel as em
 from energymodel.cli import shell
 from energymodel.cli.launch import EXTENSIONS, LAUNCH, launch_files
 from energymodel.cli.options import flag, option
-from energymodel.cli.shell import Files, Run, command
+from energymodel.cli.shell import Run, command
 from energymodel.cli.source import Parts, PlanQuestion, Source
 from energymodel.errors import InputError, suggest
 from energymodel.report import answers
@@ -35,14 +35,14 @@ def evaluate(
 
     if not trajectory and points is not None:
         raise InputError("--points is of a run over time: add --trajectory.")
-    scenario, outcome, files = _evaluated(run, launch)
+    scenario, outcome = _evaluated(run)
     run.progress("moving the uncertain numbers ...")
     spread, followed = outcome_spread(scenario), None
     if trajectory:
         run.progress("following the run ...")
         _, followed = run_trajectory(scenario.system, scenario.plan, USUAL_POINTS if points is None else points)
     answer = answers.evaluate_answer(scenario, outcome, spread, trajectory=followed, details=run.show.details)
-    return answer, files
+    return answer, launch_files(run, run.source, scenario, launch)(scenario, scenario.plan, float(outcome.tokens))
 
 
 @command(Source)
@@ -55,23 +55,22 @@ def limits(run: Run) -> Any:
     """
     from energymodel.sweeps.outcome_spread import outcome_spread
 
-    scenario, outcome, _ = _evaluated(run)
+    scenario, outcome = _evaluated(run)
     return answers.limits_answer(scenario, outcome, outcome_spread(scenario))
 
 
-def _evaluated(run: Run, launch: str | None = None) -> "tuple[em.Scenario, em.TrainingOutcome, Files]":
-    """A scenario whose model fits in the memory of the chips, its outcome as NumPy numbers, and its launch files."""
+def _evaluated(run: Run) -> "tuple[em.Scenario, em.TrainingOutcome]":
+    """A scenario whose model fits in the memory of the chips, and its outcome as NumPy numbers."""
     import jax
 
     from energymodel.scenarios.checks import check_fit
     from energymodel.system.evaluate import evaluate_once
 
     scenario = run.source.read()
-    files = launch_files(run, run.source, scenario, launch)
     run.progress("compiling and evaluating the model ...")
     outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
     check_fit(scenario.system, float(outcome.memory_per_chip))
-    return scenario, outcome, files(scenario, scenario.plan, float(outcome.tokens))
+    return scenario, outcome
 
 
 @command(Source)

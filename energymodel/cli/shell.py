@@ -191,18 +191,14 @@ class Delivery:
         from energymodel.report import data, terminal
         from energymodel.runtime.terminal import console
 
-        unwritten = None
         try:
             self.write(answer, files, but)
-        except InputError as error:  # said last, so that what was computed is not lost
-            unwritten = error
-        if self.as_json:
-            print(data.dumps(answer))
-        else:
-            process.end_if_late()
-            console(FULL_WIDTH if self.full else width).print(terminal.terminal(answer, full=self.full), crop=False)
-        if unwritten is not None:
-            raise unwritten
+        finally:  # also what could not be written was computed
+            if self.as_json:
+                print(data.dumps(answer))
+            else:
+                process.end_if_late()
+                console(FULL_WIDTH if self.full else width).print(terminal.terminal(answer, full=self.full), crop=False)
         if answer.result == "successful":
             return TRUSTED
         code = INTERRUPTED if answer.result == "interrupted" else NOT_TRUSTED
@@ -281,6 +277,8 @@ def _content(answer: "Answer", path: Path) -> bytes:
         return data.csv_text(table, str(answer.inputs.get("name", "")) if has_name else "").encode()
     if path.suffix == PAGE:
         return page.page_html(answer, shlex.join(["energymodel", *sys.argv[1:]])).encode()
+    if path.suffix not in REPORTS:
+        raise InputError(f"{path}: there is no plan to launch. Write -o result.json or result.csv.")
     if not answer.charts:
         raise InputError(f"{path}: there is nothing to draw. Write -o result.json or result.csv.")
     is_svg = path.suffix == ".svg"

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from energymodel.errors import InputError, suggest
-from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig
-from energymodel.readers.training.interpreter import framework
+from energymodel.readers.training.config import TrainingConfig
+from energymodel.readers.training.interpreter import FIELDS, framework
 from energymodel.readers.training_config import KINDS
 from energymodel.readers.written_config import write_training_config
 from energymodel.report import toml_text
@@ -21,11 +21,9 @@ from energymodel.scenarios.clock_scale import ClockScale
 from energymodel.scenarios.files import read_preset
 from energymodel.scenarios.planned_config import planned_config
 from energymodel.scenarios.scenario import Scenario
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan import PRECISIONS, TrainingPlan
 
 SUFFIXES = (".sh", ".toml", ".yaml", ".yml")
-PROGRAM = "pretrain_gpt.py"  # of Megatron-LM
-WIDTH = 118
 OF_FILE = ("plan.chips", "plan.batch", "plan.goal", "plan.layout.", "plan.trained_share")
 """Numbers of a plan that are in the file, or refused."""
 ALWAYS = {"plan.clock", "plan.power_cap", "plan.coolant_temperature"}
@@ -46,15 +44,12 @@ def launch_kinds(
         raise InputError(f'--launch: unknown framework "{kind}". {suggest(kind, KINDS)}')
     named = None if kind is None else framework(kind)["suffix"]
     kinds: dict[str, str] = {}
+    title = scenario.tables["system"]["software"].get("title")
     for suffix in sorted({*suffixes} & {*SUFFIXES, named}):
-        own = ".yaml" if suffix == ".yml" else suffix
-        with_suffix = [name for name in KINDS if framework(name)["suffix"] == own]
-        title = scenario.tables["system"]["software"].get("title")
-        with_software = [
-            name for name in with_suffix if read_preset("software", framework(name)["software"])["title"] == title
-        ]
-        chosen = [name for name in (kind, below.kind if below else None) if name in with_suffix][:1]
-        left = chosen or (with_suffix if len(with_suffix) == 1 else with_software or with_suffix)
+        fitting = [name for name in KINDS if framework(name)["suffix"] == suffix.replace(".yml", ".yaml")]
+        titles = {name: read_preset("software", framework(name)["software"])["title"] for name in fitting}
+        chosen = [name for name in (kind, below.kind if below else None) if name in fitting][:1]
+        left = chosen or [name for name in fitting if titles[name] == title and len(fitting) > 1] or fitting
         if len(left) > 1:
             raise InputError(f"{suffix}: {', '.join(left)} read such files. Choose one, such as --launch {left[0]}.")
         kinds[suffix] = str(left[0])
@@ -78,10 +73,10 @@ def launch_file(
         config = dataclasses.replace(config, optimizer=None, tokenizer=None)
     elif below is not None and not below.model and config.model_name == below.model_name:
         config = dataclasses.replace(config, model={})  # the file names it, and goes on to
-    written = write_training_config(config, kind, round(float(scenario.system.node.chips)))
+    table, lacking = write_training_config(config, kind, round(float(scenario.system.node.chips)))
     heading = f"{scenario.title}: a plan of energymodel as a configuration of {kind}."
-    comments = [heading, *_comments(scenario, plan, written.lacking)]
-    return configuration_text(written.table, framework(kind)["suffix"], comments)
+    comments = [heading, *_comments(scenario, plan, lacking)]
+    return configuration_text(table, framework(kind)["suffix"], comments)
 
 
 def _comments(scenario: Scenario, plan: TrainingPlan, lacking: Mapping[str, Any]) -> list[str]:
@@ -90,28 +85,20 @@ def _comments(scenario: Scenario, plan: TrainingPlan, lacking: Mapping[str, Any]
     apart = [
         f"{field.title} {plain(field.value, field.unit)}" + (f" ({clock})" if field.name == "plan.clock" else "")
         for field in plan_fields(plan)
-        if field.name in ALWAYS or (not field.name.startswith(OF_FILE) and field.value not in (0.0, 1.0))
+        if field.name in ALWAYS
+        or (field.value not in (0.0, 1.0) and (field.title in PRECISIONS or not field.name.startswith(OF_FILE)))
     ]
-    shares = [
-        f"{field.title} {plain(field.value)}"
-        for field in plan_fields(plan.layout)
-        if 0.0 < field.value < 1.0 and field.title in ("fp8", "fp4", "tf32", "fp32")
-    ]
-    model = [name for name in lacking if name in MODEL_WORDS and name != "sequence"]
-    rest = [f"{name.replace('_', ' ')} {value}" for name, value in lacking.items() if name not in model]
-    rest += ["the model"] if "layers" in model else [f"{name.replace('_', ' ')} {lacking[name]}" for name in model]
-    said = {
-        "Not in this file; set it on the machine": apart,
-        "Not in this file; give it when it is read": rest,
-        "Shares of the products, which the framework chooses itself": shares,
-    }
-    return [f"{what}: {', '.join(parts)}." for what, parts in said.items() if parts]
+    has_model = "layers" not in lacking
+    asked = [f"{name.replace('_', ' ')} {value}" for name, value in lacking.items() if has_model or name in FIELDS]
+    asked += [] if has_model else ["the model"]
+    parts = {"Not in this file": apart, "Not in this file, and asked for when it is read": asked}
+    return [f"{what}: {', '.join(named)}." for what, named in parts.items() if named]
 
 
 def configuration_text(table: dict[str, Any], suffix: str, comments: list[str]) -> str:
     """A table of `write_training_config` as the text of a file with such a suffix, below comments."""
     table, comments = dict(table), [*comments, *([str(table["#"])] if "#" in table else [])]
-    head = "".join(f"# {line}\n" for comment in comments for line in wrap(comment, WIDTH))
+    head = "".join(f"# {line}\n" for comment in comments for line in wrap(comment, 118))
     nodes, each, _ = (table.pop(name, None) for name in ("#nodes", "#per_node", "#"))
     if suffix == ".json":
         return json.dumps({"description": comments, **table}, indent=2) + "\n"
@@ -124,4 +111,4 @@ def configuration_text(table: dict[str, Any], suffix: str, comments: list[str]) 
     lines = [name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in options]
     head += "# RENDEZVOUS: how the nodes find each other, such as --rdzv-backend c10d --rdzv-endpoint HOST:29500.\n"
     head += "# Arguments of data, tokenizer and learning rate: give them to this script.\n"
-    return f"#!/usr/bin/env bash\n{head}\n" + " \\\n  ".join([f'{launcher} {PROGRAM} "$@"', *lines]) + "\n"
+    return f"#!/usr/bin/env bash\n{head}\n" + " \\\n  ".join([f'{launcher} pretrain_gpt.py "$@"', *lines]) + "\n"

@@ -28,7 +28,6 @@ from energymodel.system.outputs import parse_number
 RULES = data_file(__file__, "training_file.toml")
 SHAPE = {"layers", "hidden", "heads", "head_size", "feed_forward", "vocabulary"}
 """Words with which a file describes a model of its own."""
-NARROW = ("fp8", "fp4")
 
 
 def scenario_of_training(
@@ -108,13 +107,14 @@ def scenario_of_training(
         "chips": of_file(config.chips, "1"),
         "batch": of_file(size, "token"),
         "goal": {"tokens": of_file(amount, "token")},
-        "layout": _layout(config),
+        "layout": _layout(config, accelerator),
     }
     machine = cluster_of(accelerator, cluster, framework, interpreter.framework(config.kind)["software"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scenario = load_scenario(tables, changes, machine)
-    return Pieces(keeping_batch(scenario), (*_assumed(config), *notes_of(caught, says_sequence=True)), says_tokens)
+    assumed = (*_assumed(config, accelerator), *notes_of(caught, says_sequence=True))
+    return Pieces(keeping_batch(scenario), assumed, says_tokens)
 
 
 def _automatic(batch: float | None, sequence: float | None, micro: int | None) -> dict[str, int | None] | None:
@@ -185,33 +185,18 @@ def _vectors(words: Mapping[str, int | float | str]) -> dict[str, Any]:
     return work_out(RULES["vectors"], {**dict.fromkeys(MODEL_WORDS, 0.0), **defaults, **numbers, **texts})
 
 
-def _layout(config: TrainingConfig) -> dict[str, Any]:
+def _layout(config: TrainingConfig, accelerator: str) -> dict[str, Any]:
     """The layout as a plan states it."""
-    degrees = {own: getattr(config, name) for own, name in RULES["layout"].items() if getattr(config, name) is not None}
-    layout = {"microbatch": 1, **degrees, "zero": config.sharding or 0}
-    layout["recomputation"] = config.recomputation or "none"
-    if config.recomputed_layers and (layers := config.model.get("layers")):
-        layout |= {"recomputation": "full", "recompute_full": config.recomputed_layers / float(layers)}
-    if config.sequence_parallel is False and (config.tensor or 1) > 1:
-        layout["sequence_parallel"] = 0.0
-    if config.context_collective == "all_to_all":
-        layout["context_all_to_all"] = 1.0
-    if config.embedding_balanced:
-        layout["embedding_balanced"] = 1.0
-    if config.schedule not in (None, "1f1b"):
-        layout["schedule"] = config.schedule
-    if config.precision in NARROW:
-        layout[config.precision] = 1.0
-    if config.cuda_graphs:
-        layout["cuda_graphs"] = 1.0
-    return layout
+    words = work_out(RULES["layout"], {**vars(config), "accelerator": read_preset("hardware", accelerator)})
+    return {name: words[name] for name in RULES["layout"] if words[name] is not None}
 
 
-def _assumed(config: TrainingConfig) -> list[str]:
+def _assumed(config: TrainingConfig, accelerator: str) -> list[str]:
     """Sentences on what was read, and what was not."""
     silent = {"recomputation": "none", "sharding": "ZeRO stage 0", "precision": "bf16"}
     words = {
         **vars(config),
+        "accelerator": read_preset("hardware", accelerator),
         "usual": ", ".join(f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None),
         "host_memory": ", ".join(config.offload),
         "unread": ", ".join(config.ignored),

@@ -15,6 +15,7 @@ from cli.shell import SMALL, assert_bad_input, numbers, rows_of, run, run_json
 from energymodel.constants import BOLTZMANN, PLANCK
 from energymodel.explorer.explorer import Explorer
 from energymodel.explorer.server import ExplorerServer
+from energymodel.readers.training_config import read_training_config
 from energymodel.scenarios.files import names
 from energymodel.search.result import SearchResult
 from report.page.read_page import assert_sound
@@ -85,7 +86,7 @@ def assert_within(some: object, more: object) -> None:
 
 
 def test_files_hold_the_same_run_and_are_read_again(tmp_path, opened):
-    files = {suffix: tmp_path / f"a run.{suffix}" for suffix in ("json", "csv", "html", "svg")}
+    files = {suffix: tmp_path / f"a run.{suffix}" for suffix in ("json", "csv", "html", "svg", "sh")}
     changes = ["--set", "plan.clock=0.8", "--set", "system.market=france"]
     outputs = (word for path in files.values() for word in ("-o", str(path)))
     tree = run_json("evaluate", SMALL, *changes, *outputs, "--open")
@@ -102,6 +103,8 @@ def test_files_hold_the_same_run_and_are_read_again(tmp_path, opened):
     cooling = {row["part"]: row["energy"]["value"] for row in tree["tables"]["energy_parts"]["rows"]}["cooling"]
     assert cooling in assert_sound(files["html"].read_text(encoding="utf-8"), data=False).numbers("cooling")
     assert opened == [files["html"].resolve().as_uri()]
+    assert "# Not in this file: clock 0.8 (1464 MHz)" in files["sh"].read_text(encoding="utf-8")
+    assert read_training_config(files["sh"]).chips == written["scenario"]["plan"]["chips"]
 
 
 def test_a_loss_may_be_the_goal(small):

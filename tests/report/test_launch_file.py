@@ -145,7 +145,7 @@ def scenario() -> Scenario:
 
 def test_a_plan_reads_back_as_the_plan(scenario: Scenario, tmp_path: Path) -> None:
     text = launch_file(scenario, scenario.plan, 0.0, "megatron-lm")
-    assert "\n# Not in this file; set it on the machine: clock 0.9 (1647 MHz), power cap 700 W, coolant" in text
+    assert "\n# Not in this file: clock 0.9 (1647 MHz), power cap 700 W, coolant" in text
     assert "torchrun $RENDEZVOUS --nnodes 128 --nproc-per-node 8 pretrain_gpt.py" in text
     path = tmp_path / "launch.sh"
     path.write_text(text)
@@ -172,7 +172,7 @@ def test_a_plan_keeps_the_names_of_the_configuration_that_it_changes(scenario: S
     ("path", "value", "words"),
     [
         ("plan.batch", ["8 Mi token", "16 Mi token"], "plan.batch: it takes 2 values"),
-        ("plan.layout.shard_parameters", 0.5, "shard_parameters = 0.5 is no ZeRO stage"),
+        ("plan.layout.shard_parameters", 0.5, "shard_parameters 0.5 are no ZeRO stage"),
         ("plan.layout.sequence_parallel", 0.5, "plan.layout.sequence_parallel is 0.5"),
         ("plan.trained_share", 0.1, "plan.trained_share is 0.1"),
     ],

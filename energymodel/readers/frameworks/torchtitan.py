@@ -6,7 +6,7 @@ from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.readers.expressions import data_file, work_out
-from energymodel.readers.training.config import VECTOR_WORDS, Shape
+from energymodel.readers.training.config import SIZES, Shape
 from energymodel.readers.training.interpreter import Hook, Prepared
 from energymodel.readers.training.keys import Keys, at
 
@@ -149,12 +149,10 @@ def named(words: Mapping[str, Any]) -> dict[str, str]:
     name, _, flavor = (words["model_name"] or "").partition(" ")
     if name in flavors() and flavor:
         return {"name": name, "flavor": flavor}
-    for name, family in flavors().items():
-        for flavor in family.keys() - {"all"}:
-            shape = family["all"] | family[flavor]
-            sizes = [(words[word], value) for word, value in shape.items() if word not in VECTOR_WORDS]
-            if all(own == value or (own is None and value in (0, 1)) for own, value in sizes):
-                return {"name": name, "flavor": flavor}
+    for name, flavor in [(name, flavor) for name, family in flavors().items() for flavor in family.keys() - {"all"}]:
+        sizes = [(words[word], value) for word, value in (flavor_shape(name, flavor) or {}).items() if word in SIZES]
+        if all(own == value or (own is None and value in (0, 1)) for own, value in sizes):
+            return {"name": name, "flavor": flavor}
     raise InputError("it knows models by name and flavor, and no flavor has this shape")
 
 

@@ -7,12 +7,8 @@ from energymodel.performance.workload import Transformer
 from energymodel.readers.expressions import data_file, work_out
 
 Shape = dict[str, int | float | str]  # words of a model (`MODEL_WORDS`) and their values
-VECTOR_WORDS: Mapping[str, str] = data_file(__file__, "model_names.toml")["words"]
-"""Words that few of a model's parameters depend on."""
-MODEL_WORDS: Mapping[str, str] = {
-    **dict.fromkeys((field.name for field in dataclasses.fields(Transformer)), "as in `Transformer`"),
-    **VECTOR_WORDS,
-}
+SIZES = {field.name: "as in `Transformer`" for field in dataclasses.fields(Transformer)}
+MODEL_WORDS: Mapping[str, str] = {**SIZES, **data_file(__file__, "model_names.toml")["words"]}
 """Words of the table `model`: those of `Transformer`, and what the count of parameters needs beyond the matrices."""
 
 

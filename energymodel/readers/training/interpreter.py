@@ -101,11 +101,6 @@ def preset_of(name: str | None) -> str | None:
     return next((preset for pattern, preset in names_of_models("presets") if pattern.fullmatch(plain)), None)
 
 
-def pages_of_models() -> dict[str, str]:
-    """Pages on Hugging Face of the models that presets have, by preset."""
-    return data_file(__file__, "model_names.toml")["pages"]
-
-
 def interpret(table: dict[str, Any], where: str, kind: str, hooks: Mapping[str, Hook]) -> TrainingConfig:
     """The run that the table of a user's file describes, as a framework of a kind writes it.
 
