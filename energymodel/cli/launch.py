@@ -10,7 +10,6 @@ from energymodel.cli.source import Parts
 
 if TYPE_CHECKING:
     from energymodel.scenarios.scenario import Scenario
-    from energymodel.system.plan import TrainingPlan
 
 LaunchFiles = Callable[..., Files]
 """Launch files of a scenario, its plan, and the tokens that it trains."""
@@ -32,11 +31,8 @@ def launch_files(run: Run, source: Parts, scenario: "Scenario", kind: str | None
     from energymodel.report.launch_file import launch_file, launch_kinds
 
     suffixes = {path.suffix for path in run.show.output or ()}
-    is_wanted = source.training and (kind is not None or suffixes & {*EXTENSIONS})
-    below = read_training_config(source.training, automatic={}) if is_wanted else None
+    is_wanted = kind is not None or suffixes & {*EXTENSIONS}
+    below = read_training_config(source.training, automatic={}) if source.training and is_wanted else None
     kinds = launch_kinds(suffixes, kind, scenario, below)
 
-    def files(scenario: "Scenario", plan: "TrainingPlan", tokens: float) -> Files:
-        return {suffix: partial(launch_file, scenario, plan, tokens, own, below) for suffix, own in kinds.items()}
-
-    return files
+    return lambda *run: {suffix: partial(launch_file, *run, kind=own, below=below) for suffix, own in kinds.items()}

@@ -105,7 +105,7 @@ def _differences(config: TrainingConfig, again: TrainingConfig) -> tuple[Table, 
         wrong["overlaps"] = ", ".join(config.overlaps)
     for name, value in config.model.items() if again.preset is None or again.preset != config.preset else ():
         other = again.model.get(name)
-        padded = name == "vocabulary" and other and value < other < value + 1024 * (config.tensor or 1)
+        padded = name == "vocabulary" and 0 < float(other or 0) - float(value) < 1024 * (config.tensor or 1)
         if other != value and (value or other is not None):
             (lacking if not again.model or name not in SIZES or padded else wrong)[name] = value
     return lacking, wrong

@@ -18,10 +18,12 @@ from energymodel.report import toml_text
 from energymodel.report.answers.plan_fields import plan_fields
 from energymodel.report.number import plain
 from energymodel.scenarios.clock_scale import ClockScale
+from energymodel.scenarios.components import assemble, resolve
 from energymodel.scenarios.files import read_preset
 from energymodel.scenarios.planned_config import planned_config
 from energymodel.scenarios.scenario import Scenario
 from energymodel.system.plan import PRECISIONS, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
 
 SUFFIXES = (".sh", ".toml", ".yaml", ".yml")
 OF_FILE = ("plan.chips", "plan.batch", "plan.goal", "plan.layout.", "plan.trained_share")
@@ -66,17 +68,30 @@ def launch_file(
     Arguments are those of `planned_config`, and `kind`, the framework. What a file cannot carry is in comments, in JSON
     in its description.
 
-    **Raises:** `InputError` for what the framework cannot express.
+    **Raises:** `InputError` for what the framework cannot express, and what its software does not run.
     """
+    _check_software(scenario, plan, kind)
     config = planned_config(scenario, plan, tokens, below)
     if below is not None and below.kind != kind:  # whose names are its own
         config = dataclasses.replace(config, optimizer=None, tokenizer=None)
     elif below is not None and not below.model and config.model_name == below.model_name:
         config = dataclasses.replace(config, model={})  # the file names it, and goes on to
     table, lacking = write_training_config(config, kind, round(float(scenario.system.node.chips)))
-    heading = f"{scenario.title}: a plan of energymodel as a configuration of {kind}."
-    comments = [heading, *_comments(scenario, plan, lacking)]
-    return configuration_text(table, framework(kind)["suffix"], comments)
+    comments = [f"{scenario.title}: a plan of energymodel as a configuration of {kind}."]
+    return configuration_text(table, framework(kind)["suffix"], comments + _comments(scenario, plan, lacking))
+
+
+def _check_software(scenario: Scenario, plan: TrainingPlan, kind: str) -> None:
+    """Check a plan under the software of a framework, where the scenario has another one."""
+    software = framework(kind)["software"]
+    if read_preset("software", software)["title"] == scenario.tables["system"]["software"].get("title"):
+        return
+    tables = resolve({**scenario.tables["system"], "software": software}, TrainingSystem, "system")
+    system, tables = assemble(tables, TrainingSystem, "system", {}), {**scenario.tables, "system": tables}
+    try:
+        dataclasses.replace(scenario, system=system, plan=plan, tables=tables).check_together()
+    except InputError as error:
+        raise InputError(f"{kind}: {error} To plan for it, add --set system.software={software}.") from None
 
 
 def _comments(scenario: Scenario, plan: TrainingPlan, lacking: Mapping[str, Any]) -> list[str]:

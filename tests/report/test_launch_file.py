@@ -183,6 +183,12 @@ def test_what_no_file_says_is_refused(path: str, value: Any, words: str) -> None
         launch_file(changed, changed.plan, 1e12, "megatron-lm")
 
 
+def test_what_the_software_of_the_framework_does_not_run_is_refused() -> None:
+    meta = load_scenario("llama-3.1-405b-h100")  # whose own software shards gradients of a pipeline
+    with pytest.raises(InputError, match=r"megatron-lm: plan\.layout\.zero: .*, add --set system\.software=megatron"):
+        launch_file(meta, meta.plan, 0.0, "megatron-lm")
+
+
 def test_the_framework_of_a_file(scenario: Scenario) -> None:
     below = TrainingConfig(kind="nemo")
     # axolotl: its software, FSDP, is the scenario's.
