@@ -99,7 +99,8 @@ def _differences(config: TrainingConfig, again: TrainingConfig) -> tuple[Table, 
         is_silent = other in (None, ()) and value in (RULES["usual"].get(name, 1), False, ())
         is_idle = name in RULES["of"] and getattr(config, RULES["of"][name]) in (None, 1)
         is_part = name == "recomputation" and config.recomputed_layers  # which says it
-        if not (value is None or is_same or is_silent or is_idle or is_part):
+        is_gathered = name == "sharding" and (value, other) == (1, 2) and (config.pipeline or 1) > 1
+        if not (value is None or is_same or is_silent or is_idle or is_part or is_gathered):
             (lacking if name in asked and other is None else wrong)[name] = value
     if ("tensor" in config.overlaps) != ("tensor" in again.overlaps):
         wrong["overlaps"] = ", ".join(config.overlaps)
