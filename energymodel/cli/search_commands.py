@@ -35,6 +35,7 @@ def optimize(
     tolerance: str | None = option(
         'Of plans this close to the best, take the one with the least energy, such as "0.5 %"; 0 for the best.', "SHARE"
     ),
+    block: str | None = option("Chips come in multiples of this; of a node unless given.", "N"),
     launch: str | None = LAUNCH,
 ) -> Any:
     """Find the best plan within limits, and what each is worth.
@@ -49,10 +50,10 @@ def optimize(
     own = run.source.read()
     files = launch_files(run, run.source, own, launch)
     if any(path.strip().startswith(MODEL) for path in question.vary or ()):
-        if tolerance is not None:
-            raise InputError("--tolerance: a search of the model's shape has none. Leave it out.")
+        if tolerance is not None or block is not None:
+            raise InputError("--tolerance, --block: a search of the model's shape has none. Leave it out.")
         return _optimize_model(own, question, run, files)
-    scenario = own.with_question(*question.words, tolerance)
+    scenario = own.with_question(*question.words, tolerance, block)
     with shell.keeping():
         optimum = em.optimize(scenario, progress=run.progress)
     run.progress("moving the uncertain numbers")

@@ -35,7 +35,8 @@ class Question:
     """What a search minimizes, the limits of outputs, the ranges of further variables, the paths kept; all in SI.
 
     `tolerance` is the share by which the objective of a plan may exceed the lowest, to save something else; `knots`
-    those of a batch that follows the progress of the run, 0 for a constant one.
+    those of a batch that follows the progress of the run, 0 for a constant one; chips come in multiples of `block`, of
+    a node where that is 0.
     """
 
     minimize: str = "energy"
@@ -44,6 +45,7 @@ class Question:
     fix: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
     knots: int = 0
+    block: int = 0
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -63,6 +65,7 @@ class Question:
             "vary": {path: [f"{end!r} {_unit(path, units)}" for end in ends] for path, ends in self.vary.items()},
             "fix": list(self.fix),
             "knots": self.knots,
+            "block": self.block,
         }
         if self.tolerance != TOLERANCE:
             section["tolerance"] = self.tolerance
@@ -106,7 +109,8 @@ def parse_question(
         raise InputError(
             f"tolerance: {section['tolerance']} is not a share of the objective. Give for example 0.005 or 0.5 %."
         )
-    return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance, knots)
+    block = section.get("block", before.block)
+    return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance, knots, block)
 
 
 def asked(section: Any, where: str = "[optimize]") -> dict[str, Any]:
@@ -150,6 +154,15 @@ def _schedule(knots: Any, where: str) -> int:
     return count
 
 
+def _block(chips: Any, where: str) -> int:
+    count = whole_number(chips) if isinstance(chips, str) else chips
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise InputError(
+            f"{where}: {quoted(chips)} is not a whole number of chips. Give for example 64, or 0 for a node."
+        )
+    return count
+
+
 _EXAMPLES = {"limits": "time=60 days", "vary": "plan.clock=0.5:1"}
 _FORMS = {
     "minimize": lambda value, where: own_output(value) if callable(value) else word(value, where),
@@ -158,6 +171,7 @@ _FORMS = {
     "fix": lambda value, where: [word(value, where)] if isinstance(value, str) else listed(word)(value, where),
     "tolerance": lambda value, where: value if isinstance(value := plain(value, where), str) else number(value, where),
     "knots": _schedule,
+    "block": _block,
 }
 
 

@@ -83,6 +83,7 @@ class Scenario:
         vary: Ranges | None = None,
         fix: Sequence[str] = (),
         tolerance: float | str | None = None,
+        block: int | str | None = None,
     ) -> "Scenario":
         """The same scenario with what is stated here laid over its `[optimize]` section.
 
@@ -91,7 +92,7 @@ class Scenario:
         """
         self.check()
         section = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix, "tolerance": tolerance}
-        return _asking(self, section)
+        return _asking(self, {**section, "block": block})
 
     @property
     def named_tables(self) -> dict[str, Any]:

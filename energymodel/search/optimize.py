@@ -91,6 +91,7 @@ def optimize(
     progress: Callable[[str], None] | None = None,
     *,
     tolerance: float | str | None = None,
+    block: int | str | None = None,
     throw: bool = False,
 ) -> Optimum:
     """Find the best realizable plan of a scenario.
@@ -113,6 +114,7 @@ def optimize(
     - `progress`: called with a sentence at every stage.
     - `tolerance`: of plans whose objective exceeds the lowest by at most this share, 0.005 unless given, the one with
       the least energy (money, if energy is minimized) is taken, where that saves more than it costs; 0 for the optimum.
+    - `block`: chips are a multiple of it; unless given, of a node, or as much of it as divides the scenario's own.
     - `throw`: raise the message of the result unless it is `successful`.
 
     **Returns:** `Optimum`; `result` is a member of `SearchResult` (`interrupted` by Ctrl-C, with the best plan so
@@ -121,7 +123,7 @@ def optimize(
     **Raises:** `InputError` for a limit, path or objective that does not exist; `RuntimeError` if `throw`.
     """
     tell = progress or (lambda sentence: None)
-    scenario = scenario.with_question(minimize, limits, vary, fix, tolerance)
+    scenario = scenario.with_question(minimize, limits, vary, fix, tolerance, block)
     with jax.enable_x64(True), ThreadPoolExecutor(1) as threads:
         threads.submit(model_expansion.preload)  # the derivatives that were used last
         tell("evaluating the scenario's own plan")

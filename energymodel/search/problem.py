@@ -138,7 +138,8 @@ class DesignProblem:
     """A scenario to optimize: its formulation, its numbers, what is minimized, limits and bounds of variables in SI.
 
     `limits` are those that hold; `criteria` has far ones for the other rows of the formulation. `layout_ranges` are
-    ranges of fields of the layout; other fields take all values that make sense.
+    ranges of fields of the layout; other fields take all values that make sense. Chips come in multiples of `block`, if
+    that is not 0.
     """
 
     formulation: Formulation
@@ -148,6 +149,7 @@ class DesignProblem:
     limits: Mapping[str, float]
     bounds: Mapping[str, tuple[float, float]]
     layout_ranges: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    block: int = 0
 
     @property
     def most_chips(self) -> float:
@@ -234,7 +236,7 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     affine = tuple(path for path, (low, _) in bounds.items() if low <= 0.0)
     formulation = Formulation(tuple(bounds), objectives, rows, affine, own=own_outputs(named))
     run = TrainingRun(system, plan)
-    return DesignProblem(formulation, run, criteria, question.minimize, limits, bounds, layout_ranges)
+    return DesignProblem(formulation, run, criteria, question.minimize, limits, bounds, layout_ranges, question.block)
 
 
 def check_plain(scenario: Scenario) -> None:
@@ -287,6 +289,12 @@ def _bounds(
     layout_ranges = {path.removeprefix("plan.layout."): bounds.pop(path) for path in layout}
     if not bounds:
         raise InputError("Nothing is left to vary: every variable is fixed. Fix fewer paths or vary another.")
+    if question.block > chips:
+        raise InputError(
+            f"block: {question.block} chips are more than the {chips:,.12g} that there may be. Give fewer."
+        )
+    if question.block and "plan.chips" not in bounds:
+        raise InputError(f"block: {question.block}, but plan.chips is fixed. Leave out one of them.")
     if "plan.chips" in bounds:
         low, high = bounds["plan.chips"]
         if low > chips:

@@ -234,6 +234,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun) -> Rest:
         "vary": {_in_rest(path): list(bounds) for path, bounds in question.vary.items()},
         "fix": [_in_rest(path) for path in question.fix],
         "tolerance": question.tolerance,
+        "block": question.block,
     }
     rest = load_scenario({"name": f"{scenario.name}-rest", **tables})
     unexplained = {name: used[name] / float(output(outcome, name)) for name in used if name != "equipment_energy"}

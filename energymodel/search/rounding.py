@@ -132,11 +132,12 @@ def nearby_counts(
 ) -> list[WholeCounts]:
     """Realizable counts around a point: chips in blocks, experts that divide, micro-batches for the schedule.
 
-    A block is a node, or as much of it as divides the chips of the scenario's plan. Replicas divide a fixed batch.
+    A block is a node, or as much of it as divides the scenario's own chips, unless the question states one. Replicas
+    divide a fixed batch.
     """
     layout, system = jax.tree.map(lambda leaf: float(leaf[lane]), lattice), problem.run.system
     group, node = round(layout.tensor * layout.pipeline * layout.context), round(float(system.node.chips))
-    block = math.gcd(node, round(problem.run.number("plan.chips")))
+    block = problem.block or math.gcd(node, round(problem.run.number("plan.chips")))
     replica, multiple = layout.microbatch * float(system.workload.sequence), multiple_count(system, layout)
 
     def near(path: str) -> tuple[float, tuple[float, float], bool]:

@@ -81,6 +81,32 @@ def test_replicas_divide_a_batch_that_is_fixed():
     point = np.array([np.log(problem.start(path)) for path in problem.formulation.paths])
     counts = nearby_counts(problem, lattice, 0, point, 3)
     assert [(of.data, of.microbatches) for of in counts] == [(16, 24), (24, 16), (32, 12)]
+    blocks = formulate(scenario.with_question(block="16"), evaluate_once(scenario.system, scenario.plan))
+    assert [of.data for of in nearby_counts(blocks, lattice, 0, point, 3)] == [16, 32]
+
+
+def test_own_chips_are_whole_blocks():
+    # 36 chips are four and a half nodes of 8: blocks have 4 chips.
+    scenario = load_scenario("test-1b-h100", ["plan.chips=36", "plan.batch=589824 token"])
+    problem = formulate(scenario, evaluate_once(scenario.system, scenario.plan))
+    lattice = jax.tree.map(lambda leaf: np.array([leaf]), scenario.plan.layout)
+    point = np.array([np.log(problem.start(path)) for path in problem.formulation.paths])
+    assert {of.data for of in nearby_counts(problem, lattice, 0, point, 2)} == {32, 36}
+
+
+@pytest.mark.parametrize(
+    ("block", "fix", "words"),
+    [
+        ("8", ["plan.chips"], "block: 8, but plan.chips is fixed"),
+        (64, [], "block: 64 chips are more than the 8 that there may be"),
+        ("-8", [], "block: '-8' is not a whole number of chips"),
+        ("7.5", [], "is not a whole number of chips"),
+    ],
+)
+def test_what_is_no_block_is_refused(block, fix, words):
+    scenario = load_scenario("test-1b-h100")
+    with pytest.raises(InputError, match=words):
+        formulate(scenario.with_question(fix=fix, block=block), evaluate_once(scenario.system, scenario.plan))
 
 
 def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
