@@ -13,13 +13,13 @@ from typing import Any
 from energymodel.errors import InputError
 from energymodel.readers.expressions import data_file, evaluate
 from energymodel.readers.training.config import MODEL_WORDS, SIZES, TrainingConfig
-from energymodel.readers.training.interpreter import FIELDS, SECTIONS, Hook, framework, interpret
+from energymodel.readers.training.interpreter import FIELDS, SECTIONS, Hook, framework, interpret, recognized
 from energymodel.readers.training_config import HOOKS, KINDS
 
 Table = dict[str, Any]
 RULES = data_file(__file__, "written_config.toml")
 NAMES = {
-    **{function.__name__: function for function in (int, math.ceil, round, str)},
+    **{function.__name__: function for function in (int, math.ceil, max, round, str)},
     "flag": lambda value: None if value is None else bool(value),
 }
 """Functions of the expressions."""
@@ -61,6 +61,8 @@ def _attempt(config: TrainingConfig, kind: str, node: int) -> tuple[Table, Table
     except InputError as error:
         return {}, {}, {"this run:": str(error).rstrip(".")}
     lacking, wrong = _differences(config, again)
+    if not wrong and recognized(set(table)) != kind:
+        wrong = {"this run:": "too little of it is stated for its files to be recognized"}
     if not wrong and again.chips is None and chips:
         lacking = {"chips": chips, **_differences(config, again.on(chips))[0]}
     return table, lacking, wrong

@@ -15,7 +15,7 @@ from energymodel.errors import InputError
 from energymodel.readers.training.config import TrainingConfig, settle
 from energymodel.readers.training.interpreter import framework
 from energymodel.readers.training_config import KINDS, read_training_config
-from energymodel.readers.written_config import write_training_config
+from energymodel.readers.written_config import _table, write_training_config
 from energymodel.report.launch_file import configuration_text, launch_file, launch_kinds
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.training_file import scenario_of_training
@@ -204,3 +204,17 @@ def test_the_framework_of_a_file(scenario: Scenario) -> None:
         launch_kinds({".toml"}, "nemoo", scenario)
     with pytest.raises(InputError, match=r"megatron-bridge, .*, primus read such files. Choose one, such as --launch"):
         launch_kinds({".yaml"}, None, load_scenario("llama-3.1-405b-h100"))
+
+
+def test_entries_that_read_one_key_are_written_without_more_data() -> None:
+    rules = {
+        "run": {
+            "tensor": {"key": "parallel.tp old.tp", "default": 1},
+            "precision": {"key": "dtype", "values": {"bfloat16": "bf16", "brain": "bf16"}},
+        },
+        "written": {"remat": "recomputation == 'full'", "layers": "ceil(layers / pipeline)", "#nodes": "chips"},
+        "placed": {"model.shape": "layers"},
+    }
+    words = {"tensor": 4, "precision": "bf16", "recomputation": "none", "layers": 9, "pipeline": 2, "chips": None}
+    expected = {"parallel": {"tp": 4}, "dtype": "bfloat16", "remat": False, "model": {"shape": {"layers": 5}}}
+    assert _table(rules, words) == expected
