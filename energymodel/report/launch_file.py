@@ -78,6 +78,7 @@ def launch_file(
         config = dataclasses.replace(config, model={})  # the file names it, and goes on to
     table, lacking = write_training_config(config, kind, round(float(scenario.system.node.chips)))
     comments = [f"{scenario.title}: a plan of energymodel as a configuration of {kind}."]
+    comments += [f"{note[0].upper()}{note[1:]}." for note in config.notes]
     return configuration_text(table, framework(kind)["suffix"], comments + _comments(scenario, plan, lacking))
 
 

@@ -79,14 +79,17 @@ def _model(scenario: Scenario, below: TrainingConfig | None) -> dict[str, Any]:
     is_same = below is not None and all(below.model.get(word, value) == value for word, value in shape.items())
     if below is not None and is_same and below.preset in (None, preset):
         name, model = below.model_name, below.model or model
-    return {"model_name": name, "preset": preset, "model": {**shape, **model}}
+    is_counted = vector_parameters(shape | model) == numbers["vector_parameters"]
+    notes = () if is_counted else ("norms and biases are assumed: the scenario does not say them",)
+    return {"model_name": name, "preset": preset, "model": {**shape, **model}, "notes": notes}
 
 
 def _vectors(shape: Shape, numbers: dict[str, float]) -> Shape:
     """The most usual norms, biases, sinks and positions with as many entries as the model has beside its matrices."""
-    choices = {**RULES["usual_vectors"], "learned_positions": [0.0, numbers["sequence"]]}
     if not numbers["vector_parameters"]:  # they are not counted
-        choices = {word: values[:1] for word, values in choices.items()}
+        return dict(RULES["uncounted"]["gated" if numbers["gated"] else "plain"])
+    usual = RULES["usual_vectors"]
+    choices = {**usual, "learned_positions": [*usual["learned_positions"], numbers["sequence"]]}
     choices["qk_norm"] = ["latent", "none"] if numbers["kv_rank"] else choices["qk_norm"]
     ways = [dict(zip(choices, way, strict=True)) for way in product(*choices.values())]
     possible = [way for way in ways if way["qkv_bias"] >= way["linear_bias"] >= float(numbers["expert_vectors"] > 0.0)]
