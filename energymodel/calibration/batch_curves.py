@@ -1,8 +1,9 @@
 """Curves of tokens to a target over the batch, and their priors.
 
-`D = D_eff (1 + (B / B_c)^p)^(1/p)`, with p = 1, McCandlish's hyperbola, unless the measurements exclude it. Each group
-(a benchmark, a task) has its own effective tokens and critical batch, of which the smallest batch gives a first guess;
-or groups are sizes of one family, whose critical batches follow one power law of all tokens seen.
+`D = D_eff (1 + (B / B_c)^p)^(1/p) (1 + (k B_c / B)^2)`, with p = 1, McCandlish's hyperbola, unless the measurements
+exclude it, and k of the prior unless some batch is below the best one. Each group (a benchmark, a task) has its own
+effective tokens and critical batch, of which the smallest batch gives a first guess; or groups are sizes of one family,
+whose critical batches follow one power law of all tokens seen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,18 +24,14 @@ from energymodel.calibration.constant_priors import (
     updated_prior,
 )
 from energymodel.calibration.intervals import laplace_intervals
-from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
-from energymodel.learning.critical_batch import (
-    PowerCriticalBatch,
-    power_critical_batch,
-    rest_critical_batch,
-    sharp_batch_penalty,
-)
+from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult
+from energymodel.learning.critical_batch import PowerCriticalBatch, best_batch, sharp_batch_penalty, small_batch_excess
 from energymodel.scenarios.files import ROOT, read_toml
 
 PIVOT = 5e9
 """Tokens [token] at which the coefficient of the shared law is fitted, so that it hardly depends on the exponent."""
 SHARPNESS = ConstantPrior(1.0, 0.7)  # of the bend, where it is fitted: 0.5 to 2
+SMALL_BATCHES = ConstantPrior(1.0, 1.5)  # k over the prior's, where it is fitted: next to none of it or 4 times
 SHARPNESS_LEVEL = 0.99  # share of cases in which a sharpness of 1 is kept where it is true
 DEVIATION = "deviation["  # begins the name of the smooth deviation from the curve at a measured batch
 OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=8.0, noise_freedom=8.0)
@@ -54,6 +51,7 @@ class BatchRuns(NamedTuple):
     smallest_batch: Rows  # of the group
     usual_tokens: Rows
     tokens_seen: Rows  # before the runs, x_0 [token]
+    small_batch_share: Rows  # k of the prior [1]
     nodes: Float[Array | np.ndarray, "rows nodes"]  # weights of smooth deviations from the curve, if there are any
 
 
@@ -85,21 +83,24 @@ def batch_runs(
         smallest[rows], means[rows] = np.min(batch[rows]), np.exp(np.mean(np.log(tokens[rows])))
     usual = means if usual_tokens is None else np.asarray(usual_tokens, np.float64)
     seen = np.broadcast_to(np.asarray(tokens_seen, np.float64), batch.shape).copy()
-    return BatchRuns(group, batch, tokens, smallest, usual, seen, np.zeros((len(batch), 0)))
+    return BatchRuns(group, batch, tokens, smallest, usual, seen, np.zeros(len(batch)), np.zeros((len(batch), 0)))
 
 
-def family_constants(groups: Sequence[str] = (), sharpness: ConstantPrior | None = None) -> ConstantPriors:
+def family_constants(
+    groups: Sequence[str] = (), sharpness: ConstantPrior | None = None, small_batches: ConstantPrior | None = None
+) -> ConstantPriors:
     """Priors of the law of a family; the tokens of each group are its own, or one multiple of the usual ones.
 
     **Arguments:**
 
     - `groups`: of which the effective tokens are fitted one by one; none: one share for all.
-    - `sharpness`: of the penalty, if it is fitted.
+    - `sharpness`, `small_batches`: of the penalty, if they are fitted.
     """
     return {
         "critical_batch_at_pivot": ConstantPrior(2e6, 1.0, unit="token"),
         "exponent": ConstantPrior(0.5, 0.25, 0.0, 1.0),
         **({} if sharpness is None else {"sharpness": sharpness}),
+        **({} if small_batches is None else {"small_batches": small_batches}),
         "effective_share": ConstantPrior(0.9, 0.5, unit="usual tokens", labels=tuple(dict.fromkeys(groups))),
     }
 
@@ -107,34 +108,69 @@ def family_constants(groups: Sequence[str] = (), sharpness: ConstantPrior | None
 def family_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
     """Logarithmic errors of one law for all groups, with a `sharpness` of one where there is none (a hyperbola).
 
-    The law counts all tokens, those before the runs as well: see `rest_critical_batch`.
+    The law counts all tokens, those before the runs as well: `D(x_0 + x) - D(x_0)`.
     """
-    share = jnp.atleast_1d(values["effective_share"])
-    effective = share[jnp.minimum(runs.group, share.shape[0] - 1)] * runs.usual_tokens
+    law, effective = family_law(values, small_batch_share(values, runs)), _effective_tokens(values, runs)
     seen = jnp.asarray(runs.tokens_seen)
-    of_run = power_critical_batch((seen + effective) / PIVOT, values["critical_batch_at_pivot"], values["exponent"])
-    critical = rest_critical_batch(of_run, seen, effective, values["exponent"])
-    penalty = sharp_batch_penalty(runs.batch, critical, values.get("sharpness", jnp.ones(())))
-    return jnp.log(effective * penalty / runs.tokens)[:, None]
+
+    def tokens(end: Array) -> Array:
+        return end * law.run_penalty(runs.batch, end, jnp.nan)
+
+    before = jnp.where(seen > 0.0, tokens(jnp.where(seen > 0.0, seen, 1.0)), 0.0)
+    return jnp.log((tokens(seen + effective) - before) / runs.tokens)[:, None]
 
 
-def family_law(values: Mapping[str, Any]) -> PowerCriticalBatch:
-    """The fitted power law of the critical batch, as a component of a system."""
-    at_pivot, exponent, pivot = map(np.asarray, (values["critical_batch_at_pivot"], values["exponent"], PIVOT))
-    return PowerCriticalBatch(at_pivot, exponent, pivot, np.asarray(values.get("sharpness", 1.0)))
+def family_law(values: Mapping[str, Any], small_batch_share: Any = 0.0) -> PowerCriticalBatch:
+    """The power law of the critical batch, as a component of a system, with k of `small_batch_share`."""
+    return PowerCriticalBatch(
+        values["critical_batch_at_pivot"],
+        values["exponent"],
+        PIVOT,
+        values.get("sharpness", 1.0),
+        small_batch_share=small_batch_share,
+    )
+
+
+def small_batch_share(values: Mapping[str, Any], runs: BatchRuns) -> Any:
+    """Share k of the critical batch of each run [1], see `small_batch_excess`."""
+    return values.get("small_batches", 1.0) * runs.small_batch_share
+
+
+def _effective_tokens(values: Values, runs: BatchRuns) -> Array:
+    """Effective tokens of the runs of a family [token]."""
+    share = jnp.atleast_1d(values["effective_share"])
+    return share[jnp.minimum(runs.group, share.shape[0] - 1)] * runs.usual_tokens
 
 
 def group_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
     """Logarithmic errors of one curve for each group [McCandlish et al. 2018, sec. 2.3], see `group_problem`."""
-    names = [name.partition("[")[2] for name in values if name.startswith("critical_batch[")]
     effective, critical, sharpness = (
-        jnp.stack([jnp.asarray(values.get(f"{word}[{name}", 1.0)) for name in names])[runs.group]
-        for word in ("effective_tokens", "critical_batch", "sharpness")
+        _of_groups(values, runs, word) for word in ("effective_tokens", "critical_batch", "sharpness")
     )
-    curve = effective * sharp_batch_penalty(runs.batch, critical, sharpness)
+    excess = small_batch_excess(runs.batch, critical, small_batch_share(values, runs))
+    curve = effective * sharp_batch_penalty(runs.batch, critical, sharpness) * (1.0 + excess)
     deviations = [jnp.asarray(value) for name, value in values.items() if name.startswith(DEVIATION)]
     moved = runs.nodes @ jnp.stack(deviations) if deviations else 0.0
     return (jnp.log(curve / runs.tokens) + moved)[:, None]
+
+
+def _of_groups(values: Values, runs: BatchRuns, word: str) -> Array:
+    """A constant of the group of each row; 1 where it is not fitted."""
+    names = [name.partition("[")[2] for name in values if name.startswith("critical_batch[")]
+    return jnp.stack([jnp.asarray(values.get(f"{word}[{name}", 1.0)) for name in names])[runs.group]
+
+
+def has_small_batches(fitted: FitResult) -> bool:
+    """Whether a run has a batch below the best one of its curve (`best_batch`), where it can tell k."""
+    runs, values = fitted.problem.table, fitted.values
+    share = small_batch_share(values, runs)
+    if "exponent" in values:
+        effective = _effective_tokens(values, runs)
+        critical = family_law(values).run_level(np.asarray(runs.tokens_seen + effective), np.nan)
+        sharpness = values.get("sharpness", 1.0)
+    else:
+        critical, sharpness = (_of_groups(values, runs, word) for word in ("critical_batch", "sharpness"))
+    return bool(np.any(runs.batch < np.asarray(best_batch(critical, sharpness, share))))
 
 
 def group_problem(
@@ -143,6 +179,7 @@ def group_problem(
     unit: str,
     sharp: Sequence[str] = (),
     population: ReferencePopulation | None = None,
+    small_batches: ConstantPrior | None = None,
 ) -> FitProblem:
     """The fit of `group_errors`, with a smooth deviation from the curve at each measured batch.
 
@@ -157,6 +194,7 @@ def group_problem(
     - `unit`: of batches and tokens.
     - `sharp`: groups whose sharpness is fitted; that of the others is 1.
     - `population`: of other benchmarks, by default that of the presets.
+    - `small_batches`: of all groups, if it is fitted.
     """
     population = population or reference_population()
     first = {name: row for row, name in reversed([*enumerate(groups)])}
@@ -167,6 +205,7 @@ def group_problem(
         **{f"effective_tokens[{name}]": ConstantPrior(usual[name], 2.0, unit=unit) for name in names},
         **{f"critical_batch[{name}]": ConstantPrior(critical[name], population.spread, unit=unit) for name in names},
         **{f"sharpness[{name}]": SHARPNESS for name in names if name in sharp},
+        **({} if small_batches is None else {"small_batches": small_batches}),
     }
     measured = _measured_batches(runs)
     deviations = [f"{DEVIATION}{number}]" for number in range(measured.shape[1])]
@@ -201,7 +240,7 @@ def _correlation(settings: np.ndarray, others: np.ndarray, reach: float) -> np.n
     return np.where(group[:, None] == other_group[None], np.exp(-apart / reach), 0.0)
 
 
-def excluded_hyperbolas(problem: FitProblem) -> dict[str, tuple[float, float]]:
+def excluded_hyperbolas(fitted: FitResult) -> dict[str, tuple[float, float]]:
     """Sharpnesses that measurements determine: those whose 99 % interval does not hold 1, by name.
 
     A sharpness that is fitted without need costs more at batches that were held out than it gains
@@ -209,8 +248,7 @@ def excluded_hyperbolas(problem: FitProblem) -> dict[str, tuple[float, float]]:
 
     **Arguments:**
 
-    - `problem`: with the sharpness of every group, or of a family, among its constants.
+    - `fitted`: with the sharpness of every group, or of a family, among its constants.
     """
-    fitted = fit(problem)
     ends = zip(fitted.names, *(end.tolist() for end in laplace_intervals(fitted, SHARPNESS_LEVEL)), strict=True)
     return {name: (low, high) for name, low, high in ends if name.startswith("sharpness") and not low <= 1.0 <= high}

@@ -13,11 +13,14 @@ import jax.numpy as jnp
 
 from energymodel.learning.data_set import AbstractDataSet, LimitedData, UnlimitedData
 from energymodel.learning.learning import AbstractLearning
-from energymodel.numerics import Numeric, Part, Real, Scalar, Values, component, is_fixed, real
-from energymodel.ranges import ABOVE_ZERO, FACTOR
+from energymodel.numerics import Numeric, Part, Real, Scalar, Values, component, is_fixed, power_law, real
+from energymodel.ranges import ABOVE_ZERO, EXPONENT, FACTOR
 
 WEIGHT_SENSITIVITY, ACTIVATION_SENSITIVITY = 2.6745, 2.2102
 """gamma_w and gamma_a [bit] of Kumar et al. 2024 (arXiv 2411.04330), appendix: all tensors fitted together."""
+
+PIVOT_SIZE, PIVOT_BATCH = 4e8, 5e5
+"""Parameters [1] and batch [token] at which `best_learning_rate` has its coefficient."""
 
 
 def share_worth(share: Numeric, efficiency: Numeric) -> Part:
@@ -49,6 +52,25 @@ def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Valu
     """
     weights = -jnp.expm1(-jnp.asarray(weight_bits) / WEIGHT_SENSITIVITY)
     return weights * -jnp.expm1(-jnp.asarray(activation_bits) / ACTIVATION_SENSITIVITY)
+
+
+def best_learning_rate(
+    parameters: Numeric, batch: Numeric, at_pivot: Numeric, by_parameters: Numeric, by_batch: Numeric
+) -> Values:
+    """Best peak learning rate of AdamW [1], `eta_opt = e (4e8 / N)^f (B / 5e5)^h` [fitted to Li et al. 2025].
+
+    By the best rates of 0.2 to 1.1 billion parameters, 4 to 100 billion tokens and batches of 33 thousand to 4 million
+    (experiments/22_learning_rate); extrapolates beyond. Tokens count through the batch alone: an exponent of their own
+    improves no size that is held out.
+
+    **Arguments:**
+
+    - `parameters`: N of the layers that act on a token [1].
+    - `batch`: B [token].
+    - `at_pivot`, `by_parameters`, `by_batch`: e, f, h [1].
+    """
+    rate = power_law(jnp.asarray(parameters) / PIVOT_SIZE, at_pivot, -jnp.asarray(by_parameters))
+    return power_law(jnp.asarray(batch) / PIVOT_BATCH, rate, by_batch)
 
 
 def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) -> Values:
@@ -91,11 +113,23 @@ class Optimizer(eqx.Module):
     token_efficiency: Real = real("1", within=FACTOR)
 
 
+class RateLaw(eqx.Module):
+    """Best peak learning rate by size and batch, see `best_learning_rate`."""
+
+    at_pivot: Real = real("1", doc="e, at 4e8 parameters and a batch of 5e5 tokens", within=ABOVE_ZERO)
+    by_parameters: Real = real("1", doc="f", within=EXPONENT)
+    by_batch: Real = real("1", doc="h", within=EXPONENT)
+
+    def rate(self, parameters: Numeric, batch: Numeric) -> Values:
+        """See `best_learning_rate`."""
+        return best_learning_rate(parameters, batch, self.at_pivot, self.by_parameters, self.by_batch)
+
+
 class LearningRate(eqx.Module):
     """How the learning rate decays, and how far it is from the best.
 
-    Tokens are worth `token_efficiency` of those of cosine decay; a rate of `ratio` times the best of its size, tokens
-    and batch adds `(k/2) ln^2 ratio` to the loss (`mismatch_loss`), valid within a factor of four.
+    Tokens are worth `token_efficiency` of those of cosine decay; a rate of `ratio` times the best of its size and batch
+    (`Recipe.best_peak`) adds `(k/2) ln^2 ratio` to the loss (`mismatch_loss`), valid within a factor of four.
     """
 
     token_efficiency: Real = real("1", within=FACTOR)
@@ -169,6 +203,17 @@ class Recipe(eqx.Module):
     precision: NarrowProducts = component()
     optimizer: Optimizer = component()
     learning_rate: LearningRate = component()
+    best_rate: RateLaw = component()
+
+    def best_peak(self, parameters: Numeric, batch: Numeric) -> Values:
+        """Best peak learning rate of a run [1], at a schedule of the batch that of its geometric mean.
+
+        **Arguments:**
+
+        - `parameters`: those of the layers that act on a token [1].
+        - `batch`: B, or the batches of a schedule [token].
+        """
+        return self.best_rate.rate(parameters, jnp.exp(jnp.mean(jnp.log(jnp.asarray(batch)))))
 
     def learning(
         self, base: AbstractLearning, fp8: Numeric, fp4: Numeric, parameters_worth: Numeric, data: AbstractDataSet

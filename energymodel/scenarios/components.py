@@ -16,7 +16,7 @@ from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.data_set import ContinuedLearning
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
-from energymodel.learning.recipe import LearningRate, Optimizer, Recipe
+from energymodel.learning.recipe import LearningRate, Optimizer, RateLaw, Recipe
 from energymodel.performance.caches import CoreMemory
 from energymodel.performance.memory_access import AbstractMemoryAccess
 from energymodel.performance.reliability import Reliability
@@ -58,6 +58,7 @@ CATEGORY_OF: dict[type, str] = {
     Optimizer: "optimizers",
     LearningRate: "schedules",
     AbstractLossLaw: "laws",
+    RateLaw: "laws",
     AbstractCriticalBatch: "laws",
     Reliability: "reliability",
 }

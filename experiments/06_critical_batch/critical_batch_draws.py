@@ -1,17 +1,17 @@
-"""Joint draws of the constants of the critical batch: the fit to Zhang et al. 2024 as presets.
+"""Joint draws of the constants of the critical batch: the joint fit as presets.
 
-`python experiments/06_critical_batch/critical_batch_draws.py` prints the constants of `laws/zhang-2024-runs` and
-writes the draws of `joint/critical-batch`, with where they come from.
+`python experiments/06_critical_batch/critical_batch_draws.py` prints the constants of
+`laws/zhang-2024-li-2025-runs` and writes the draws of `joint/critical-batch`, with where they come from.
 """
 
+import argparse
 from pathlib import Path
 
-import batch_fits
-import jax
+import joint_fit
 import numpy as np
 
-from energymodel.calibration.batch_curves import PIVOT, SHARPNESS, family_constants, family_errors
-from energymodel.calibration.least_squares import FitProblem, FitResult, fit
+from energymodel.calibration.batch_curves import PIVOT
+from energymodel.calibration.least_squares import FitResult
 
 PRESET = Path(__file__).parents[2] / "energymodel" / "presets" / "joint" / "critical-batch.toml"
 DRAWS = 1000
@@ -19,18 +19,12 @@ SEED = 1
 COLUMNS = ("log at_pivot", "exponent", "log sharpness")
 BETWEEN_STUDIES = 0.2
 """Standard deviation of ln B_c at the pivot from one data set, optimizer and criterion to another: with a sharpness of
-one, this fit, the law that Zhang et al. 2024 state and that of Bergsma et al. 2025 give 2.5, 3.2 and 2.9 million tokens
-at 5 billion."""
+one, the fit to Zhang et al. alone, the law that they state and that of Bergsma et al. 2025 give 2.5, 3.2 and 2.9
+million tokens at 5 billion."""
 
 SHARPNESS_BETWEEN_STUDIES = 0.15
-"""The same of ln p: pre-training benchmarks of MLPerf fit 1.5 to 1.6, these runs 1.25."""
-
-
-def fitted() -> FitResult:
-    """The law of experiment 06, with its sharpness."""
-    sizes, table = batch_fits.zhang()
-    constants = family_constants(sizes, SHARPNESS)
-    return fit(FitProblem(family_errors, constants, table, noise=batch_fits.NOISE))
+"""The same of ln p: pre-training benchmarks of MLPerf fit 1.5 to 1.6, the runs of Zhang et al. 1.25 alone, and 1.19
+with those of Li et al. 2025."""
 
 
 def draws(result: FitResult, count: int = DRAWS) -> np.ndarray:
@@ -47,26 +41,28 @@ def draws(result: FitResult, count: int = DRAWS) -> np.ndarray:
 
 def tested_tokens(result: FitResult) -> float:
     """Effective tokens of the largest run [token]."""
-    _, table = batch_fits.zhang()
-    return float(np.max(np.asarray(result.values["effective_share"])[table.group] * table.usual_tokens))
+    runs, law = result.problem.table.runs, joint_fit.law_of(result.values)
+    return float(np.max(joint_fit.effective_tokens(law, runs.tokens, runs.batch)))
 
 
 def main() -> None:
-    with jax.enable_x64(True):
-        fit_result = fitted()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=Path, default=joint_fit.step_law.DENSE)
+    runs = joint_fit.step_law.read(parser.parse_args().runs, joint_fit.step_law.FEWEST_STEPS)
+    fit_result = joint_fit.fitted(runs)
+    print(f"pivot {PIVOT:g} token, tested up to {tested_tokens(fit_result):.4g} effective tokens")
+    for row in joint_fit.constants(fit_result):
+        print(f"{row['constant']:<32} {row['value']:12.6g}")
     table = draws(fit_result)
     print(f"pivot {PIVOT:g} token, tested up to {tested_tokens(fit_result):.4g} effective tokens")
-    for name, column in zip(COLUMNS, table.T, strict=True):
-        value = float(
-            fit_result.values[{"log at_pivot": "critical_batch_at_pivot"}.get(name, name.removeprefix("log "))]
-        )
-        print(f"{name:<16} {value:12.6g}  standard deviation {column.std():.4f}")
+    print("standard deviations", dict(zip(COLUMNS, np.round(table.std(axis=0), 4).tolist(), strict=True)))
     print("correlations", np.round(np.corrcoef(table.T)[np.triu_indices(3, 1)], 2))
     rows = [",".join(COLUMNS), *(",".join(f"{number:.5g}" for number in row) for row in table)]
     PRESET.write_text(
-        'title = "Constants of the critical batch, fitted to runs at nine batches and five sizes"\n'
+        'title = "Constants of the critical batch, fitted to runs of two studies"\n'
         f'source = "experiments/06_critical_batch: {len(table)} draws from the covariance of the fit to '
-        "zhang2024_batch_vs_steps.csv (MIT), batch at the pivot and sharpness widened by the spread between studies, "
+        "zhang2024_batch_vs_steps.csv (MIT) and the runs of Li et al. 2025, batch at the pivot and sharpness "
+        "widened by the spread between studies, "
         f'{BETWEEN_STUDIES:g} and {SHARPNESS_BETWEEN_STUDIES:g} in the logarithm"\n',
         encoding="utf-8",
     )

@@ -192,7 +192,7 @@ def calibrated(
     def problem(free: bool) -> FitProblem:
         return group_problem(runs, names, "sequence", [NAME] if free else (), prior_population)
 
-    fitted = fit(problem(bool(excluded_hyperbolas(problem(True))) if sharp is None else sharp))
+    fitted = fit(problem(bool(excluded_hyperbolas(fit(problem(True)))) if sharp is None else sharp))
 
     def amounts(other: np.ndarray) -> np.ndarray:
         table = batch_runs([NAME] * len(other), other, np.ones(len(other)))

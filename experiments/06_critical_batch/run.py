@@ -1,13 +1,15 @@
-"""Steps to a loss by batch, with sizes and batches held out.
+"""Steps to a loss by batch, with sizes and batches held out, and the batch of the lowest loss.
 
 Prints its tables, draws `critical_batch` and writes `result.json` beside this file.
 """
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 import batch_fits
+import joint_fit
 import numpy as np
 from figures import COLORS, GRAY, add_axes, new_figure
 
@@ -15,6 +17,7 @@ from energymodel.calibration.calibration_case import NORMAL_90
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+import step_law
 
 FOLDER = Path(__file__).parent
 SHOWN = ("gpt3", "llama31_8b", "llama2_70b_lora", "bert", "flux1", "resnet")
@@ -62,7 +65,14 @@ def figure(tables: outputs.Tables) -> Any:
 
 
 def main() -> None:
-    tables = batch_fits.compute()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=Path, default=step_law.DENSE)
+    parser.add_argument("--mixtures", type=Path, default=step_law.MIXTURES)
+    options = parser.parse_args()
+    runs = [step_law.read(path, step_law.FEWEST_STEPS) for path in (options.runs, options.mixtures)]
+    parts = joint_fit.tables(*runs), batch_fits.compute()
+    accuracy = [*parts[1]["accuracy"], *parts[0]["accuracy"]]
+    tables = {**parts[1], **parts[0], "accuracy": accuracy}
     outputs.draw(figure(tables), FOLDER, "critical_batch")
     outputs.keep(tables, FOLDER)
 

@@ -1,103 +1,93 @@
 """The loss that a wrong learning rate, a batch and a schedule cost, with sizes held out."""
 
 import csv
+import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import jax
 import numpy as np
 from scipy.optimize import least_squares
 
-from energymodel.learning.critical_batch import PowerCriticalBatch, sharp_batch_penalty
-from energymodel.learning.recipe import mismatch_loss
-from energymodel.scenarios.files import read_preset
+from energymodel.learning.learning import CriticalBatchLearning
+from energymodel.learning.recipe import PIVOT_BATCH, PIVOT_SIZE, best_learning_rate, mismatch_loss
+from energymodel.scenarios.scenario import load_scenario
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import step_law
+from step_law import Runs
+
 CURVES = Path(__file__).parents[1] / "data" / "multipowerlaw_schedule_curves.csv"
-STEP_LAW = "steplaw_dense_lr_batch_loss.csv"
-SEQUENCE = 2048.0
-"""Tokens of a sequence in the runs of Li et al. 2025."""
-WIDEST = np.log(4.0)
+WIDEST = np.log(4.0) + 1e-9
 """Runs whose learning rate is farther than this factor from the best of their size, tokens and batch are left out."""
 DIVERGED = 0.15
 """Loss above the best run of a size and tokens [nat/token] from which a run counts as diverged."""
 NOISE = 0.005  # nat/token, of the fit's robust loss
-PIVOT_SIZE, PIVOT_TOKENS, PIVOT_BATCH = 4e8, 2e10, 5e5
-NAMES = ("floor", "size term", "size exponent", "data term", "data exponent", "best rate", "by size", "by tokens")
-NAMES = (*NAMES, "by batch", "stiffness")
-START = np.array([1.6, 0.35, 0.35, 0.35, 0.35, np.log(2e-3), -0.5, 0.2, 0.3, 0.02])
+PIVOT_TOKENS = 2e10
+RATE_NAMES = ("rate at the pivot", "exponent of the size", "exponent of the batch")
+NAMES = ("floor", "size term", "size exponent", "data term", "data exponent", "stiffness")
+START = np.array([1.6, 0.35, 0.35, 0.35, 0.35, 0.02])
 
 
-class Runs(NamedTuple):
-    """Runs of Li et al. 2025: size [1], tokens, batch [token], learning rate [1], smoothed loss [nat/token]."""
-
-    size: np.ndarray
-    tokens: np.ndarray
-    batch: np.ndarray
-    rate: np.ndarray
-    loss: np.ndarray
-
-    def part(self, chosen: np.ndarray) -> "Runs":
-        """Some of the runs."""
-        return Runs(*(column[chosen] for column in self))
-
-
-def step_law_runs(path: Path | None = None) -> Runs:
+def near_best(runs: Runs) -> Runs:
     """Runs within a factor of four of the best learning rate of their size, tokens and batch."""
-    with (path or SHARED / STEP_LAW).open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["smooth_loss"]]
-    names = ("params_non_embedding", "tokens", "batch_sequences", "lr", "smooth_loss")
-    size, tokens, batch, rate, loss = np.array([[float(row[name]) for name in names] for row in rows]).T
-    runs = Runs(size, tokens, batch * SEQUENCE, rate, loss)
-    best, lowest = np.full(len(rate), np.nan), np.full(len(rate), np.nan)
-    for key in {*zip(size, tokens, batch, strict=True)}:
-        same = (size == key[0]) & (tokens == key[1]) & (batch == key[2])
-        best[same] = rate[same][np.argmin(loss[same])]
-        lowest[same] = np.min(loss[(size == key[0]) & (tokens == key[1])])
-    return runs.part((np.abs(np.log(rate / best)) <= WIDEST) & (loss <= lowest + DIVERGED))
-
-
-def batch_law() -> PowerCriticalBatch:
-    """The default law of the critical batch, fitted to other runs (experiment 06)."""
-    table = read_preset("laws", "zhang-2024-runs")
-    return PowerCriticalBatch(*(table[name]["value"] for name in PowerCriticalBatch.__dataclass_fields__))
+    kept = []
+    for same in runs.by_batch():
+        lowest = np.min(runs.loss[runs.setting == same.setting[0]])
+        best = same.rate[np.argmin(same.loss)]
+        kept.append(same.part((np.abs(np.log(same.rate / best)) <= WIDEST) & (same.loss <= lowest + DIVERGED)))
+    return Runs(*map(np.concatenate, zip(*kept, strict=True)))
 
 
 def effective_tokens(runs: Runs) -> np.ndarray:
-    """Effective tokens by that law: nothing of the batch penalty is fitted here."""
-    law, x = batch_law(), runs.tokens.copy()
-    for _ in range(60):
-        x = runs.tokens / np.asarray(sharp_batch_penalty(runs.batch, law.run_level(x, np.asarray(3.0)), law.sharpness))
-    return x
+    """Effective tokens by the default law of the critical batch: nothing of the batch penalty is fitted here."""
+    learning = load_scenario("test-1b-h100").system.learning
+    assert isinstance(learning, CriticalBatchLearning)
+    with jax.enable_x64(True):
+        return np.asarray(learning.run(runs.size, runs.tokens, runs.batch)[1])
 
 
-def predicted(z: np.ndarray, runs: Runs, effective: np.ndarray) -> np.ndarray:
-    """`E + A N^-a + b x^-c + (k/2) ln^2(eta/eta_best)`, `eta_best = e N^f D^g B^h`, all at pivots."""
+def rate_law(runs: Runs) -> np.ndarray:
+    """Constants of `best_learning_rate` by least squares of the logarithm of the best rates inside the grid.
+
+    Only runs of enough steps count: warmup counts in steps.
+    """
+    rows = [(same, step_law.vertex(same)) for same in runs.by_batch()]
+    rows = [(same, best) for same, best in rows if best is not None]
+    size, batch = np.array([(same.size[0], same.batch[0]) for same, _ in rows]).T
+    by = np.stack([np.ones(len(rows)), np.log(PIVOT_SIZE / size), np.log(batch / PIVOT_BATCH)], axis=1)
+    level, *exponents = np.linalg.lstsq(by, np.array([best for _, best in rows]), rcond=None)[0]
+    return np.array([np.exp(level), *exponents])
+
+
+def predicted(z: np.ndarray, rate: np.ndarray, runs: Runs, effective: np.ndarray) -> np.ndarray:
+    """`E + A N^-a + b x^-c + (k/2) ln^2(eta/eta_best)`, all at pivots."""
     size, data = np.log(runs.size / PIVOT_SIZE), np.log(effective / PIVOT_TOKENS)
     rest = z[0] + z[1] * np.exp(-z[2] * size) + z[3] * np.exp(-z[4] * data)
-    best = z[5] + z[6] * size + z[7] * np.log(runs.tokens / PIVOT_TOKENS) + z[8] * np.log(runs.batch / PIVOT_BATCH)
-    return rest + np.asarray(mismatch_loss(runs.rate, np.exp(best), z[9]))
+    best = np.asarray(best_learning_rate(runs.size, runs.batch, *rate))
+    return rest + np.asarray(mismatch_loss(runs.rate, best, z[5]))
 
 
-def fitted(runs: Runs, weights: np.ndarray | None = None) -> np.ndarray:
-    """The ten constants, by robust least squares."""
+def fitted(runs: Runs, rate: np.ndarray) -> np.ndarray:
+    """The other constants, by robust least squares."""
     effective = effective_tokens(runs)
-    weights = np.ones(len(runs.loss)) if weights is None else weights
     solution = least_squares(
-        lambda z: weights * (predicted(z, runs, effective) - runs.loss) / NOISE, START, loss="soft_l1", max_nfev=2000
+        lambda z: (predicted(z, rate, runs, effective) - runs.loss) / NOISE, START, loss="soft_l1", max_nfev=2000
     )
     return solution.x
 
 
-def held_out_by_size(runs: Runs) -> list[dict[str, Any]]:
+def held_out_by_size(all_runs: Runs) -> list[dict[str, Any]]:
     """Each size predicted from the others: its loss, and the excess over the best run of its tokens."""
-    effective, rows = effective_tokens(runs), []
+    runs, rows = near_best(all_runs), []
     for size in np.unique(runs.size):
-        chosen = runs.size == size
-        part, constants = runs.part(chosen), fitted(runs.part(~chosen))
-        guess = predicted(constants, part, effective[chosen])
+        part, others = runs.part(runs.size == size), runs.part(runs.size != size)
+        rate = rate_law(long_enough(all_runs.part(all_runs.size != size)))
+        constants = fitted(others, rate)
+        guess = predicted(constants, rate, part, effective_tokens(part))
         excess, guessed = np.zeros(len(guess)), np.zeros(len(guess))
-        for tokens in np.unique(part.tokens):
-            same = part.tokens == tokens
+        for setting in np.unique(part.setting):
+            same = part.setting == setting
             best = int(np.argmin(part.loss[same]))
             excess[same] = part.loss[same] - part.loss[same][best]
             guessed[same] = guess[same] - guess[same][best]
@@ -114,9 +104,55 @@ def held_out_by_size(runs: Runs) -> list[dict[str, Any]]:
     return rows
 
 
-def by_batch(runs: Runs) -> list[dict[str, float]]:
+def long_enough(runs: Runs) -> Runs:
+    """Runs whose warmup is a small part of their steps."""
+    return runs.part(runs.tokens >= step_law.FEWEST_STEPS * runs.batch)
+
+
+def chosen_runs(all_runs: Runs) -> list[dict[str, Any]]:
+    """The run that the default law of the batch and the rate law of the other sizes choose, by size and tokens.
+
+    Batch and rate are the nearest of the grid; the regret is its loss over the lowest of its size and tokens.
+    """
+    runs, rows = long_enough(all_runs), []
+    for setting in np.unique(runs.setting):
+        own = runs.part(runs.setting == setting)
+        law = rate_law(runs.part(runs.size != own.size[0]))
+        one_rate = own.part(np.unique(own.batch, return_index=True)[1])
+        batch = one_rate.batch[np.argmax(effective_tokens(one_rate))]
+        same = own.part(own.batch == batch)
+        rate = float(best_learning_rate(own.size[0], batch, *law))
+        nearest = int(np.argmin(np.abs(np.log(same.rate / rate))))
+        rows.append(
+            {
+                "size": float(own.size[0]),
+                "tokens": float(own.tokens[0]),
+                "batch_token": float(batch),
+                "rate": rate,
+                "best_rate": float(same.rate[np.argmin(same.loss)]),
+                "regret_nat": float(same.loss[nearest] - np.min(own.loss)),
+                "regret_best_rate_nat": float(np.min(same.loss) - np.min(own.loss)),
+            }
+        )
+    return rows
+
+
+def rate_errors(all_runs: Runs) -> np.ndarray:
+    """Logarithm of the predicted best rate over the best one inside the grid, sizes held out."""
+    runs, errors = long_enough(all_runs), []
+    for size in np.unique(runs.size):
+        law = rate_law(runs.part(runs.size != size))
+        for same in runs.part(runs.size == size).by_batch():
+            best = step_law.vertex(same)
+            if best is not None:
+                errors.append(float(np.log(best_learning_rate(same.size[0], same.batch[0], *law))) - best)
+    return np.array(errors)
+
+
+def by_batch(all_runs: Runs, rate: np.ndarray) -> list[dict[str, float]]:
     """Mean error of the fit to all runs at each batch: what the law of the critical batch leaves."""
-    error = predicted(fitted(runs), runs, effective_tokens(runs)) - runs.loss
+    runs = near_best(all_runs)
+    error = predicted(fitted(runs, rate), rate, runs, effective_tokens(runs)) - runs.loss
     return [
         {
             "batch_token": float(batch),

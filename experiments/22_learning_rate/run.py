@@ -1,6 +1,6 @@
 """The loss that a wrong learning rate, a batch and a schedule cost: tables and figure.
 
-Prints five tables, draws `learning_rate` and writes `result.json` beside this file.
+Prints its tables, draws `learning_rate` and writes `result.json` beside this file.
 """
 
 import argparse
@@ -8,46 +8,58 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax
-import learning_rate_fits
+import learning_rate_fits as fits
 import numpy as np
 from figures import COLORS, add_axes, new_figure
 
-from energymodel.errors import InputError
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+import step_law
 
 FOLDER = Path(__file__).parent
 SCHEDULES = ("wsd", "wsdld", "constant")
 
 
-def compute(runs: learning_rate_fits.Runs) -> dict[str, list[dict[str, Any]]]:
+def compute(runs: step_law.Runs) -> dict[str, list[dict[str, Any]]]:
     """All tables."""
-    constants = learning_rate_fits.fitted(runs)
-    sizes = learning_rate_fits.held_out_by_size(runs)
+    rate = fits.rate_law(fits.long_enough(runs))
+    constants = fits.fitted(fits.near_best(runs), rate)
+    sizes, chosen, errors = fits.held_out_by_size(runs), fits.chosen_runs(runs), fits.rate_errors(runs)
+    regrets = {name: [row[name] for row in chosen] for name in ("regret_nat", "regret_best_rate_nat")}
     return {
         "constants": [
             {"constant": name, "value": float(value)}
-            for name, value in zip(learning_rate_fits.NAMES, constants, strict=True)
+            for name, value in zip((*fits.RATE_NAMES, *fits.NAMES), (*rate, *constants), strict=True)
         ],
         "held_out_sizes": sizes,
-        "batches": learning_rate_fits.by_batch(runs),
-        "schedules": [
-            {"schedule": kind, **row} for kind in SCHEDULES for row in learning_rate_fits.schedule_worth(kind)
+        "batches": fits.by_batch(runs, rate),
+        "chosen_runs": chosen,
+        "chosen_summary": [
+            *(
+                {"quantity": name, "mean": float(np.mean(values)), "largest": float(np.max(values))}
+                for name, values in regrets.items()
+            ),
+            {"quantity": "standard deviation of ln(predicted/best rate)", "mean": float(np.std(errors))},
         ],
+        "schedules": [{"schedule": kind, **row} for kind in SCHEDULES for row in fits.schedule_worth(kind)],
         "accuracy": [
             outputs.accuracy(
                 "loss against size, tokens, batch and learning rate",
                 np.array([row["loss_error_nat"] for row in sizes]) / float(np.mean(runs.loss)),
                 "size of the model",
                 "215 million to 1.07 billion parameters, within a factor of four of the best learning rate",
-            )
+            ),
+            outputs.accuracy(
+                "best learning rate by size and batch",
+                np.expm1(errors),
+                "size of the model",
+                "215 million to 1.07 billion parameters, batches of 33 thousand to 4.2 million tokens",
+            ),
         ],
     }
 
 
-def figure(tables: outputs.Tables, runs: learning_rate_fits.Runs) -> Any:
+def figure(tables: outputs.Tables, runs: step_law.Runs) -> Any:
     """Excess loss against the learning rate over the best, and the error that is left at each batch."""
     drawn = new_figure(7.2, 3.4)
     axes = add_axes(drawn, 1, 2, 1)
@@ -78,16 +90,10 @@ def figure(tables: outputs.Tables, runs: learning_rate_fits.Runs) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=Path, default=learning_rate_fits.SHARED / learning_rate_fits.STEP_LAW)
-    path = parser.parse_args().runs
-    if not path.is_file():
-        raise InputError(
-            f"{path}: no such file. The runs of Li et al. 2025 (step-law/steplaw) have no licence; fetch them."
-        )
-    with jax.enable_x64(True):
-        runs = learning_rate_fits.step_law_runs(path)
-        tables = compute(runs)
-    outputs.draw(figure(tables, runs), FOLDER, "learning_rate")
+    parser.add_argument("--runs", type=Path, default=step_law.DENSE)
+    runs = step_law.read(parser.parse_args().runs)
+    tables = compute(runs)
+    outputs.draw(figure(tables, fits.near_best(runs)), FOLDER, "learning_rate")
     outputs.keep(tables, FOLDER)
 
 

@@ -11,14 +11,24 @@ from calibration.files import constants_of, scenario_file, table_file
 from energymodel.calibration.batch_curves import reference_population
 from energymodel.calibration.calibrate import Calibration, calibrate
 from energymodel.errors import InputError
-from energymodel.learning.critical_batch import batch_penalty, rest_critical_batch, sharp_batch_penalty
+from energymodel.learning.critical_batch import (
+    PowerCriticalBatch,
+    batch_penalty,
+    rest_critical_batch,
+    sharp_batch_penalty,
+    small_batch_excess,
+)
 from energymodel.report import data
 from energymodel.report.answers.calibrate import calibrate_answer
+from energymodel.scenarios.files import read_preset
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.training_system import learning_of, parameters_in_loss
 
 MULTIPLE = reference_population().multiple
 BATCHES = np.array([1e5, 4e5, 1e6, 4e6, 1.6e7])
+SHARE, EXPONENT = (  # k and xi of the prior
+    float(read_preset("laws", "zhang-2024-li-2025-runs")[name]["value"]) for name in ("small_batch_share", "exponent")
+)
 
 
 def calibrated(folder: Path, header: str, *rows: str, prior: str | None = None) -> Calibration:
@@ -65,7 +75,8 @@ def test_the_scenario_of_one_reference_point_is_a_prior_and_evaluates(tmp_path):
     law = scenario.system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
     np.testing.assert_allclose(float(law.at_pivot), MULTIPLE * 2e6, rtol=0.01)
     needed = tokens_to(scenario, float(law.pivot), np.array([2e6, 16e6]))
-    np.testing.assert_allclose(needed[1] / needed[0], (MULTIPLE + 8.0) / (MULTIPLE + 1.0), rtol=5e-3)
+    small = 1.0 + (SHARE * MULTIPLE) ** 2  # times the tokens at the smaller batch, and 1 + v / 64 at the larger
+    np.testing.assert_allclose(needed[1] / needed[0] * small, (MULTIPLE + 8.0) / (MULTIPLE + 1.0), rtol=5e-3)
     assert "calibration" not in scenario.tables
     # More batches of a critical one of 4e6, with the file as prior: then it is measured.
     amounts = 8e8 / 1.5 * np.asarray(batch_penalty(np.array([4e6, 8e6, 16e6]), 4e6))
@@ -76,6 +87,22 @@ def test_the_scenario_of_one_reference_point_is_a_prior_and_evaluates(tmp_path):
     assert constant.laplace is not None
     assert constant.laplace[0] < 4e6 < constant.laplace[1]
     assert written(tmp_path, better).provenance[f"{path}.at_pivot"].kind == "measured"
+
+
+@pytest.mark.parametrize("share", [SHARE, 0.0])
+def test_the_cost_of_small_batches_is_that_of_the_prior_unless_some_are_below_the_best(tmp_path, share):
+    """At B_c = 2e6 the best batch is near 2e5: above it the prior stays, below it the runs tell k or its absence."""
+    shares = []
+    for smallest in (4e5, 2e4):
+        batches = np.geomspace(smallest, 1.6e7, 10)
+        amounts = 1e9 * np.asarray(batch_penalty(batches, 2e6)) * (1.0 + (share * 2e6 / batches) ** 2)
+        rows = [f"{batch:.8g},{amount:.8g}" for batch, amount in zip(batches, amounts, strict=True)]
+        fitted = calibrated(tmp_path, "batch_tokens,tokens", *rows)
+        assert ("small_batches" in constants_of(fitted)) == (smallest < 1e5)
+        law = written(tmp_path, fitted).system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
+        shares.append(float(law.small_batch_share))
+    np.testing.assert_allclose(shares[0], SHARE, rtol=1e-6)
+    np.testing.assert_allclose(shares[1], share, rtol=0.1, atol=0.25 * SHARE)
 
 
 def test_carried_over_values_count_once_and_suspect_ones_not_at_all(tmp_path):
@@ -97,9 +124,10 @@ def test_carried_over_values_count_once_and_suspect_ones_not_at_all(tmp_path):
 
 @pytest.mark.parametrize(("sharpness", "noise", "is_fitted"), [(2.0, 0.003, True), (1.0, 0.02, False)])
 def test_the_sharpness_is_one_unless_the_measurements_exclude_it(tmp_path, sharpness, noise, is_fitted):
-    batches = np.geomspace(1e5, 1.6e7, 12)
+    batches = np.geomspace(4e5, 6.4e7, 12)
     generator = np.random.default_rng(3)
     exact = 1e9 * np.asarray(sharp_batch_penalty(batches, 2e6, sharpness))
+    exact *= 1.0 + np.asarray(small_batch_excess(batches, 2e6, SHARE))
     measured = exact * np.exp(noise * generator.standard_normal(12))
     rows = [f"{batch:.8g},{amount:.8g}" for batch, amount in zip(batches, measured, strict=True)]
     fitted = calibrated(tmp_path, "batch_tokens,tokens", *rows)
@@ -110,8 +138,9 @@ def test_the_sharpness_is_one_unless_the_measurements_exclude_it(tmp_path, sharp
 
 def test_runs_from_a_checkpoint_give_the_law_of_all_tokens_seen(tmp_path):
     """The law in the file and `system.tokens_seen` give back what was measured, under the formulas of `evaluate`."""
-    seen, rest, critical = 1e11, 2e9, 5e6
-    amounts = rest * np.asarray(batch_penalty(BATCHES, critical))
+    seen, rest = 1e11, 2e9
+    law = PowerCriticalBatch(4.4e5, EXPONENT, 5e9, small_batch_share=SHARE)
+    amounts = np.subtract(*(end * np.asarray(law.run_penalty(BATCHES, end, 2.0)) for end in (seen + rest, seen)))
     rows = [f"{batch:g},{amount:.12g},{seen:g}" for batch, amount in zip(BATCHES, amounts, strict=True)]
     fitted = calibrated(tmp_path, "batch_tokens,tokens,tokens_seen", *rows)
     scenario = written(tmp_path, fitted)

@@ -1,17 +1,23 @@
 """Results of the experiment on batches, and recovery of a known law of the critical batch."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from energymodel.calibration import batch_curves
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
-from energymodel.learning.critical_batch import power_critical_batch, sharp_batch_penalty
+from energymodel.learning.critical_batch import PowerCriticalBatch, power_critical_batch, sharp_batch_penalty
+from energymodel.learning.learning import CriticalBatchLearning
+from energymodel.learning.loss_law import ChinchillaLaw
+from energymodel.scenarios.files import read_preset
 from experiment import Experiment
 
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("06_critical_batch")
 FITS, REFERENCES, STATED = EXPERIMENT.batch_fits, EXPERIMENT.reference_batches, EXPERIMENT.stored
+JOINT, STEP_LAW = EXPERIMENT.joint_fit, EXPERIMENT.step_law
 FEW = FitOptions(starts=2)
 
 
@@ -104,3 +110,45 @@ def test_reference_points_count_once():
     gpt3 = next(benchmark for benchmark in answer if benchmark.name == "gpt3")
     assert 3072.0 not in gpt3.batch  # the slip of the pen of its last round
     assert gpt3.amount.max() < 2e9
+
+
+def test_the_joint_fit_is_the_preset_and_its_batch_loses_little():
+    """Sizes held out lose next to nothing at the batch that the law chooses; the smallest batch loses 0.05 nat."""
+    preset = read_preset("laws", "zhang-2024-li-2025-runs")
+    found = {row["constant"]: row for row in STATED["joint_constants"]}
+    names = ("critical_batch_at_pivot", "exponent", "sharpness", "small_batches")
+    for name, constant in zip(("at_pivot", "exponent", "sharpness", "small_batch_share"), names, strict=True):
+        assert preset[name]["value"] == pytest.approx(found[constant]["value"], rel=1e-4)
+    overhead = read_preset("learning", "chinchilla")["absorbed_overhead"]["value"]
+    assert overhead == pytest.approx(found["overhead of the best batch"]["value"], abs=1e-4)
+    regret = {row["quantity"]: row["mean"] for row in STATED["joint_summary"]}
+    assert regret["dense, size held out, regret_nat"] <= 0.002
+    assert regret["dense, size held out, regret_without_nat"] >= 0.04
+    assert regret["mixture of experts, all held out, regret_nat"] <= 0.002
+
+
+def test_a_known_joint_law_is_recovered():
+    """Best runs of a law with a cost of small batches, exact, beside the runs to a target of Zhang et al."""
+    law = PowerCriticalBatch(3e6, 0.5, 5e9, 1.2, small_batch_share=0.02)
+    _, targets = FITS.zhang()
+    effective = 0.9 * targets.usual_tokens
+    whole = dataclasses.replace(law, small_batch_share=0.0)
+    to_target = targets._replace(tokens=np.asarray(effective * whole.run_penalty(targets.batch, effective, np.nan)))
+    size, tokens, batch = (
+        axis.ravel() for axis in np.meshgrid([2e8, 1e9], [4e9, 2e10, 1e11], np.geomspace(6e4, 4e6, 7))
+    )
+    loss = ChinchillaLaw(1.5, 0.45 * 4e8**0.3, 0.3, 0.36 * 2e10**0.26, 0.26)
+    runs = STEP_LAW.Runs(
+        np.arange(len(size)),
+        size,
+        tokens,
+        batch,
+        np.ones(len(size)),
+        np.asarray(CriticalBatchLearning(loss, law, np.zeros(())).run(size, tokens, batch)[0]),
+    )
+    joint = JOINT.problem(runs)
+    table = joint.table._replace(runs=joint.table.runs._replace(tokens=np.concatenate([to_target.tokens, tokens])))
+    fitted = fit(joint._replace(table=table, options=FEW))
+    answer = JOINT.law_of(fitted.values)
+    for name in ("at_pivot", "exponent", "sharpness", "small_batch_share"):
+        np.testing.assert_allclose(getattr(answer, name), getattr(law, name), rtol=0.01, err_msg=name)

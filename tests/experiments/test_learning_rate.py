@@ -9,7 +9,7 @@ from experiment import Experiment
 pytestmark = pytest.mark.slow
 
 EXPERIMENT = Experiment("22_learning_rate")
-FITS, STATED = EXPERIMENT.learning_rate_fits, EXPERIMENT.stored
+FITS, STEP_LAW, STATED = EXPERIMENT.learning_rate_fits, EXPERIMENT.step_law, EXPERIMENT.stored
 
 
 def test_presets_are_what_the_experiment_found():
@@ -37,10 +37,23 @@ def test_schedules_and_sizes_held_out():
 
 def test_fit_recovers_known_constants():
     """Losses made from constants of the same form, at the sizes and batches of the runs."""
-    random = np.random.default_rng(3)
-    size, batch = (random.choice(values, 400) for values in ([2e8, 4e8, 1e9], [2.6e5, 1e6, 4e6]))
-    tokens, rate = random.choice([4e9, 2e10, 1e11], 400), np.exp(random.uniform(-7.5, -5.5, 400))
-    runs = FITS.Runs(size, tokens, batch, rate, np.zeros(400))
-    truth = np.array([1.6, 0.45, 0.3, 0.35, 0.28, -6.4, -0.6, 0.2, 0.2, 0.03])
-    runs = runs._replace(loss=FITS.predicted(truth, runs, FITS.effective_tokens(runs)))
-    np.testing.assert_allclose(FITS.fitted(runs)[5:], truth[5:], rtol=2e-3)
+    grid = np.meshgrid([2e8, 4e8, 1e9], [4e9, 2e10, 1e11], [2.6e5, 1e6], np.geomspace(2e-4, 8e-3, 11))
+    size, tokens, batch, rate = (axis.ravel() for axis in grid)
+    setting = np.unique(np.stack([size, tokens]), axis=1, return_inverse=True)[1].ravel()
+    runs = STEP_LAW.Runs(setting, size, tokens, batch, rate, np.zeros(len(rate)))
+    law, truth = np.array([1.5e-3, 0.6, 0.2]), np.array([1.6, 0.45, 0.3, 0.35, 0.28, 0.03])
+    runs = runs._replace(loss=FITS.predicted(truth, law, runs, FITS.effective_tokens(runs)))
+    np.testing.assert_allclose(FITS.rate_law(runs), law, rtol=2e-3)
+    np.testing.assert_allclose(FITS.fitted(runs, law), truth, rtol=2e-3)
+
+
+def test_the_predicted_batch_and_rate_lose_little():
+    """Of sizes held out; the law in the presets is the one that was fitted."""
+    regret = {row["quantity"]: row["mean"] for row in STATED["chosen_summary"]}
+    assert regret["regret_best_rate_nat"] <= 0.002 < regret["regret_nat"] <= 0.005
+    preset, fitted = (
+        read_preset("laws", "li-2025-rates"),
+        {row["constant"]: row["value"] for row in STATED["constants"]},
+    )
+    for name, constant in zip(("at_pivot", "by_parameters", "by_batch"), FITS.RATE_NAMES, strict=True):
+        assert preset[name]["value"] == pytest.approx(fitted[constant], rel=2e-3)

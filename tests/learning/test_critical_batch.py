@@ -10,14 +10,17 @@ from hypothesis import strategies as st
 from energymodel.learning.critical_batch import (
     PowerCriticalBatch,
     batch_penalty,
+    best_batch,
     break_even_power,
     break_even_throughput,
     exponential_training_time,
+    instantaneous_batch_penalty,
     per_token_progress,
     power_critical_batch,
     progress_rate,
     rest_critical_batch,
     sharp_batch_penalty,
+    small_batch_excess,
 )
 from energymodel.numerics import as_real
 from gradients import check_grads
@@ -73,16 +76,45 @@ def test_sharp_penalty_keeps_both_limits(batch, critical, sharpness):
 SHARP = PowerCriticalBatch(2.1e6, 0.57, 5e9, 1.25, 2.3e10, 8.4e6, 0.0, 0.0)
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0 / 63.0])
 @pytest.mark.parametrize("trend", [0.0, -0.1, 0.1])
 @pytest.mark.parametrize("batch", [1e5, 4e6, 1e8])
-def test_instantaneous_penalty_is_the_slope_of_the_tokens_of_a_run(batch, trend):
-    law = dataclasses.replace(SHARP, token_trend=trend, batch_trend=trend)
+def test_instantaneous_penalty_is_the_slope_of_the_tokens_of_a_run(batch, trend, share):
+    law = dataclasses.replace(SHARP, token_trend=trend, batch_trend=trend, small_batch_share=share)
 
     def tokens(x):
         return x * law.run_penalty(batch, x, 2.0)
 
     for x in (1e9, 2e10, 1e12, 1.5e13):
         np.testing.assert_allclose(jax.grad(tokens)(x), law.instantaneous_penalty(batch, x, 2.0), rtol=1e-9)
+
+
+@given(share=st.floats(0.002, 0.1), sharpness=st.floats(1.0, 2.0))
+def test_the_best_batch_is_where_larger_and_smaller_ones_take_more_tokens(share, sharpness):
+    law = dataclasses.replace(SHARP, sharpness=sharpness, small_batch_share=share)
+    best = float(best_batch(law.run_level(1e10, 2.0), sharpness, share))
+    slope = jax.grad(lambda log_batch: jnp.log(law.run_penalty(jnp.exp(log_batch), 1e10, 2.0)))(np.log(best))
+    assert abs(slope) < 1e-4
+    for factor in (0.5, 2.0):
+        assert law.run_penalty(factor * best, 1e10, 2.0) > law.run_penalty(best, 1e10, 2.0)
+
+
+def test_without_small_batches_the_law_is_the_one_sided_one_exactly():
+    def penalties(law, batch):
+        return law.run_penalty(batch, 1e10, 2.0), law.instantaneous_penalty(batch, 1e10, 2.0)
+
+    critical = SHARP.run_level(1e10, 2.0)
+    for batch in (0.0, 1.0, 1e5, 1e8):
+        one_sided = sharp_batch_penalty(batch, critical, 1.25), instantaneous_batch_penalty(batch, critical, 1.25, 0.57)
+        np.testing.assert_allclose(penalties(SHARP, batch), one_sided, rtol=1e-15)
+        np.testing.assert_allclose(jax.jit(penalties)(SHARP, batch), one_sided, rtol=1e-14)  # k is not known there
+    # Large batches have the one-sided law in the limit: v = (0.01 x 2.1e6 / 1e8)^2 = 4.4e-8.
+    two_sided = dataclasses.replace(SHARP, small_batch_share=0.01)
+    ratio = two_sided.run_penalty(1e8, 5e9, 2.0) / SHARP.run_penalty(1e8, 5e9, 2.0)
+    np.testing.assert_allclose(ratio - 1.0, 4.41e-8, rtol=1e-3)
+    assert jax.grad(lambda share: small_batch_excess(1e5, 2e6, share))(0.0) == 0.0
+    single = jax.tree.map(np.float32, two_sided)
+    np.testing.assert_allclose(penalties(single, np.float32(1e5)), penalties(two_sided, 1e5), rtol=1e-5)
 
 
 def test_trends_act_beyond_the_tested_range_only_and_have_slopes():

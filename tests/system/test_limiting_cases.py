@@ -68,8 +68,9 @@ def test_a_chip_that_is_always_busy_pays_for_switching_leakage_and_memory(scenar
     np.testing.assert_allclose(energy.total, energy.dynamic + energy.static, rtol=1e-9)
 
 
-def test_a_vanishing_batch_wastes_no_tokens(scenario, run):
-    case = scenario(LLAMA)
+def test_a_vanishing_batch_wastes_no_tokens_where_small_ones_cost_none(scenario, run):
+    learning = ("critical_batch.small_batch_share=0", "absorbed_overhead=0")
+    case = scenario(LLAMA, *(f"system.learning.{change}" for change in learning))
     free = case.system.learning.loss(parameters_in_loss(case.system), case.plan.goal.tokens)
     waste = [
         float(run(case.system, replaced(case.plan, {"batch": batch})).loss - free) for batch in (1.0, 1e3, 1e6, 1e7)

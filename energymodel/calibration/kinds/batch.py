@@ -5,7 +5,7 @@ has the usual multiple of it. Or groups are sizes of one model family on the sam
 one power law of the tokens, so that a size that was never measured at large batches is predicted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,9 +22,9 @@ from energymodel.calibration.calibration_case import (
     PredictedAmount,
     WrittenNumber,
 )
-from energymodel.calibration.constant_priors import ConstantPriors
+from energymodel.calibration.constant_priors import ConstantPrior
 from energymodel.calibration.intervals import LEVEL
-from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult
+from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import PowerCriticalBatch, rest_critical_batch
 from energymodel.readers.table import Measurements, check_repeats
@@ -34,6 +34,7 @@ from energymodel.units import counted
 TOKENS_PER_PARAMETER = 20.0
 """Usual tokens of a size, of which the fit finds a multiple [Hoffmann et al. 2022, table 3]."""
 PATH = "system.learning.critical_batch"
+SMALL_BATCHES = "small_batches"  # over k of the prior, which the scenario has anew: it is no prior itself
 REACH = 4.0  # times the largest batch, up to which batches are proposed to be measured next
 STEPS = 8
 FAMILY_NOISE = 0.04
@@ -85,6 +86,9 @@ def batch_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         )
     is_family = runs.unit == "token" and len(runs.members) > 1 and {"parameters", "usual_tokens"} & {*table.columns}
     runs = _with_usual_tokens(runs) if is_family else runs
+    if runs.unit == "token":
+        share = float(law.small_batch_share) * (1.0 if is_family else _share_of_rest(runs, float(law.exponent)))
+        runs = runs._replace(table=runs.table._replace(small_batch_share=np.full(len(runs.rows), share)))
     case = _family(runs, law) if is_family else _groups(runs, law)
     return CalibrationCase(
         along=(f"batch [{runs.unit}]", runs.batch),
@@ -205,9 +209,13 @@ def _in_one_unit(table: Measurements) -> tuple[np.ndarray, np.ndarray, str]:
 def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
     """A curve for each group, see `batch_curves.group_problem`."""
     population, labels, members = batch_curves.reference_population(), runs.groups.tolist(), runs.members
-    excluded = batch_curves.excluded_hyperbolas(batch_curves.group_problem(runs.table, labels, runs.unit, [*members]))
+
+    def problem(sharp: Sequence[str], small_batches: ConstantPrior | None) -> FitProblem:
+        return batch_curves.group_problem(runs.table, labels, runs.unit, sharp, small_batches=small_batches)
+
+    excluded, small_batches = _determined(partial(problem, [*members]))
     sharp = [name for name in members if f"sharpness[{name}]" in excluded]
-    notes = _sharpness_notes(excluded)
+    notes = [*_sharpness_notes(excluded), *_small_batch_notes(small_batches, prior_law, runs)]
     once = [name for name, rows in members.items() if len({*runs.batch[rows].tolist()}) == 1]
     for name in once:
         low, high = (population.multiple * np.exp(sign * NORMAL_90 * population.spread) for sign in (-1.0, 1.0))
@@ -217,31 +225,35 @@ def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
         )
     scenario = {}
     if runs.unit == "token" and len(members) == 1:
-        scenario = _one_group(runs, prior_law, is_sharp=bool(sharp))
+        scenario = _one_group(runs, prior_law, is_sharp=bool(sharp), is_share_fitted=small_batches is not None)
     else:
         notes.append(
             "No scenario follows from these rows: it takes one group, or sizes of one family with `parameters`, and "
             "batches in tokens (or a `sequence_length`, or --prior SCENARIO with the same sequences)."
         )
-    problem = batch_curves.group_problem(runs.table, labels, runs.unit, sharp)
+    case = problem(sharp, small_batches)
+    deviations = [name for name in case.constants if name.startswith(batch_curves.DEVIATION)]
     own = [f"{word}[{name}]" for name in once for word in ("effective_tokens", "critical_batch")]
     batches = np.array([f"{name}, batch {size:g}" for name, size in zip(labels, runs.batch, strict=True)])
     return {
-        "fit": problem,
+        "fit": case,
         "groups": Grouping(batches, "batch"),
         "outputs": {"amount to target": (1.0,)},
         "notes": notes,
         "law_needs": (),
         "trained_on": np.isin(runs.groups, once) if once else None,
-        "not_kept": [*own, *(name for name in problem.constants if name.startswith(batch_curves.DEVIATION))],
+        "not_kept": [*own, SMALL_BATCHES, *deviations],
         "nuisance": (batch_curves.DEVIATION,),
         **scenario,
     }
 
 
-def _one_group(runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool) -> dict[str, object]:
+def _one_group(
+    runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool, is_share_fitted: bool
+) -> dict[str, object]:
     """Numbers of a scenario by the curve of one group in tokens, whose runs may start from a checkpoint."""
     group, seen, exponent = runs.groups[0], float(runs.table.tokens_seen[0]), float(prior_law.exponent)
+    share = float(prior_law.small_batch_share)
 
     def factor(values: Mapping[str, float]) -> float:
         """Critical batch of a whole run that ends where these runs end, over that of these runs."""
@@ -257,6 +269,9 @@ def _one_group(runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool) ->
     numbers = {
         f"{PATH}.sharpness": fitted if is_sharp else WrittenNumber("1", 1.0, assumed="the usual one, not fitted"),
         f"{PATH}.exponent": WrittenNumber("1", exponent, assumed="that of the prior, not fitted"),
+        f"{PATH}.small_batch_share": WrittenNumber("1", 0.0, SMALL_BATCHES, lambda _: share)
+        if is_share_fitted
+        else WrittenNumber("1", share, assumed="that of the prior, not fitted"),
         f"{PATH}.tested_batch": WrittenNumber("token", float(np.max(runs.batch))),
         f"{PATH}.at_pivot": WrittenNumber("token", 0.0, f"critical_batch[{group}]", factor),
     }
@@ -286,30 +301,34 @@ def _family(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
         "exponent": min(max(float(prior_law.exponent), 0.02), 0.98),
     }
 
-    def problem(constants: ConstantPriors) -> FitProblem:
+    def problem(sharpness: ConstantPrior | None, small_batches: ConstantPrior | None) -> FitProblem:
+        constants = batch_curves.family_constants(names, sharpness, small_batches)
         moved = {name: prior._replace(median=medians.get(name, prior.median)) for name, prior in constants.items()}
         return FitProblem(batch_curves.family_errors, moved, runs.table, noise=FAMILY_NOISE, options=FAMILY_OPTIONS)
 
     def law(values: Mapping[str, float]) -> dict[str, WrittenNumber]:
-        fitted = batch_curves.family_law(values)
-        units = {"at_pivot": "token", "exponent": "1", "pivot": "token", "sharpness": "1"}
+        share = float(prior_law.small_batch_share) * values.get(SMALL_BATCHES, 1.0)
+        fitted = batch_curves.family_law(values, share)
+        units = {"at_pivot": "token", "exponent": "1", "pivot": "token", "sharpness": "1", "small_batch_share": "1"}
         return {f"{PATH}.{name}": WrittenNumber(unit, float(getattr(fitted, name))) for name, unit in units.items()}
 
-    excluded = batch_curves.excluded_hyperbolas(problem(batch_curves.family_constants(names, batch_curves.SHARPNESS)))
+    excluded, small_batches = _determined(partial(problem, batch_curves.SHARPNESS))
     middle = np.zeros(len(names), bool)
     for rows in runs.members.values():
         middle[rows[np.argsort(runs.batch[rows], kind="stable")[(len(rows) - 1) // 2]]] = True
     return {
-        "fit": problem(batch_curves.family_constants(names, batch_curves.SHARPNESS if excluded else None)),
+        "fit": problem(batch_curves.SHARPNESS if excluded else None, small_batches),
         "groups": Grouping(runs.groups, "size"),
         "outputs": {"tokens to target": (1.0,)},
         "notes": (
             *_sharpness_notes(excluded),
+            *_small_batch_notes(small_batches, prior_law, runs),
             f"critical_batch_at_pivot is that of a run of {batch_curves.PIVOT:g} effective tokens.",
             "A held-out size is predicted from the law and one of its runs, at its middle batch.",
         ),
         "law": law,
         "law_needs": ("critical_batch_at_pivot", "exponent"),
+        "not_kept": [SMALL_BATCHES],
         "trained_on": middle,
     }
 
@@ -319,6 +338,43 @@ def _sharpness_notes(excluded: Mapping[str, tuple[float, float]]) -> list[str]:
         f"{name} is fitted, since the measurements exclude 1 (99 %: {low:.3g} to {high:.3g})."
         for name, (low, high) in excluded.items()
     ] or ["The sharpness is 1, McCandlish's hyperbola, which the measurements do not exclude."]
+
+
+def _determined(
+    problem: Callable[[ConstantPrior | None], FitProblem],
+) -> tuple[dict[str, tuple[float, float]], ConstantPrior | None]:
+    """Sharpnesses that are determined, and the prior of k over its own where runs have batches below the best one.
+
+    **Arguments:**
+
+    - `problem`: with all sharpnesses, by the prior of k over its own.
+    """
+    bent, small_batches = fit(problem(None)), None
+    if batch_curves.has_small_batches(bent):
+        small_batches = batch_curves.SMALL_BATCHES
+        bent = fit(problem(small_batches))
+    return batch_curves.excluded_hyperbolas(bent), small_batches
+
+
+def _small_batch_notes(small_batches: ConstantPrior | None, prior_law: PowerCriticalBatch, runs: _Runs) -> list[str]:
+    share = float(prior_law.small_batch_share)
+    if runs.unit != "token" or share == 0.0:
+        return []
+    if small_batches is not None:
+        return [f"small_batches is fitted: small_batch_share over {share:.3g}. Some batches are below the best one."]
+    return [f"small_batch_share is {share:.3g}, that of the prior: no batch is below the best one, where it counts."]
+
+
+def _share_of_rest(runs: _Runs, exponent: float) -> np.ndarray:
+    """K of the rest of a run over that of a whole one, with the critical batch of the rest.
+
+    [derivation: `(1 + v) x` with `v = (k B_c / B)^2` and B_c as x^xi is `x^(1 + 2 xi)`, of which the rest is a
+    difference; see `rest_critical_batch`].
+    """
+    seen, usual = runs.table.tokens_seen, runs.table.usual_tokens
+    before, rest = seen / (seen + usual), usual / (seen + usual)
+    of_excess = (1.0 - before ** (1.0 + 2.0 * exponent)) / rest
+    return np.sqrt(of_excess) * (1.0 - before ** (1.0 - exponent)) / rest
 
 
 def _candidates(runs: _Runs) -> Candidates:

@@ -2,15 +2,16 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from energymodel.economics.cost import Usage
-from energymodel.learning.critical_batch import PowerCriticalBatch
+from energymodel.learning.critical_batch import PowerCriticalBatch, small_batch_excess
+from energymodel.learning.recipe import RateLaw
 from energymodel.report.answer import Chart, Sentence, Table
 from energymodel.report.answers.plan_fields import part_fields, total
 from energymodel.report.answers.run_tables import Run, Runs, parts_table
@@ -235,14 +236,17 @@ def causes(scenario: Scenario, spread: OutcomeSpread, name: str) -> tuple[Table,
 
 _ENDS = (0.05, 0.95)
 _LAW = "critical_batch"
+_RATIOS = np.geomspace(1e-4, 10.0, 2001)  # batches over the critical one, among which the best is looked for
+_AS_GOOD = 0.01  # of the tokens: batches that take so many more than the best are as good
+_TESTED_EXCESS = 2.0  # tokens that a small batch adds, up to which this was measured
 
 
 def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> list[Sentence]:
-    """The penalty of the largest batch with its 90 % interval, and how far batch and tokens are from tested ones.
+    """Tokens that the largest batch takes beside the best one, and how far batch and tokens are from tested ones.
 
-    The numbers of the law count as independent: the interval is the root of the sum of squares of what each does to
-    the logarithm of the tokens wasted. The tokens of a checkpoint, `system.tokens_seen`, count as in the model: a late
-    batch wastes less than an early one. Empty for a law without a tested range.
+    The numbers of the law count as independent: intervals are roots of the sum of squares of what each does. The tokens
+    of a checkpoint, `system.tokens_seen`, count as in the model: a late batch wastes less than an early one. Empty for
+    a law without a tested range.
     """
     learning: Any = scenario.system.learning
     path = "system.learning"
@@ -252,27 +256,34 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
     batch, tokens, seen = float(np.max(plan.batch)), float(outcome.tokens), float(scenario.system.tokens_seen)
     if not isinstance(law, PowerCriticalBatch) or not math.isfinite(tokens):
         return []
+
+    def uncertain(law: PowerCriticalBatch) -> Any:
+        cost = _batch_cost(law, batch, tokens, seen)
+        return jnp.stack([cost.wasted, jnp.log(cost.best)])
+
     with jax.enable_x64(True):
-        wasted, critical, critical_last = map(float, _law_numbers(law, batch, tokens, seen))
-    moved, spreads = [], distributions(scenario, TrainingRun(scenario.system, scenario.plan).values)
-    for field in dataclasses.fields(law):
-        spread = spreads.get(f"{path}.{field.name}")
-        if spread is not None and spread.has_quantiles:
-            ends = spread.quantiles(float(getattr(law, field.name)), _ENDS)
-            others = [dataclasses.replace(law, **{field.name: np.asarray(end)}) for end in ends]
-            with jax.enable_x64(True):
-                moved.append([float(_law_numbers(other, batch, tokens, seen)[0]) - wasted for other in others])
-    low = wasted - math.hypot(*(min(*ends, 0.0) for ends in moved), 0.0)
-    high = wasted + math.hypot(*(max(*ends, 0.0) for ends in moved), 0.0)
-    numbers = {"batch": number(batch, "token"), "seen": number(seen, "token")}
-    numbers |= {"whole": number(critical, "token", digits="two"), "last": number(critical_last, "token", digits="two")}
-    numbers["wasted"] = share(tuple(map(math.exp, (wasted, low, high) if moved else (wasted,))))
+        cost = BatchCost(*map(float, _batch_cost(law, batch, tokens, seen)))
+    (wasted, *ends), logs = _with_ends(scenario, law, path, jax.jit(uncertain))
+    numbers = {
+        "batch": number(batch, "token"),
+        "seen": number(seen, "token"),
+        "wasted": share((max(wasted, 0.0), *(max(end, 0.0) for end in ends))),
+        "best": number(tuple(map(math.exp, logs)), "token"),
+        "low": number(cost.as_good_from, "token", digits="two"),
+        "high": number(cost.as_good_to, "token", digits="two"),
+        "whole": number(cost.critical, "token", digits="two"),
+        "last": number(cost.critical_last, "token", digits="two"),
+        "excess": share(cost.excess),
+        "tested": share(_TESTED_EXCESS),
+    }
     begun = " after {seen} seen" if seen > 0.0 else ""
-    penalty = Sentence(
-        f"A batch of {{batch}} takes {{wasted:i}} more tokens than a small one{begun}. The critical batch, which "
-        "wastes about half of its tokens, is {whole} over the run and {last} at its end.",
-        numbers,
-    )
+    two_sided = float(law.small_batch_share) > 0.0
+    text = f"A batch of {{batch}} takes {{wasted:i}} more tokens than {'the best one' if two_sided else 'a small one'}"
+    text += f"{begun}. " if not two_sided else f"{begun}, {{best:i}}; from {{low}} to {{high}} it is within 1 %. "
+    text += "The critical batch, which wastes about half of its tokens, is {whole} over the run and {last} at its end."
+    if cost.excess > _TESTED_EXCESS:
+        text += " Nothing was measured at so small a batch: it adds {excess} of the tokens, tested up to {tested}."
+    penalty = Sentence(text, numbers)
     all_tokens = "all tokens seen" if seen > 0.0 else "the tokens of the run"
     tested = {"the batch": ("is", batch, law.tested_batch), all_tokens: ("are", seen + tokens, law.tested_tokens)}
     beyond, ratios = [], {}
@@ -286,13 +297,85 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
     return [penalty, *([Sentence(text, ratios)] if beyond else [])]
 
 
-@jax.jit
-def _law_numbers(law: PowerCriticalBatch, batch: Any, tokens: Any, seen: Any) -> tuple[Any, Any, Any]:
-    """Logarithm of what a batch wastes of each token of the rest of a run, see `ContinuedLearning`; critical batch
-    over the run and at its end [token].
+def rate_sentence(scenario: Scenario, plan: TrainingPlan) -> Sentence:
+    """The best peak learning rate at the batch of a plan, with its interval, and what another rate of the run costs."""
+    recipe = scenario.system.recipe
+
+    def log_best(law: RateLaw) -> Any:
+        return jnp.log(dataclasses.replace(recipe, best_rate=law).best_peak(parameters, plan.batch))[None]
+
+    with jax.enable_x64(True):
+        parameters = scenario.system.workload.active_layer_parameters
+        (log_rate,) = _with_ends(scenario, recipe.best_rate, "system.recipe.best_rate", log_best)
+        added, batch = float(recipe.learning_rate.added_loss()), float(np.exp(np.mean(np.log(plan.batch))))
+    ratio = float(recipe.learning_rate.ratio)
+    numbers = {
+        "best": number(tuple(map(math.exp, log_rate))),
+        "batch": number(batch, "token"),
+        "ratio": number(ratio),
+        "added": number(added, "nat/token", digits="two"),
+    }
+    text = "The best peak learning rate of AdamW at a batch of {batch} is about {best:i}"
+    text += "." if ratio == 1.0 else "; that of the run, {ratio} times the best, adds {added} to the loss."
+    return Sentence(text, numbers)
+
+
+def _with_ends(
+    scenario: Scenario, component: Any, path: str, numbers: Callable[[Any], Any]
+) -> list[tuple[float, float, float]]:
+    """Numbers of a component, each with the ends of its 90 % interval."""
+    spreads, moved = distributions(scenario, TrainingRun(scenario.system, scenario.plan).values), []
+    with jax.enable_x64(True):
+        middle = np.asarray(numbers(component))
+        for field in dataclasses.fields(component):
+            spread = spreads.get(f"{path}.{field.name}")
+            if spread is not None and spread.has_quantiles:
+                ends = spread.quantiles(float(getattr(component, field.name)), _ENDS)
+                others = [dataclasses.replace(component, **{field.name: np.asarray(end)}) for end in ends]
+                moved.append([np.asarray(numbers(other)) - middle for other in others])
+    below = np.sqrt(sum(np.minimum(np.min(ends, axis=0), 0.0) ** 2 for ends in moved))
+    above = np.sqrt(sum(np.maximum(np.max(ends, axis=0), 0.0) ** 2 for ends in moved))
+    return [*zip(*(np.asarray(of).tolist() for of in (middle, middle - below, middle + above)), strict=True)]
+
+
+class BatchCost(NamedTuple):
+    """Tokens that a batch takes more than the best one [1], the best one and those within 1 % of it, critical batches
+    over the run and at its end [token], and what the law of small batches adds [1].
     """
+
+    wasted: Any
+    best: Any
+    as_good_from: Any
+    as_good_to: Any
+    critical: Any
+    critical_last: Any
+    excess: Any
+
+
+@jax.jit
+def _batch_cost(law: PowerCriticalBatch, batch: Any, tokens: Any, seen: Any) -> BatchCost:
+    """Of the rest of a run at constant batches, see `ContinuedLearning`."""
     end, unused = seen + tokens, jnp.asarray(jnp.nan)
-    waste = [progress * (law.run_penalty(batch, progress, unused) - 1.0) for progress in (end, jnp.maximum(seen, 1.0))]
-    log_waste = jnp.log((waste[0] - jnp.where(seen > 0.0, waste[1], 0.0)) / tokens)
-    learned = end / (1.0 + jnp.exp(log_waste))
-    return log_waste, law.run_level(learned, unused), law.instantaneous(learned, unused)
+
+    def needed(batch: Any) -> Any:
+        """Tokens over effective ones."""
+        whole, before = (
+            progress * (law.run_penalty(batch, progress, unused) - 1.0) for progress in (end, jnp.maximum(seen, 1.0))
+        )
+        return 1.0 + (whole - jnp.where(seen > 0.0, before, 0.0)) / tokens
+
+    critical = law.run_level(end, unused)
+    batches = critical * _RATIOS
+    at_batches, own = needed(batches), needed(batch)
+    lowest = jnp.min(at_batches)
+    as_good = jnp.where(at_batches <= (1.0 + _AS_GOOD) * lowest, batches, jnp.nan)
+    learned = end / jnp.maximum(own, 1.0)
+    return BatchCost(
+        wasted=own / lowest - 1.0,
+        best=batches[jnp.argmin(at_batches)],
+        as_good_from=jnp.nanmin(as_good),
+        as_good_to=jnp.nanmax(as_good),
+        critical=law.run_level(learned, unused),
+        critical_last=law.instantaneous(learned, unused),
+        excess=small_batch_excess(batch, critical, law.small_batch_share),
+    )

@@ -46,7 +46,11 @@ def evaluate_answer(
     numbers = {name: outputs.number(name) for name in ("energy", "time", "money", "carbon_operational", "loss")}
     tables = [run_tables.plan_table(scenario, {OWN: run.plan}), outputs, energy, step, limits]
     charts = [*charts, *limits_chart(limits), intervals_chart(outputs)]
-    notes = [*where.batch_sentences(scenario, scenario.plan, outcome), *present(where.bits_sentence(run))]
+    notes = [
+        *where.batch_sentences(scenario, scenario.plan, outcome),
+        where.rate_sentence(scenario, scenario.plan),
+        *present(where.bits_sentence(run)),
+    ]
     if trajectory is not None:
         over_time, chart = trajectory_parts(trajectory)
         tables, charts = [*tables, over_time], [chart, *charts]

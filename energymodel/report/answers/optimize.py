@@ -79,6 +79,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     what = f"The plan with the lowest {minimize}" if success else "No plan was found that can be trusted"
     answered = [search_parts.binding_sentence(optimum, prices), *at_risk[:1]] if success else [Sentence(failure)]
     notes += [*at_risk[1:], *where.batch_sentences(scenario, optimum.plan, optimum.outcome)]
+    notes.append(where.rate_sentence(scenario, optimum.plan))
     return Answer.of(
         scenario,
         "optimize",
