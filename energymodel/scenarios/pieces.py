@@ -26,7 +26,7 @@ BUILDING = 3.0  # power of the building over that of the chips: more than any pl
 BATCH_COEFFICIENT, BATCH_EXPONENT = 0.2920, 0.3271
 """Of the best batch [token] by the operations of a run, `0.2920 C^0.3271` [DeepSeek-AI 2024, arXiv 2401.02954]."""
 MOST_BATCH = 2.0**24  # token, as large runs have taken
-DIVISIBLE = 2.0**20 * 3**2 * 5**3 * 7 * 11 * 13  # token per chip: whole micro-batches of most sequences
+DIVISIBLE = 2.0**17 * 3**2 * 5**3 * 7 * 11 * 13  # token per chip: whole micro-batches of most sequences
 
 
 USUAL = {"embedding_balanced": 1.0}  # of a layout: embedding and output head may take slots of a pipeline

@@ -29,6 +29,9 @@ MICROBATCHES = (1.0, 2.0, 4.0, 8.0)
 MORE_MICROBATCHES = (*MICROBATCHES, 16.0, 32.0, 64.0)  # of small models
 ZERO = {1: (1.0, 0.0, 0.0), 2: (1.0, 1.0, 0.0), 3: (1.0, 1.0, 1.0)}
 """Whether optimizer states, gradients and parameters are sharded, by ZeRO stage."""
+SHARDS = ("shard_optimizer", "shard_gradients", "shard_parameters")
+RESTRICTED = {"sequence_parallel", *SHARDS, "recompute_attention", "recompute_full"}
+"""Fields that follow from others, or of which not all values are tried."""
 SMALLEST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
 FIELDS = tuple(field.name for field in fields(ParallelLayout))
 SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
@@ -50,11 +53,13 @@ def candidates(
     Tensor parallelism stays within a node; pipelines are those that the software runs (`system.plan_rules`);
     ZeRO is of stage 1, 2 or 3, with pipelines up to the stage that the framework runs there; stage 0 sends the same
     bytes as 1 and keeps more. Recomputation none or full (selective where attention scores are kept) are the ends of
-    what memory costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within.
+    what memory costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within. A
+    range of one value is that value, whatever else the field would be.
     """
     ranges, workload = ranges or {}, system.workload
+    fixed = {name: low for name, (low, high) in ranges.items() if low == high}
     layers, node = round(float(workload.layers)), round(float(system.node.chips))
-    tensors = [t for t in _powers(min(node, chips)) if float(workload.heads) % t == 0]
+    tensors = [t for t in _powers(min(node, chips), fixed.get("tensor")) if float(workload.heads) % t == 0]
     kinds = [set(ranges.get(name, (float(getattr(own, name)),))) for name in (*SCHEDULES, *CUTS)]
     schedules = list(itertools.product(*kinds))
     stages: dict[int, list[int]] = {}  # virtual stages of each pipeline degree that the software runs in some schedule
@@ -65,21 +70,27 @@ def candidates(
                 stages.setdefault(ranks, []).append(chunks)
     pipelines = [p for p in stages if p <= chips]
     contexts = [c for c in _powers(chips) if c == 1 or float(workload.sequence) / c >= SMALLEST_CONTEXT]
-    experts = _powers(min(chips, float(workload.experts)))
-    microbatches = sorted({*microbatches, *ranges.get("microbatch", ())})
+    contexts = [fixed["context"]] if "context" in fixed else contexts
+    experts = _powers(min(chips, float(workload.experts)), fixed.get("expert"))
+    microbatches = [fixed["microbatch"]] if "microbatch" in fixed else microbatches
     recomputations = [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)][: 2 + int(float(workload.flash) < 1.0)]
     with_pipeline = max(1.0, float(system.software.zero_with_pipeline))
     rows = [
         (t, p, v, c, e, b, float(t > 1), *ZERO[stage], *recomputation)
         for t, p, c, e in itertools.product(tensors, pipelines, contexts, experts)
         if t * p * max(c, e) <= chips
-        for v, b, stage, recomputation in itertools.product(
-            stages[p], microbatches, [stage for stage in ZERO if p == 1 or stage <= with_pipeline], recomputations
-        )
+        for v, b, stage, recomputation in itertools.product(stages[p], microbatches, ZERO, recomputations)
     ]
     switches = [sorted(set(ranges.get(name, (float(getattr(own, name)),)))) for name in SWITCHES]
     chosen = [float(getattr(own, name)) for name in FIELDS]
-    table = np.array([(*row, *switch) for row in rows for switch in itertools.product(*switches)] + [chosen])
+    table = np.array([(*row, *switch) for row in rows for switch in itertools.product(*switches)]).reshape(
+        -1, len(FIELDS)
+    )
+    for name in fixed.keys() & RESTRICTED:
+        table[:, FIELDS.index(name)] = fixed[name]
+    stage = table[:, [FIELDS.index(name) for name in SHARDS]].sum(axis=1)
+    runs = (stage <= with_pipeline) | (table[:, FIELDS.index("pipeline")] == 1.0)
+    table = np.concatenate([table[runs], [chosen]])
     # Each product has one precision.
     table = table[table[:, [FIELDS.index(name) for name in PRECISIONS]].sum(axis=1) <= 1.0]
     kinds, kind = np.unique(table[:, [FIELDS.index(name) for name in OF_STAGES]], axis=0, return_inverse=True)
@@ -94,8 +105,10 @@ def candidates(
     return jax.tree.map(np.asarray, jax.vmap(ParallelLayout)(*np.unique(table, axis=0).T))
 
 
-def _powers(limit: int | float) -> list[int]:
-    return [2**k for k in range(int(math.log2(max(1.0, limit))) + 1)]
+def _powers(limit: float, fixed: float | None = None) -> list[float]:
+    """Powers of two up to a limit, or the one value that is fixed."""
+    powers = [2.0**k for k in range(int(math.log2(max(1.0, limit))) + 1)]
+    return powers if fixed is None else [fixed]
 
 
 class FastestLayout(NamedTuple):

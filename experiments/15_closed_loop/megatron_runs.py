@@ -58,6 +58,7 @@ def _scenario(run: dict[str, str]) -> Scenario:
     layout = {"tensor": run["tp"], "pipeline": run["pp"], "expert": run["ep"], "microbatch": run["micro_batch"]}
     decays = float(run["lr_decay_samples"]) * float(run["seq"]) < 1.1 * batch * steps
     changes = [f"plan.layout.{name}={value}" for name, value in layout.items()]
+    changes += ["plan.layout.zero=1", "plan.layout.recomputation=selective"]
     changes += CHANGES.get(run["run"], [])
     changes += [f"system.recipe.learning_rate={'cosine' if decays else 'constant'}", "system.production_slowdown=1"]
     return scenario_of_pieces(

@@ -47,9 +47,17 @@ def test_a_large_model_is_divided_until_it_fits():
 
 
 def test_what_is_said_of_a_layout_stays():
-    changes = ("plan.layout.microbatch=3", "plan.layout.recomputation=full", "plan.batch=196608 token")
+    changes = ["plan.layout.microbatch=3", "plan.layout.recomputation=selective", "plan.batch=196608 token"]
+    changes += ["plan.layout.zero=0", "plan.layout.tensor=4", "plan.layout.sequence_parallel=0"]
     layout = scenario_of_pieces("test-1b", "h100-sxm", 8, "50 G", changes=changes).scenario.plan.layout
-    assert (float(layout.microbatch), float(layout.recompute_full)) == (3.0, 1.0)
+    asked = {
+        "microbatch": 3.0,
+        "recompute_attention": 1.0,
+        "shard_optimizer": 0.0,
+        "tensor": 4.0,
+        "sequence_parallel": 0.0,
+    }
+    assert {name: float(getattr(layout, name)) for name in asked} == asked
     stated = [f"plan.layout.{name}={float(getattr(layout, name))}" for name in SEARCHED]
     made = scenario_of_pieces("test-1b", "h100-sxm", 8, "50 G", batch="192 Ki", changes=stated)
     assert made.scenario.chosen == ()
