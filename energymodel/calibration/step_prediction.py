@@ -19,7 +19,6 @@ from energymodel.calibration.layout_table import LAYOUT, OF_CLUSTER, SHAPE, inpu
 from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
 from energymodel.numerics import Scalar
-from energymodel.performance.memory_footprint import out_of_memory_probability
 from energymodel.performance.workload import Transformer
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
 from energymodel.readers.table import Measurements
@@ -28,6 +27,7 @@ from energymodel.scenarios.clusters import KIND
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepConstant
 from energymodel.system.chip_load import OperatingPoint, format_factors
+from energymodel.system.memory import out_of_memory_risk, reserved_memory
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import check_formats
@@ -46,11 +46,15 @@ INTERVAL_ENDS = {
 
 
 class Prediction(NamedTuple):
-    """One step: its time by terms [s], model FLOP utilization [1], memory of the fullest chip [B], risk [1]."""
+    """One step: its time by terms [s], model FLOP utilization [1], memory of the fullest chip [B], risk [1].
+
+    `allocated` is the memory of tensors, what `torch.cuda.max_memory_allocated` measures, without the reserve.
+    """
 
     step_time: StepTime
     mfu: Scalar
     memory: Scalar
+    allocated: Scalar
     out_of_memory_probability: Scalar
 
 
@@ -104,9 +108,8 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
     peak = chip.peak_flops * format_factors(chip, plan.layout).speedup
     frozen = 2.0 * (1.0 - plan.trained_share) * workload.active_parameters  # operations per token that are not done
     flops = batch * (workload.flops_per_token - frozen) / (row["chips"] * peak)
-    usable = system.software.usable_memory * chip.memory_capacity
-    risk = out_of_memory_probability(memory, usable, system.software.memory_spread)
-    return Prediction(time, flops / time.total, memory, risk)
+    allocated = memory - reserved_memory(system, plan)
+    return Prediction(time, flops / time.total, memory, allocated, out_of_memory_risk(system, plan, memory))
 
 
 def prior_of(constant: StepConstant, coordinate: float | None = None, deviation: float = 1.0) -> ConstantPrior:
@@ -207,6 +210,7 @@ class StepPredictions(NamedTuple):
             "tokens_per_s": tokens / total,
             "mfu": np.asarray(self.prediction.mfu),
             "memory_b": np.asarray(self.prediction.memory),
+            "allocated_b": np.asarray(self.prediction.allocated),
             "out_of_memory_probability": np.asarray(self.prediction.out_of_memory_probability),
         }
 
@@ -214,8 +218,8 @@ class StepPredictions(NamedTuple):
         """Errors over the rows that were measured, in percent, by what was measured; nothing where nothing was."""
         columns, predicted = self.layouts.columns, self.table()
         errors: dict[str, dict[str, float | int]] = {}
-        for name, column in (("step_time", "step_time_s"), ("memory", "memory_b")):
-            error = 100.0 * (predicted[column] / columns[column] - 1.0)
+        for name, column, own in (("step_time", "step_time_s", "step_time_s"), ("memory", "memory_b", "allocated_b")):
+            error = 100.0 * (predicted[own] / columns[column] - 1.0)
             error = error[np.isfinite(error)]
             if len(error):
                 errors[name] = {

@@ -238,7 +238,7 @@ def _predict_table(path: Path, choices: "TableChoices", run: Run) -> Any:
     table = read_csv(path, choices.where, name=choices.name)
     layouts = read_step_table(table, choices)
     run.progress(f"predicting {len(layouts):,} rows of {path} ...")
-    prediction = em.predict(layouts, changes=run.source.changes or ())
+    prediction = em.predict(layouts, changes=run.source.changed)
     for note in layouts.notes:
         shell.note(note)
     return answers.table_prediction_answer(table, prediction, path.name)

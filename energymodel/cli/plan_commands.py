@@ -69,7 +69,7 @@ def _evaluated(run: Run) -> "tuple[em.Scenario, em.TrainingOutcome]":
     scenario = run.source.read()
     run.progress("compiling and evaluating the model ...")
     outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
-    check_fit(scenario.system, float(outcome.memory_per_chip))
+    check_fit(scenario.system, float(outcome.memory_per_chip), float(outcome.out_of_memory))
     return scenario, outcome
 
 

@@ -171,7 +171,7 @@ def _on_hardware(run: Run, question: Question) -> dict[str, Any]:
             "hardware at a time. Leave it out, or run that for each with --set system.accelerator=NAME."
         )
     asked = {"minimize": question.minimize, "limits": question.limit, "vary": question.vary, "progress": run.progress}
-    return {**asked, "changes": run.source.changes or (), "cluster": run.source.cluster}
+    return {**asked, "changes": run.source.changed, "cluster": run.source.cluster}
 
 
 @command(Stored, lines=True)
@@ -255,7 +255,7 @@ def fleet(
         scenario = source.read()
         progress("dividing the power ...")
         return answers.site_answer(scenario, em.divide_site_power(scenario, power or []))
-    groups = em.load_fleet(source.stored, group or (), source.changes or (), source.cluster)
+    groups = em.load_fleet(source.stored, group or (), source.changed, source.cluster)
     if question.minimize is None:
         progress("evaluating the groups ...")
         return answers.fleet_answer(groups)

@@ -31,6 +31,13 @@ class Stored:
     changes: list[str] | None = option(
         "Change a number, such as plan.clock=0.8; repeatable.", "PATH=VALUE", None, "--set"
     )
+    oom_risk: str | None = option("Probability to run out of memory that a plan may have, 0.05 otherwise.", "SHARE")
+
+    @property
+    def changed(self) -> list[str]:
+        """Changes of numbers, with the risk."""
+        risk = [] if self.oom_risk is None else [f"system.out_of_memory_risk={self.oom_risk}"]
+        return [*(self.changes or ()), *risk]
 
     @property
     def stored(self) -> "str | Path | Mapping[str, Any]":
@@ -78,7 +85,9 @@ class Parts(Stored):
     @property
     def of_pieces(self) -> dict[str, str]:
         """Options that name pieces, without the cluster and the changes, which the scenario keeps."""
-        names = [field.name for field in fields(self) if field.name not in ("scenario", "cluster", "changes")]
+        names = [
+            field.name for field in fields(self) if field.name not in ("scenario", "cluster", "changes", "oom_risk")
+        ]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def read(self, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Scenario":
@@ -96,7 +105,7 @@ class Parts(Stored):
                     "no scenario. Give its name or file, or --model, --accelerator, --chips and --tokens; "
                     "`energymodel presets list scenarios` lists names."
                 )
-            return read_scenario(self.scenario, [*changes, *(self.changes or ())], self.cluster)
+            return read_scenario(self.scenario, [*changes, *self.changed], self.cluster)
         made = self.pieces("own", changes, tokens_otherwise)
         for sentence in made.assumed:
             shell.note(sentence)
@@ -119,7 +128,7 @@ class Parts(Stored):
         accelerator = self.accelerator or accelerator_of(str(self.cluster))
         common = {"batch": self.batch, "sequence": self.sequence, "cluster": self.cluster, "name": name}
         common["framework"] = self.framework
-        common["changes"] = (*changes, *(self.changes or ()))
+        common["changes"] = (*changes, *self.changed)
         if self.training is not None:
             own = {name: getattr(self, name) for name in ("model", "vocabulary", "chips", "tokens", "microbatch")}
             own["tokens_otherwise"] = tokens_otherwise

@@ -33,7 +33,7 @@ READ = (
     "power_average",
     "power_peak",
     "temperature",
-    "memory_per_chip",
+    *("memory_per_chip", "out_of_memory"),
     *("pue", "water", "carbon_embodied", "landauer_multiple"),
 )
 """Outputs that the page reads out."""
@@ -100,6 +100,8 @@ def is_broken(outcome: TrainingOutcome) -> bool:
 
 def change_of(outcome: Table, name: str) -> tuple[Column, Quantity] | None:
     """Change of an output against the own plan, where there is one."""
+    if not isinstance(outcome.column(name)[1][2], Quantity):  # of a probability
+        return None
     column, cell = outcome.number(name, 2)
     smallest = _SMALLEST_RISE if column.kind == "difference" else _SAME
     return (column, cell) if math.isfinite(cell.value) and abs(cell.value) >= smallest else None

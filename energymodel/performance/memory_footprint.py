@@ -50,25 +50,19 @@ def layer_buffer_bytes(
     return others * (2.0 * jnp.asarray(weight_bytes) * shard_parameters + jnp.asarray(sent_bytes) * shard_gradients)
 
 
-def stored_bytes_per_unit(
-    gated: Numeric, feed_forward_ratio: Numeric, attention_ratio: Numeric, copies: Numeric
-) -> Values:
-    """Bytes that one layer stores per token and hidden unit for the backward pass [B], without attention scores.
+def divided_bytes_per_unit(feed_forward_ratio: Numeric, attention_ratio: Numeric, copies: Numeric) -> Values:
+    """Bytes that one layer stores per token and hidden unit divided over the tensor group [B], `2 w + 4 r c`.
 
-    Plain block with dropout masks: `18 + 4 r` (34 at r = 4) [Korthikanti et al. 2022, eq. 1]. Gated block without
-    dropout: `8 + 2 w + 4 r` for two norms (input and output), query, keys, values and attention output at 2 bytes each,
-    gate and up projection; their product is recomputed. `copies` experts store r each.
+    Query, keys, values and attention output at 2 bytes each; gate and up projection, or what enters and leaves the
+    activation of a plain block (24 at w = 4, r = 4) [Korthikanti et al. 2022, sec. 4.1].
 
     **Arguments:**
 
-    - `gated`: 1 if gated without dropout, 0 if plain with dropout [1].
     - `feed_forward_ratio`: r, inner width over hidden size [1].
     - `attention_ratio`: w, width of query, keys, values, output and latents together over hidden size [1].
-    - `copies`: feed-forward blocks that act on a token [1].
+    - `copies`: c, feed-forward blocks that act on a token [1].
     """
-    inner = 4.0 * jnp.asarray(feed_forward_ratio) * copies
-    gated = jnp.asarray(gated)
-    return gated * (8.0 + 2.0 * jnp.asarray(attention_ratio) + inner) + (1.0 - gated) * (18.0 + inner)
+    return 2.0 * jnp.asarray(attention_ratio) + 4.0 * jnp.asarray(feed_forward_ratio) * copies
 
 
 def layer_activation_bytes(
@@ -77,28 +71,29 @@ def layer_activation_bytes(
     heads: Numeric,
     sequence: Numeric,
     tensor: Numeric,
-    stored: Numeric,
+    whole: Numeric,
+    divided: Numeric,
     sequence_parallel: Numeric,
     keep_scores: Numeric,
     recompute_full: Numeric,
 ) -> Values:
-    """Activations that one layer keeps for one micro-batch [B], `M h [q/t + 5 a s k / (h t)]`.
+    """Activations that one layer keeps for one micro-batch [B], `M h [p (1 - s + s/t) + q/t + 5 a s k / (h t)]`.
 
-    `q = stored`, of which 10 bytes are divided only with sequence parallelism. The second term, the attention scores,
-    is absent with flash attention or selective recomputation. Full recomputation keeps only the layer's input, 2 bytes
-    [Korthikanti et al. 2022, eqs. 1-6].
+    `p = whole` are inputs and outputs of the norms, and dropout masks, 10 bytes in all, divided only with sequence
+    parallelism; `q = divided`. The last term, the attention scores, is absent with flash attention or selective
+    recomputation. Full recomputation keeps only the layer's input, 2 bytes [Korthikanti et al. 2022, eqs. 1-6].
 
     **Arguments:**
 
     - `tokens`: M of a micro-batch on a chip [token].
     - `hidden`, `heads`, `tensor`: h, a, t [1].
     - `sequence`: s [token].
-    - `stored`: bytes per token and hidden unit, from `stored_bytes_per_unit` [B].
+    - `whole`, `divided`: bytes per token and hidden unit, the latter from `divided_bytes_per_unit` [B].
     - `sequence_parallel`, `keep_scores`, `recompute_full`: shares from 0 to 1 [1].
     """
     norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
     unit = jnp.asarray(tokens) * hidden
-    held = unit * (10.0 * norm_share + (jnp.asarray(stored) - 10.0) / tensor)
+    held = unit * (whole * norm_share + jnp.asarray(divided) / tensor)
     scores = unit * keep_scores * 5.0 * heads * sequence / (jnp.asarray(hidden) * tensor)
     full = jnp.asarray(recompute_full)
     return (1.0 - full) * (held + scores) + full * unit * 2.0 * norm_share
@@ -116,8 +111,17 @@ def out_of_memory_probability(needed: Numeric, usable: Numeric, spread: Numeric)
 
     **Arguments:**
 
-    - `needed`: predicted memory n [B], positive.
-    - `usable`: memory u at which half of the runs fail [B].
+    - `needed`: predicted memory n of tensors [B], positive.
+    - `usable`: memory u that the device has for them [B], positive.
     - `spread`: s of the logarithm [1], positive.
     """
     return sigmoid(jnp.log(jnp.asarray(needed) / usable) / spread)
+
+
+def largest_need(usable: Numeric, spread: Numeric, risk: Numeric) -> Values:
+    """Memory that may be predicted if a run is to fail with a risk P at most [B], `n = u (P / (1 - P))^s`.
+
+    The inverse of `out_of_memory_probability` by n. **Arguments** as there; `risk` between 0 and 1.
+    """
+    risk = jnp.asarray(risk)
+    return usable * (risk / (1.0 - risk)) ** spread

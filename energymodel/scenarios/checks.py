@@ -309,12 +309,12 @@ def check_measured(system: TrainingSystem, power_cap: float, calibration: Any, p
         check_rows("measured", {"path": path, "power_cap": power_cap, "lowest": lowest, "source": source})
 
 
-def check_fit(system: TrainingSystem, memory: float) -> None:
-    """Check that the model fits into the memory of the chips.
+def check_fit(system: TrainingSystem, memory: float, risk: float) -> None:
+    """Check that a plan that needs so much memory [B] is likelier to run than to run out of memory.
 
-    **Raises:** `InputError` with what is needed and what there is.
+    **Raises:** `InputError` with what is needed, what there is and the risk.
     """
-    check_rows("fit", {"memory": memory, "chip": Numbers(system.accelerator)})
+    check_rows("fit", {"memory": memory, "risk": risk, "chip": Numbers(system.accelerator)})
 
 
 def check_target(system: TrainingSystem, plan: TrainingPlan, loss: float, name: str) -> None:

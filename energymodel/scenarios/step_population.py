@@ -76,6 +76,12 @@ STEP_CONSTANTS: Mapping[str, StepConstant] = {
 NAMES = tuple(STEP_CONSTANTS)
 
 
+@cache
+def row_scatter() -> float:
+    """Error of each step time that no constant explains, as a standard deviation of the logarithm [1]."""
+    return float(read_toml(FOLDER / "step-time.toml")["scatter"]["row"])
+
+
 class Effects(NamedTuple):
     """Effects in the order of a vector of all: level, label and index of the constant."""
 

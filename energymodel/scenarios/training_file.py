@@ -109,10 +109,12 @@ def scenario_of_training(
         "goal": {"tokens": of_file(amount, "token")},
         "layout": _layout(config, accelerator),
     }
+    sizes = {name: getattr(config, name) for name in ("gradient_bytes", "optimizer_bytes")}
+    stored = [f"system.software.{name}={size:g} B" for name, size in sizes.items() if size is not None]
     machine = cluster_of(accelerator, cluster, framework, interpreter.framework(config.kind)["software"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scenario = load_scenario(tables, changes, machine)
+        scenario = load_scenario(tables, (*stored, *changes), machine)
     assumed = (*_assumed(config, accelerator), *notes_of(caught, says_sequence=True))
     return Pieces(keeping_batch(scenario), assumed, says_tokens)
 

@@ -26,6 +26,7 @@ from energymodel.search.training_run import MICROBATCHES, UNITS, TrainingRun, ou
 from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.layouts import FIELDS, SWITCHES
+from energymodel.system.memory import memory_limit
 from energymodel.system.outputs import AT_LEAST, LEAST, limited_values, parse_objective
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -39,12 +40,11 @@ OF_HARDWARE = {
     "chips": "plan.chips",
     "facility_power": "system.facility.power_limit",
     "temperature": "system.accelerator.maximum_temperature",
-    "memory": "system.accelerator.memory_capacity",
     "ramp": "system.facility.ramp_limit",
     "power_swing": "system.facility.swing_limit",
     "power_ramp": "system.facility.power_ramp_limit",
 }
-"""Numbers that `formulate` takes as limits; that of the heat flux follows from the cooling loop."""
+"""Numbers that `formulate` takes as limits; those of heat flux and memory follow from several."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,13 +181,14 @@ def _through_limits(problem: DesignProblem, run: TrainingRun, prices: Mapping[st
     slopes, places = output_gradient(run, {name: elasticities.get(name, 0.0) for name in ("time", "loss")}), run.places
     for name, path in OF_HARDWARE.items():
         slopes[places[path]] += elasticities.get(name, 0.0)
-    if "heat_flux" in prices:
-
-        def limit(system: TrainingSystem) -> Numeric:
-            return jnp.log(system.facility.cooling.loop.heat_flux_limit())
-
-        for leaf, numbers in zip(jax.tree.leaves(jax.grad(limit)(run.system)), places.values(), strict=False):
-            slopes[numbers] += prices["heat_flux"] * np.ravel(leaf)
+    derived: dict[str, Callable[[TrainingSystem], Numeric]] = {
+        "heat_flux": lambda system: system.facility.cooling.loop.heat_flux_limit(),
+        "memory": lambda system: memory_limit(system, run.plan),
+    }
+    for name in derived.keys() & prices.keys():
+        gradient = jax.grad(lambda system, limit=derived[name]: jnp.log(limit(system)))(run.system)
+        for leaf, numbers in zip(jax.tree.leaves(gradient), places.values(), strict=False):
+            slopes[numbers] += prices[name] * np.ravel(leaf)
     return slopes
 
 

@@ -8,6 +8,7 @@ all orders in which the causes can change,
 with v(S) the objective of the own plan with the causes in S as found [Shapley 1953]; the shares add up to the saving.
 """
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from energymodel.search.refinement import (
     refine,
     saved_beside,
     tolerance_of,
+    weigh_layouts,
     without_refinements,
 )
 from energymodel.search.relaxation import (
@@ -42,6 +44,7 @@ from energymodel.search.relaxation import (
     solve_relaxed,
 )
 from energymodel.search.result import (
+    NO_CHOICE,
     OBEYS_EVERY_LIMIT,
     OBEYS_LIMITS_ASKED,
     Conflict,
@@ -113,7 +116,8 @@ def optimize(
     - `fix`: paths that keep the scenario's value.
     - `progress`: called with a sentence at every stage.
     - `tolerance`: of plans whose objective exceeds the lowest by at most this share, 0.005 unless given, the one with
-      the least energy (money, if energy is minimized) is taken, where that saves more than it costs; 0 for the optimum.
+      the least energy (money, if energy is minimized) is taken, where that saves more than it costs, and the layout
+      stays the own one unless another is better with 90 %; 0 for the optimum of the model.
     - `block`: chips are a multiple of it; unless given, of a node, or as much of it as divides the scenario's own.
     - `throw`: raise the message of the result unless it is `successful`.
 
@@ -156,8 +160,13 @@ def _best_plan(
             again, plans = _search_and_round(moved, lattice, 0.0, tell)
             if plans:
                 searched, rounded = again, plans
-    layouts = considered, len(lattice.tensor)
+    layouts, choice = (considered, len(lattice.tensor)), NO_CHOICE
+    if rounded and not broken and not searched.interrupted and tolerance_of(scenario) > 0.0:
+        tell("weighing layouts by the error of the model")
+        is_given = "layout" not in scenario.chosen
+        searched, rounded, choice = weigh_layouts(searched, rounded, is_given=is_given)
     optimum = _optimum(scenario, problem, baseline, searched, rounded, broken, layouts, tell)
+    optimum = dataclasses.replace(optimum, choice=choice)
     if scenario.optimize.refined and rounded and not broken and not searched.interrupted:
         optimum = refine(searched, rounded, optimum, tell)
     return optimum

@@ -7,6 +7,13 @@ Layouts are found with one batch and one clock. In the best of them the batch at
 the stages are then variables beside the others, within limits that hold at every knot. Whole micro-batches at each knot
 follow, and the rest is solved again.
 
+The step times of two layouts are predicted with errors of their own, `s` in the logarithm
+(`experiments/21_unseen_clusters`). Another layout is better than the own one with the probability
+
+    P = Phi(ln(f_own / f) / (sqrt(2) s g)),    g = d ln f / d ln(step time)
+
+with the limits at their prices; below 90 % the own layout stays.
+
 Where an objective is flat, its exact optimum may cost a lot of something else: the fastest plan cools throttled chips
 for the last tenth of a percent. Another search therefore minimizes the energy (the money, where energy is the
 objective)
@@ -26,28 +33,31 @@ import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
+from scipy.special import log_ndtr, ndtr
 
 from energymodel.scenarios.question import BATCH, STAGE_POWER
 from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.step_population import row_scatter
 from energymodel.search.layout_search import spread_starts
 from energymodel.search.layouts import take
 from energymodel.search.problem import DesignProblem, row_of_objective
 from energymodel.search.relaxation import SETTLED, LayoutSearch, converged, evaluate_points, solve_relaxed, violation
-from energymodel.search.result import Additions, NearTie, Optimum, Refinement
+from energymodel.search.result import Additions, LayoutChoice, LayoutClaim, NearTie, Optimum, RankedLayout, Refinement
 from energymodel.search.rounding import (
     TOLERATED,
     Lanes,
     RoundedPlan,
     at_counts,
     evaluated_plan,
+    plan_at,
     realized,
     round_layouts,
     solve_at_counts,
 )
-from energymodel.search.training_run import TrainingRun
+from energymodel.search.training_run import TrainingRun, changes_along
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value, parse_objective
-from energymodel.system.plan import EvenPower, StagePower, TrainingPlan
+from energymodel.system.plan import EvenPower, ParallelLayout, StagePower, TrainingPlan
 from energymodel.system.plan_rules import multiple_count
 
 FIRST_STEP, LAST_STEP, MOST_STEPS = 0.05, 1e-5, 100  # of the compass search, in logarithms
@@ -60,6 +70,9 @@ STARTS = 32  # over all bounds, of the plans of the first search that are search
 RESTARTED = 2  # plans of the first search that are searched again at their counts
 EVALUATED = 4  # plans of which the cheapest is taken, if they are equal in what is saved
 MEANINGLESS = 1e-6  # a share of what is saved that is not worth a line
+SURE = 0.9  # probability of a gain from which on another layout is taken
+RARE = 0.01  # probability to be the best below which a layout is not listed
+SLOWDOWN = "system.production_slowdown"
 EQUAL = 1e-4  # in the logarithm: two plans that differ by less are equal
 
 
@@ -74,6 +87,76 @@ class EvaluatedPlan(NamedTuple):
     def over(self, other: "EvaluatedPlan", name: str) -> float:
         """Ratio of an objective to that of another plan [1]."""
         return float(objective_value(self.outcome, name) / objective_value(other.outcome, name))
+
+
+def weigh_layouts(
+    searched: LayoutSearch, rounded: list[RoundedPlan], *, is_given: bool
+) -> tuple[LayoutSearch, list[RoundedPlan], LayoutChoice]:
+    """The search of the own layout instead of that of all, unless another one is surely better; and the choice.
+
+    The own layout counts only where somebody gave it.
+    """
+    problem, best = searched.problem, rounded[0]
+    own, formulation = problem.run.plan.layout, problem.formulation
+    lattice = jax.tree.map(lambda leaf: np.full(1, float(leaf)), own)
+    start = [formulation.coordinate(of, np.clip(problem.start(of), *problem.bounds[of])) for of in formulation.paths]
+    alone = LayoutSearch(problem, lattice, solve_relaxed(problem, lattice, np.array([start]), iterations=SETTLED))
+    plans = round_layouts(alone, alone.usable) if is_given else []
+    deviation = _layout_deviation(*((alone, plans[0]) if plans else (searched, best)))
+    every = jax.tree.map(np.append, searched.lattice, lattice)
+    values = np.append(searched.values, alone.values)
+    _, first = np.unique(_what_acts(every), axis=1, return_index=True)
+    chances = np.zeros(len(values))
+    chances[first] = chances_of_lowest(values[first], deviation)
+    order = [lane for lane in np.argsort(-chances, kind="stable").tolist() if chances[lane] >= RARE]
+    ranked = tuple(
+        RankedLayout(take(every, np.array(lane)), float(np.expm1(values[lane] - np.min(values))), float(chances[lane]))
+        for lane in order
+    )
+    gain = plans[0].value - best.value if plans else math.inf
+    probability = float(ndtr(gain / (math.sqrt(2.0) * deviation))) if deviation and plans else 1.0
+    layout = take(searched.lattice, np.array(best.lane))
+    is_own = not plans or np.allclose(_what_acts(own), _what_acts(layout), rtol=1e-9)
+    taken = is_own or probability >= SURE
+    choice = LayoutChoice(ranked, None if is_own else LayoutClaim(-math.expm1(-gain), probability, taken))
+    return (searched, rounded, choice) if taken else (alone, plans, choice)
+
+
+def _what_acts(layouts: ParallelLayout) -> np.ndarray:
+    """The fields of layouts; sequence parallelism without a tensor group is none."""
+    acting = dataclasses.replace(
+        layouts, sequence_parallel=layouts.sequence_parallel * (np.asarray(layouts.tensor) > 1.0)
+    )
+    return np.stack([np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(acting)])
+
+
+def _layout_deviation(search: LayoutSearch, rounded: RoundedPlan) -> float:
+    """Standard deviation of the logarithm of the objective by the error of the step time of one layout."""
+    problem, rows = search.problem, search.problem.formulation.rows
+    plan, _ = plan_at(problem, rounded.point, take(search.lattice, np.array(rounded.lane)), counts=rounded.counts)
+    run = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), TrainingRun(problem.run.system, plan))
+    slower = np.zeros((1, len(run.vector)))
+    slower[0, run.places[SLOWDOWN]] = run.values[SLOWDOWN]
+    slope = float(changes_along(run, slower).relative(problem.minimize)[0])
+    if "time" in rows:
+        slope += float(search.solution.multipliers.inequalities[rounded.lane][rows.index("time")])
+    return row_scatter() * abs(slope)
+
+
+def chances_of_lowest(values: Float[np.ndarray, " n"], deviation: float) -> Float[np.ndarray, " n"]:
+    """Probability of each of some values to be the lowest, with independent normal errors [1].
+
+    `P_i = int phi(z) prod_j!=i (1 - Phi((v_i - v_j) / s + z)) dz`, zero for infinite values.
+    """
+    finite = np.isfinite(values)
+    if not deviation:
+        return np.where(finite, values == np.min(values), 0.0) / max(1, np.sum(values == np.min(values)))
+    z, step = np.linspace(-6.0, 6.0, 241, retstep=True)
+    apart = (values[finite][:, None] - values[finite]) / deviation
+    above = log_ndtr(-(apart[..., None] + z)) * (1.0 - np.eye(len(apart)))[..., None]
+    result = np.zeros(len(values))
+    result[finite] = np.exp(above.sum(axis=1) - 0.5 * z**2).sum(axis=1) * step / math.sqrt(2.0 * math.pi)
+    return result
 
 
 def refine(

@@ -89,6 +89,37 @@ class RunnerUp:
     excess: float
 
 
+class LayoutClaim(NamedTuple):
+    """What the best layout of the model gains on the own one: a share of the objective (0.02 is 2 %), the probability
+    that it gains at all, and whether it is the answer.
+    """
+
+    gain: float
+    probability: float
+    taken: bool
+
+
+class RankedLayout(NamedTuple):
+    """A layout, how much worse its objective is than the lowest (0.02 is 2 %), and its probability to be the best."""
+
+    layout: ParallelLayout
+    excess: float
+    probability: float
+
+
+class LayoutChoice(NamedTuple):
+    """Layouts that may be the best, the likeliest first, and what the best one claims.
+
+    There is no claim where it is the own one, or the own one breaks the limits.
+    """
+
+    ranked: tuple[RankedLayout, ...] = ()
+    claim: LayoutClaim | None = None
+
+
+NO_CHOICE = LayoutChoice()
+
+
 @dataclasses.dataclass(frozen=True)
 class NearTie:
     """The plan of lowest energy or money within a tolerance of the optimum, compared with the exact optimum.
@@ -158,9 +189,9 @@ class Optimum(Rendered):
     `relaxed_value` is the lowest objective with counts free to be fractions, a bound on what rounding can reach;
     `gap` is the relative distance of the best realizable plan to it. Where `near_tie` is taken, another plan is the
     answer, within the tolerance of the question. `found` are the values of the variables by path, in SI; `saving` is
-    what each cause saves of the objective (`energymodel.search.optimize`). `prices` are empty where the limits exclude
-    each other, and where multipliers are no prices: at a kink of the model, or without a margin about the plan. All
-    numbers are NumPy float64.
+    what each cause saves of the objective (`energymodel.search.optimize`). `choice` weighs the layouts by the error of
+    the model. `prices` are empty where the limits exclude each other, and where multipliers are no prices: at a kink of
+    the model, or without a margin about the plan. All numbers are NumPy float64.
     """
 
     scenario: Scenario
@@ -186,6 +217,7 @@ class Optimum(Rendered):
     statistics: Mapping[str, int | float]
     found: Mapping[str, float] = dataclasses.field(default_factory=dict)
     near_tie: NearTie | None = None
+    choice: LayoutChoice = NO_CHOICE
     refinements: tuple[Refinement, ...] = ()
     saving: Mapping[str, float] = dataclasses.field(default_factory=dict)
 

@@ -12,13 +12,21 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from energymodel.scenarios.step_population import row_scatter
 from energymodel.search.result import Optimum
 from energymodel.search.training_run import TrainingRun
-from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, directions_of, in_float64, spread_along
+from energymodel.sweeps.outcome_spread import (
+    DEVIATIONS,
+    SLOWDOWN,
+    OutcomeSpread,
+    directions_of,
+    in_float64,
+    spread_along,
+)
 from energymodel.system.outputs import parse_objective
 from energymodel.system.plan import TokenBudget
 
-TOKENS = "plan.goal.tokens"
+TOKENS, LAYOUT = "plan.goal.tokens", "layout"
 
 
 class SavingAtRisk(NamedTuple):
@@ -71,13 +79,18 @@ def saving_at_risk(optimum: Optimum) -> SavingAtRisk:
     with jax.enable_x64(True):
         own_run = in_float64(TrainingRun(scenario.system, scenario.plan))
         directions = directions_of(scenario, own_run)
-        own = spread_along(own_run, directions.steps)
-        best = _spread_of_optimum(optimum, own, own_run, directions.steps)
+        names = (*directions.names, LAYOUT)
+        # Another layout has an error of its own: that of its step time and of the own layout's, by the first.
+        steps = np.pad(directions.steps, ((0, 1), (0, 0)))
+        own = spread_along(own_run, steps)
+        if optimum.choice.claim is not None and optimum.choice.claim.taken:
+            steps[-1, own_run.places[SLOWDOWN]] = math.sqrt(2.0) * row_scatter() * own_run.values[SLOWDOWN]
+        best = _spread_of_optimum(optimum, own, own_run, steps)
     moved = optimum.baseline_value * own.relative(optimum.minimize) - optimum.value * best.relative(optimum.minimize)
-    variances = dict.fromkeys(directions.names, 0.0)
-    for name, change in zip(directions.names, moved, strict=True):
+    variances = dict.fromkeys(names, 0.0)
+    for name, change in zip(names, moved, strict=True):
         variances[name] += float(change) ** 2
-    priors = {name: variance for name, variance in variances.items() if directions.is_prior[name]}
+    priors = {name: variance for name, variance in variances.items() if directions.is_prior.get(name)}
     variance = sum(variances.values())
     largest = sorted(priors, key=lambda name: -priors[name])
     return SavingAtRisk(

@@ -111,11 +111,16 @@ class Software(eqx.Module):
     logit_bytes: Real = real("B", 8.0, doc="logits, softmax and gradients, per token and vocabulary entry")
     kept_logit_bytes: Real = real("B", 0.0, doc="the same, kept from the previous micro-batch")
     gather_buffers: Real = real("B", 0.0, doc="freed all-gather buffers the allocator keeps, per token and hidden unit")
-    usable_memory: Real = real(
-        "1", 0.9, doc="share of a chip's memory at which half of the runs fail", within=SHARE_ABOVE_ZERO
+    table_bytes: Real = real("B", 4.0, doc="gradient of embedding or head while it is accumulated, per weight")
+    kept_products: Real = share(1.0, doc="share of what enters the last projection of gated blocks kept for backward")
+    narrow_inputs: Real = share(1.0, doc="1 if what enters products on 8 bits is kept in 8 bits")
+    repeated_work: Real = real(
+        "1", 1.0, doc="share of a layer's work that recomputing all of it repeats", within=SHARE_ABOVE_ZERO
     )
+    whole_in_pipelines: Real = share(0.0, doc="1 if sharded weights and gradients stay whole in a pipeline")
+    collective_memory: Real = real("B", 0.0, doc="buffers of collectives, where there are several chips")
     memory_spread: Real = real(
-        "1", 0.05, doc="standard deviation scale of ln(memory) about the prediction", within=Range(0.0, 1.0, above=True)
+        "1", 0.03, doc="standard deviation scale of ln(memory) about the prediction", within=Range(0.0, 1.0, above=True)
     )
     sharded_gradients: AbstractGradientSharding = component(ScatterEachMicrobatch())
     regather: Real = share(0.0, doc="1 if ZeRO 2 gathers its parameters for every micro-batch, 0 if once a step")

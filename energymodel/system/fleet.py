@@ -38,7 +38,7 @@ ADDED = (
     *("lifetime_energy", "lifetime_money", "lifetime_carbon", "power_busy", "clock"),
 )
 """Outputs that add up over groups, each in proportion to its chips; of busy power and clock that is the mean."""
-HIGHEST = ("temperature", "temperature_peak", "temperature_ramp", "memory_per_chip")
+HIGHEST = ("out_of_memory", "temperature", "temperature_peak", "temperature_ramp", "memory_per_chip")
 SHARED_LIMITS = ("facility_power", "power_swing", "power_ramp", "chillers")
 """Limits of the building, which all groups use up together; each group has the others for itself."""
 

@@ -16,6 +16,7 @@ from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.performance.pipeline_bubble import microbatch_multiple
 from energymodel.runtime.compilation import Compiled
+from energymodel.system.memory import memory_limit
 from energymodel.system.plan import PRECISIONS, SCHEDULES, ParallelLayout, TrainingPlan
 from energymodel.system.plan_rules import CUTS, OF_STAGES, WHOLE, stage_fault
 from energymodel.system.step import training_step
@@ -37,7 +38,6 @@ FIELDS = tuple(field.name for field in fields(ParallelLayout))
 SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
 """As in the scenario, unless they may vary; the fields before them are searched."""
 SEARCHED = (*(name for name in FIELDS if name not in SWITCHES), "embedding_balanced")
-FREE = 1.05  # memory over what a plan needs: a twentieth stays free
 CHUNK = 1024  # layouts in one call of the compiled step
 
 
@@ -149,12 +149,13 @@ def fastest_layout(
         parts = [np.resize(index[first : first + CHUNK], CHUNK) for first in range(0, len(index), CHUNK)]
         steps = [_steps(system, plan, batch, jax.tree.map(lambda leaf, of=of: leaf[of], lattice)) for of in parts]
     memory, time = (np.concatenate(rows)[: len(index)] for rows in zip(*steps, strict=True))
-    fits = (memory * FREE <= float(system.accelerator.memory_capacity)) | (len(index) == 1)
+    limit = float(memory_limit(system, plan))
+    fits = (memory <= limit) | (len(index) == 1)
     if not np.any(fits):
-        needed, capacity = (format_quantity(size, "B") for size in (np.min(memory), system.accelerator.memory_capacity))
+        needed, usable = (format_quantity(size, "B") for size in (np.min(memory), limit))
         raise InputError(
             f"chips: in no layout of {chips:g} chips does the model fit into the memory: of {len(index):,} the "
-            f"smallest needs {needed} of {capacity} per chip. Give more chips, or keep states on the host "
+            f"smallest needs {needed} of {usable} per chip. Give more chips, or keep states on the host "
             "(plan.layout.offload_optimizer=1)."
         )
     best = index[np.argmin(np.where(fits & np.isfinite(time), time, np.inf))]

@@ -4,13 +4,15 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Part, Scalar, blend, is_fixed, part
+from energymodel.numerics import Numeric, Part, Scalar, Values, blend, is_fixed, part
 from energymodel.performance.memory_footprint import (
+    divided_bytes_per_unit,
+    largest_need,
     layer_activation_bytes,
     layer_buffer_bytes,
     logit_bytes,
+    out_of_memory_probability,
     state_bytes_per_parameter,
-    stored_bytes_per_unit,
     zero_share,
 )
 from energymodel.performance.workload import LayerSizes, Transformer, feed_forward_parameters
@@ -143,13 +145,17 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
 def memory_per_chip(
     system: TrainingSystem, plan: TrainingPlan, division: Division, own: Shard, stored: KeptBytes, activations: Scalar
 ) -> Scalar:
-    """Memory of the fullest chip [B], `o (states + max(first, last) + b M h) + reserve` [Rajbhandari et al. 2020].
+    """Memory of the fullest chip [B], `o (states + max(first, last) + b M h + e V h / t) + reserve`.
+
+    States as in Rajbhandari et al. 2020.
 
     The first pipeline rank keeps the activations of the most micro-batches in flight; the last rank keeps fewer and
     the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M tokens, the
-    allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`); o is
-    `software.memory_overhead`. Of sharded gradients, what the framework does not scatter at once is kept whole
-    (`software.sharded_gradients`).
+    allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`); the gradient of the
+    embedding or head is accumulated in e bytes a weight (`software.table_bytes`); o is `software.memory_overhead`. Of
+    sharded gradients, what the framework does not scatter at once is kept whole (`software.sharded_gradients`); in a
+    pipeline it may keep weights and gradients whole (`software.whole_in_pipelines`). The reserve is that of
+    `reserved_memory`.
 
     **Arguments:**
 
@@ -158,6 +164,8 @@ def memory_per_chip(
     layout, workload, software = plan.layout, system.workload, system.software
     sizes, stages, held, m = division.sizes, division.stages, division.held, division.microbatches
     on_chip = 1.0 - layout.offload_activations
+    several = jnp.minimum(layout.pipeline - 1.0, 1.0)
+    still_sharded = 1.0 - part(software.whole_in_pipelines, lambda: several)
 
     def states(ranks: Numeric) -> Scalar:
         return state_bytes_per_parameter(
@@ -168,8 +176,8 @@ def memory_per_chip(
                 lambda: jnp.minimum(stored.trained * software.offload_kept_bytes, stored.optimizer),
                 lambda: stored.optimizer,
             ),
-            layout.shard_parameters,
-            layout.shard_gradients * (1.0 - division.gradients.held),
+            layout.shard_parameters * still_sharded,
+            layout.shard_gradients * (1.0 - division.gradients.held) * still_sharded,
             layout.shard_optimizer,
             ranks,
         )
@@ -188,7 +196,6 @@ def memory_per_chip(
     logits = logits * (1.0 + part(layout.gpipe, lambda: m - 1.0))
 
     # With balanced stages the first rank has the embedding and the most layers, the last one the output head.
-    several = jnp.minimum(layout.pipeline - 1.0, 1.0)
     tables = 1.0 + (1.0 - several) * (1.0 - workload.tied)
     (opening, final), cut = stages.balanced, stages.cut
 
@@ -215,46 +222,91 @@ def memory_per_chip(
     if not is_fixed(software.gather_buffers, 0.0):
         gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
         occupied = occupied + software.gather_buffers * gathered
-    return occupied * software.memory_overhead + software.reserved_memory
+    if not is_fixed(software.table_bytes, 0.0):
+        occupied = occupied + plan.trained_share * software.table_bytes * sizes.table / layout.tensor
+    return occupied * software.memory_overhead + reserved_memory(system, plan)
+
+
+def reserved_memory(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
+    """Memory of driver, context and allocator, and of the buffers of collectives where there are several chips [B]."""
+    several = jnp.clip(plan.chips - 1.0, 0.0, 1.0)
+    return system.software.reserved_memory + part(system.software.collective_memory, lambda: several)
+
+
+def memory_limit(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
+    """Memory that may be predicted for the fullest chip [B], `(C - r) (P / (1 - P))^s + r`.
+
+    C is what the device reports, r the reserve, s the spread of the rest about its prediction
+    (`software.memory_spread`), P the probability to run out of memory that is accepted (`out_of_memory_risk`)
+    [derivation: docs/physics.md B3].
+    """
+    reserve = reserved_memory(system, plan)
+    usable = _usable_memory(system, reserve)
+    return largest_need(usable, system.software.memory_spread, system.out_of_memory_risk) + reserve
+
+
+def out_of_memory_risk(system: TrainingSystem, plan: TrainingPlan, memory: Numeric) -> Values:
+    """Probability that a run whose fullest chip is predicted to need so much memory [B] runs out of it [1]."""
+    reserve = reserved_memory(system, plan)
+    needed = jnp.maximum(memory - reserve, 1.0)
+    return out_of_memory_probability(needed, _usable_memory(system, reserve), system.software.memory_spread)
+
+
+def _usable_memory(system: TrainingSystem, reserve: Numeric) -> Scalar:
+    """What a device has beside the reserve, a thousandth of its memory at least [B]."""
+    capacity = system.accelerator.memory_capacity
+    return jnp.maximum(capacity - reserve, 1e-3 * capacity)
 
 
 def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
-    """Activations of one layer and micro-batch on a chip [B], `M h [q/t + 5 a s k / (h t)]`, times the copies kept.
+    """Activations of one layer and micro-batch on a chip [B], `M h [c (p + q/t + 5 a s k / (h t))]` for c copies.
 
     `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6], averaged over the dense and mixture-of-experts layers
-    of the fullest rank. A routed expert also keeps what enters its products, in their number format: a sorted copy of a
-    token, two bytes in 16 bits, and if gated what enters its last projection, `2 r` (`software.kept_expert_inputs`).
+    of the fullest rank. Models of before fused attention have dropout masks, 2 bytes. What enters the last projection
+    of a gated block, `2 r`, may be made again (`software.kept_products`). Where products run on 8 or 4 bits, what
+    enters those with weights is kept in 8 (`software.narrow_inputs`), but for the attention output, which the backward
+    pass of attention needs as it is. A routed expert also keeps what enters its products, in their number format: a
+    sorted copy of a token, two bytes in 16 bits, and if gated what enters its last projection
+    (`software.kept_expert_inputs`).
     """
     layout, workload, software, sizes = plan.layout, system.workload, system.software, division.sizes
     routed = workload.active_experts * workload.expert_imbalance
     with_experts = _expert_layer_share(workload, sizes, division.stages.most)
     ratio = workload.feed_forward / workload.hidden
-    copies = routed + workload.shared_experts
+    own = workload.shared_experts + (1.0 - sizes.mixture) * routed
+    blocks = own + sizes.mixture * routed
     if not is_fixed(workload.dense_layers, 0.0):
         dense = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
-        copies = with_experts * copies + (1.0 - with_experts) * dense / workload.expert_block
+        of_dense = (1.0 - with_experts) * dense / workload.expert_block
+        own, blocks = with_experts * own + of_dense, with_experts * blocks + of_dense
     attention = sizes.kept_attention
     made_again = sizes.latent * (1.0 - software.kept_latent_heads)
     if not is_fixed(made_again, 0.0):
         attention = attention - made_again * (sizes.queries + sizes.kv)
-    stored = stored_bytes_per_unit(workload.gated, ratio, attention / workload.hidden, copies)
+    narrow_inputs = software.narrow_inputs * jnp.maximum(layout.fp8, layout.fp4)
+    kept_gated = workload.gated * software.kept_products
+    whole = 8.0 + 2.0 * (1.0 - workload.gated) * (1.0 - workload.flash) - 2.0 * narrow_inputs
+    last_inputs = kept_gated - 0.5 * narrow_inputs * (kept_gated + 1.0 - workload.gated)
+    stored = divided_bytes_per_unit(ratio, attention / workload.hidden, blocks) + 2.0 * ratio * own * last_inputs
     if not is_fixed(sizes.mixture, 0.0):
         narrow = 1.0 - 0.5 * layout.fp8 - 0.75 * layout.fp4
         inputs = sizes.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated) * narrow
         stored = stored + software.kept_expert_inputs * inputs
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
-    per_copy = layer_activation_bytes(
+    copies = software.activation_copies
+    held = layer_activation_bytes(
         division.tokens,
         workload.hidden,
         workload.heads,
         workload.sequence,
         layout.tensor,
-        stored,
+        copies * whole,
+        copies * stored,
         layout.sequence_parallel,
-        keep_scores,
-        layout.recompute_full,
+        copies * keep_scores,
+        jnp.minimum(1.0, layout.recompute_full / software.repeated_work),
     )
-    return layout.width * software.activation_copies * per_copy
+    return jnp.asarray(layout.width * held)
 
 
 def updated_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scalar:

@@ -126,6 +126,7 @@ class TrainingOutcome(Rendered, eqx.Module):
     temperature_ramp: Output = _output("K/s", "temperature_ramp_k_per_s", "temperature ramp at start and stop")
     clock: Output = _output("1", "clock", "clock relative to reference", better="more")
     memory_per_chip: Output = _output("B", "memory_per_chip_b", "memory per chip")
+    out_of_memory: Output = _output("1", "out_of_memory_probability", "probability to run out of memory")
     availability: Output = _output("1", "availability", "availability", better="more")
     money: Output = _output("USD", "money_usd", "money")
     carbon_operational: Output = _output("kg", "carbon_operational_kg", "operational carbon")

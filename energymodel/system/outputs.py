@@ -14,6 +14,7 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import Scalar
 from energymodel.system.chip_design import CatalogChip
+from energymodel.system.memory import memory_limit
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem, as_designed
@@ -249,7 +250,8 @@ def output(outcome: TrainingOutcome, name: str) -> Any:
 
 def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
     """The value that each limit is compared with, in the unit of `OUTPUTS`."""
-    chip, slack = as_designed(system, plan).system.accelerator, outcome.slack
+    (designed, plan), slack = as_designed(system, plan), outcome.slack
+    chip = designed.accelerator
     with_unit = {
         "chips": plan.chips + system.spare_chips(plan.spares),
         "heat_flux": outcome.power_busy / chip.die_area,
@@ -259,9 +261,8 @@ def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: Training
         "chip_price": jnp.asarray(chip.price),
     }
     of_reference = {}
-    if not isinstance(system.chip_design, CatalogChip):  # whose limit is the capacity of the reference
-        in_reference = system.accelerator.memory_capacity / chip.memory_capacity
-        of_reference["memory"] = outcome.memory_per_chip * in_reference
+    if not isinstance(system.chip_design, CatalogChip):  # whose limit is that of the reference
+        of_reference["memory"] = outcome.memory_per_chip * (memory_limit(system, plan) / memory_limit(designed, plan))
     shares = {limit: name for name, limit in LIMIT_OF_SLACK.items() if limit in OF_THE_PLAN and limit not in with_unit}
     return {
         **{name: output(outcome, name) for name in OUTPUTS if name not in OF_THE_PLAN},

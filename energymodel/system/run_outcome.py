@@ -10,6 +10,7 @@ from energymodel.numerics import Numeric, Real, Values
 from energymodel.performance.reliability import Calendar
 from energymodel.performance.serving import Serving
 from energymodel.physics.limits import landauer_energy, landauer_multiple
+from energymodel.system.memory import memory_limit, out_of_memory_risk
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.over_time import PowerOverTime, TemperatureOverTime, power_over_time, temperature_over_time
 from energymodel.system.plan import TrainingPlan
@@ -166,6 +167,7 @@ def run_outcome(
         **moment.warmth._asdict(),
         clock=step.point.clock,
         memory_per_chip=step.memory,
+        out_of_memory=out_of_memory_risk(system, plan, step.memory),
         availability=calendar.productive,
         money=money,
         carbon_operational=carbon_operational,
@@ -251,7 +253,7 @@ def slack_of(
         return -jnp.log(jnp.maximum(jnp.asarray(value) / limit, SMALLEST_SHARE))
 
     return Slack(
-        memory=jnp.log(chip.memory_capacity / moment.step.memory),
+        memory=jnp.log(memory_limit(system, plan) / moment.step.memory),
         temperature=jnp.log(chip.maximum_temperature / warmth.temperature),
         facility_power=jnp.log(facility.power_limit / peak_power),
         clock=jnp.log(plan.power_cap / point.lowest_power),

@@ -75,6 +75,7 @@ class TrainingSystem(eqx.Module):
     other_stages: Real = real("1", within=Range(0.0, 1e3))
     tokens_seen: Real = real("token", 0.0)
     production_slowdown: Real = real("1", 1.0, within=Range(0.5, 1e3))
+    out_of_memory_risk: Real = real("1", 0.05, within=Range(1e-6, 1.0 - 1e-6))
     chip_design: AbstractChipDesign = component(CatalogChip())
     data: AbstractDataSet = component(UnlimitedData())
     serving: AbstractServing = component(NoServing())

@@ -24,9 +24,9 @@ INTERVAL = 1.96  # standard deviations: 95 %
 
 
 def memory_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows 1"]:
-    """Logarithmic errors of the memory of the fullest chip."""
+    """Logarithmic errors of the memory of tensors on the fullest chip."""
     system = with_constants(steps.system, values)
-    predicted = jax.vmap(lambda row: predict_row(system, row).memory)(steps.rows)
+    predicted = jax.vmap(lambda row: predict_row(system, row).allocated)(steps.rows)
     return jnp.log(predicted / steps.measured)[:, None]
 
 

@@ -46,11 +46,15 @@ def _blackwell(chip: str) -> dict[str, str]:
     return _presets({"b200": "b200-sxm", "b300": "b300-sxm"}.get(chip, chip), node, "infiniband-400g", "megatron")
 
 
-_DISPATCH: Numbers = {
-    "software.node_dispatch": (1.0, "1", "dispatchers of DeepEP and HybridEP, NVIDIA-NeMo/Megatron-Bridge recipes")
+_NARROW: Numbers = {
+    "software.gradient_bytes": (2.0, "B", "grad_reduce_in_fp32=False in recipes of NVIDIA-NeMo/Megatron-Bridge")
+}
+_RECIPE: Numbers = {
+    **_NARROW,
+    "software.node_dispatch": (1.0, "1", "dispatchers of DeepEP and HybridEP, NVIDIA-NeMo/Megatron-Bridge recipes"),
 }
 _800G: Numbers = {
-    **_DISPATCH,
+    **_RECIPE,
     "network.link.lane_bandwidth": (25e9, "B/s", "ConnectX-8 beside Blackwell Ultra, 800 Gbit/s"),
 }
 _TITAN: Numbers = {
@@ -58,11 +62,7 @@ _TITAN: Numbers = {
     "accelerator.memory_capacity": (96e9, "B", "pytorch/torchtitan, benchmarks"),
     "accelerator.rated_power": (500.0, "W", "power limit, pytorch/torchtitan, benchmarks"),
 }
-_NANOTRON: Numbers = {"accelerator.memory_capacity": (85.52e9, "B", "81,559 MiB, as the driver states")}
-_SLOW_RINGS: Numbers = {
-    **_NANOTRON,
-    "software.tree": (0.0, "1", "all-reduces take as long as rings: experiments/01_step_time"),
-}
+_SLOW_RINGS: Numbers = {"software.tree": (0.0, "1", "all-reduces take as long as rings: experiments/01_step_time")}
 _SWEEP = "Hugging Face Ultrascale Playbook 2025, runs whose node all-reduce"
 _BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary{,-archive}.md"
 _NEMO = "NVIDIA/NeMo 24.07 and NVIDIA/dgxc-benchmarking, June 2025"
@@ -103,7 +103,7 @@ CLUSTERS = {
         "Bang et al. 2024 (vTrain), multi node",
     ),
     "nanotron-h100": Cluster(
-        "nanotron on H100, collectives as intended", _h100("nanotron"), f"{_SWEEP} reached 443 GB/s", _NANOTRON
+        "nanotron on H100, collectives as intended", _h100("nanotron"), f"{_SWEEP} reached 443 GB/s"
     ),
     "nanotron-h100-ring": Cluster(
         "nanotron on H100, slow rings only", _h100("nanotron"), f"{_SWEEP} stayed below 443 GB/s", _SLOW_RINGS
@@ -121,13 +121,13 @@ CLUSTERS = {
     "llm-foundry-a100": Cluster(
         "llm-foundry (FSDP) on A100", _a100("llm-foundry"), "mosaicml/llm-foundry 2023, throughput tables"
     ),
-    "megatron-bridge-h100": Cluster("Megatron-Bridge on H100", _h100("megatron"), _BRIDGE, _DISPATCH),
-    "megatron-bridge-b200": Cluster("Megatron-Bridge on B200", _blackwell("b200"), _BRIDGE, _DISPATCH),
+    "megatron-bridge-h100": Cluster("Megatron-Bridge on H100", _h100("megatron"), _BRIDGE, _RECIPE),
+    "megatron-bridge-b200": Cluster("Megatron-Bridge on B200", _blackwell("b200"), _BRIDGE, _RECIPE),
     "megatron-bridge-b300": Cluster("Megatron-Bridge on B300", _blackwell("b300"), _BRIDGE, _800G),
     # GB200 and GB300 have enough rows to tell two generations of the software apart.
-    "megatron-bridge-gb200": Cluster("Megatron-Bridge on GB200", _blackwell("gb200"), _BRIDGE, _DISPATCH),
+    "megatron-bridge-gb200": Cluster("Megatron-Bridge on GB200", _blackwell("gb200"), _BRIDGE, _RECIPE),
     "megatron-bridge-gb200-26.06": Cluster(
-        "Megatron-Bridge from 26.06 on GB200", _blackwell("gb200"), _BRIDGE, _DISPATCH
+        "Megatron-Bridge from 26.06 on GB200", _blackwell("gb200"), _BRIDGE, _RECIPE
     ),
     "megatron-bridge-gb300": Cluster("Megatron-Bridge on GB300", _blackwell("gb300"), _BRIDGE, _800G),
     "megatron-bridge-gb300-26.06": Cluster("Megatron-Bridge from 26.06 on GB300", _blackwell("gb300"), _BRIDGE, _800G),
@@ -137,10 +137,12 @@ CLUSTERS = {
     "maxtext-v5e": _maxtext("v5e", "tpu-v5e-block", 256.0),
     "maxtext-v5p": _maxtext("v5p", "tpu-v5p-cube", 8960.0),
     "maxtext-v6e": _maxtext("v6e", "tpu-v6e-block", 256.0),
-    "nemo-h100": Cluster("NeMo on H100", _h100("megatron"), _NEMO),
-    "nemo-b200": Cluster("NeMo on B200", _blackwell("b200"), _NEMO),
-    "nemo-gb200": Cluster("NeMo on GB200", _blackwell("gb200"), _NEMO),
-    "mlperf-h100": Cluster("MLPerf submissions with NeMo on H100", _h100("megatron"), "MLPerf Training v3.0 to v4.1"),
+    "nemo-h100": Cluster("NeMo on H100", _h100("megatron"), _NEMO, _NARROW),
+    "nemo-b200": Cluster("NeMo on B200", _blackwell("b200"), _NEMO, _NARROW),
+    "nemo-gb200": Cluster("NeMo on GB200", _blackwell("gb200"), _NEMO, _NARROW),
+    "mlperf-h100": Cluster(
+        "MLPerf submissions with NeMo on H100", _h100("megatron"), "MLPerf Training v3.0 to v4.1", _NARROW
+    ),
 }
 MEMORY = (
     ClusterConstant("software.activation_copies", 2.0, 0.5, 0.5, 4.0),

@@ -15,7 +15,7 @@ from energymodel.performance.memory_footprint import out_of_memory_probability
 
 SPREAD, SPREAD_LOG = 0.06, 0.5  # prior of the spread of memory about its prediction, and of the logarithm of it
 LAPSE = 0.01  # share of runs that end as they do for a reason that is not their memory
-LEAST_USABLE = 0.6  # of a chip's memory; what the driver, kernels and communication take leaves more
+LEAST_USABLE = 0.6  # of a chip's memory; what driver, kernels, communication and allocator take leaves more
 RISKS = (0.0, 0.1, 0.5, 0.9, 1.0)
 
 
@@ -71,7 +71,7 @@ def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, 
         print(f"\nmemory of {name}, {own.sum()} runs\n{fitted}")
         errors[metered & own] = np.expm1(fitted.held_out)
         needed = np.full(len(rows), np.nan)
-        needed[own] = predict(table.select(own), {name: with_constants(system, fitted.by_path)}).prediction.memory
+        needed[own] = predict(table.select(own), {name: with_constants(system, fitted.by_path)}).prediction.allocated
         needed[metered & own] = table.columns["memory_b"][metered & own] * np.exp(fitted.held_out)
         share = needed / float(system.accelerator.memory_capacity)
         for group in np.unique(groups[own]):
@@ -80,7 +80,8 @@ def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, 
             with jax.enable_x64(True):
                 risk[inside] = out_of_memory_probability(share[inside], usable, spread)
         usable, spread = risk_law(share[own], failed[own])
-        constants[name] = {**fitted.by_path, "software.usable_memory": usable, "software.memory_spread": spread}
+        reserve = (1.0 - usable) * float(system.accelerator.memory_capacity)
+        constants[name] = {**fitted.by_path, "software.reserved_memory": reserve, "software.memory_spread": spread}
         print(f"  usable {usable:.3f}, spread {spread:.3f}")
     predicted = np.isfinite(risk)
     return MemoryCheck(errors[metered & predicted], risk[predicted], failed[predicted]), constants

@@ -58,7 +58,8 @@ def main() -> None:
     chosen = parser.parse_args()
     rows = held_out_groups.measured_runs.read_all(chosen.data)
     errors = [Error(*parts) for parts in held_out_groups.held_out_errors(rows)]
-    sets, preset_sets = by_set(errors), by_set(with_presets(rows))
+    (preset_errors, risks), sets = with_presets(rows), by_set(errors)
+    preset_sets = by_set(preset_errors)
     for name, own in sets.items():
         print_set(name, own)
     tables: outputs.Tables = {
@@ -70,8 +71,10 @@ def main() -> None:
         "sets_with_presets": [{"set": name, **summary(preset_sets[name])} for name in sets],
         "best_layout": [regret(sets)],
         "best_layout_with_presets": [regret(preset_sets)],
+        "false_out_of_memory": risks,
     }
     print("\nwith the presets, which know all rows\n" + outputs.table(tables["sets_with_presets"]))
+    print("\nruns that ran, and the share whose predicted risk is above\n" + outputs.table(risks))
     remembered, memory_constants = [row for row in rows if row["set"] == "nanotron"], {}
     if remembered:
         check, memory_constants = memory_labels.check(remembered)
@@ -88,13 +91,19 @@ def main() -> None:
         write_memory(memory_constants)
 
 
-def with_presets(rows: list[dict[str, Any]]) -> list[Error]:
-    """Errors of the cluster presets, which are fitted to all timed rows."""
+def with_presets(rows: list[dict[str, Any]]) -> tuple[list[Error], list[dict[str, Any]]]:
+    """Errors of the cluster presets, which are fitted to all timed rows, and the risks of these runs, which all ran."""
     timed = [row for row in rows if row["step_time_s"] != "" and not row.get("degraded")]
     inputs = [{key: value for key, value in row.items() if key not in ONLY_HERE} for row in timed]
-    predicted = np.log(predict(inputs).table()["step_time_s"])
-    measured = np.log([float(row["step_time_s"]) for row in timed])
-    return [Error(row, log) for row, log in zip(timed, (predicted - measured).tolist(), strict=True)]
+    predicted = predict(inputs).table()
+    log = np.log(predicted["step_time_s"]) - np.log([float(row["step_time_s"]) for row in timed])
+    names = np.array([row["set"] for row in timed])
+    risks = []
+    for name in dict.fromkeys(names.tolist()):
+        own = predicted["out_of_memory_probability"][names == name]
+        shares = {f"above_{level}_percent": 100.0 * float(np.mean(own > level / 100)) for level in (50, 5)}
+        risks.append({"set": name, "runs": len(own), **shares})
+    return [Error(row, error) for row, error in zip(timed, log.tolist(), strict=True)], risks
 
 
 def write_memory(constants: dict[str, dict[str, float]]) -> None:

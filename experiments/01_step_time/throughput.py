@@ -211,6 +211,8 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 MODELS["Nemotron 340b"] = MODELS["Nemotron4 340b"] = MODELS["Nemotron-340B"]
 MODELS["LLAMA4 Maverick 400b"] = MODELS["LLAMA4 maverick 400b"]
+NARROW_MOMENTS = ("DeepSeekV3", "Qwen3_235B")
+"""Models whose recipes keep both moments in 16 bits (use_precision_aware_optimizer)."""
 LAYERS_OF_MIXTURES = {"hybrid state-space layers": ("Nemotron_3", "Nemotron-H"), "latent experts": ("DeepSeekV4",)}
 
 
@@ -269,6 +271,9 @@ def megatron_bridge(rows: list[Row]) -> list[Row]:
                 "cluster": f"megatron-bridge-{row['accelerator'].lower()}" + ("-26.06" if late else ""),
                 # Without other sharding a model of this size fits only if its parameters are sharded.
                 "zero": 3 if number(row, "fsdp", 0.0) > 1 or unsplit else 1,
+                # Of 80 layers 20 to 40 are offloaded (cpu_offloading_num_layers).
+                "offload_activations": 0.5 if unsplit and name == "LLAMA3_70B" else 0.0,
+                **({"optimizer_bytes": 8.0} if name.startswith(NARROW_MOMENTS) else {}),
                 "step_time_s": _timed(common),
                 "release": release,
                 "precision": row["precision"],
@@ -397,13 +402,17 @@ def maxtext(rows: list[Row]) -> list[Row]:
                 "zero": 3,
                 "recompute_full": recomputed,
                 "recompute_attention": 1,
-                "offload_activations": float(generation == "v5e" and tensor > 1),
+                # Recipes for v6e keep inputs of layers in host memory (decoder_layer_input=offload).
+                "offload_activations": float(name in RECIPES or (generation == "v5e" and tensor > 1)),
+                **(NARROW_STATES if name in RECIPES and name.split()[0] in ("900B", "700B", "10T") else {}),
                 "step_time_s": _timed({**row, **common, **_rate(row)}, unmasked_flops({**common, **shape})),
             }
         )
     return result
 
 
+NARROW_STATES = {"gradient_bytes": 2.0, "optimizer_bytes": 4.0}
+"""Without a master copy: with one the largest models do not fit into the chips that they ran on."""
 PEAK_TFLOPS = {"TPU v5e": 197.0, "TPU v5p": 459.0, "TPU v6e": 918.0}
 
 

@@ -45,8 +45,7 @@ MOONLIGHT = {
     "sequence": 4096,
 }
 QWEN = {**MODELS["Qwen3_30B_a3B"], "sequence": 4096, "chips": 16, "zero": 1}
-NARROW = {"gradient_bytes": 2.0, "optimizer_bytes": 8.0}  # 16-bit gradients and moments
-OF_TENSORS = {"memory_overhead": 1.0, "reserved_memory": 0.0}
+NARROW = {"optimizer_bytes": 8.0}  # 16-bit moments
 HIDDEN, EXPOSED = {"expert_overlap": 1.0}, {"expert_overlap": 0.0}
 # Experts are divided by tensor x expert here, by EP alone (with TP 1 for experts) in Megatron.
 SMALL = {**MOONLIGHT, "chips": 8, "batch_sequences": 4, "tensor": 2, "expert": 4, "zero": 1}
@@ -69,7 +68,7 @@ class Change(NamedTuple):
 
 def _offload(share: str) -> Change:
     after = {**OFFLOAD, "offload_optimizer": float(share.split()[0]) / 100.0}
-    return Change("optimizer_offload", "Qwen3-30B-A3B", ("0 %", share), OFFLOAD, after, (OF_TENSORS, OF_TENSORS))
+    return Change("optimizer_offload", "Qwen3-30B-A3B", ("0 %", share), OFFLOAD, after)
 
 
 CHANGES = (
@@ -79,7 +78,7 @@ CHANGES = (
         ("none", "core_attn"),
         SMALL,
         {**SMALL, "recompute_attention": 1},
-        (OF_TENSORS | NARROW, OF_TENSORS | NARROW),
+        (NARROW, NARROW),
     ),
     *(_offload(share) for share in ("25 %", "50 %", "75 %", "100 %")),
     Change(
@@ -92,7 +91,6 @@ CHANGES = (
         ("tp4 pp4 expandable_segments", "tp4 pp8"),
         {**LLAMA, "tensor": 4, "pipeline": 4},
         {**LLAMA, "tensor": 4, "pipeline": 8},
-        (OF_TENSORS, OF_TENSORS),
     ),
     Change(
         "layout",
@@ -100,20 +98,19 @@ CHANGES = (
         ("tp4 pp4 expandable_segments", "tp8 pp4"),
         {**LLAMA, "tensor": 4, "pipeline": 4},
         {**LLAMA, "tensor": 8, "pipeline": 4},
-        (OF_TENSORS, OF_TENSORS),
     ),
 )
 
 
 def predicted(columns: dict[str, Any], software: dict[str, float]) -> tuple[float, float]:
-    """Step time [s] and memory [B] of a row on the cluster, with some numbers of its software changed."""
+    """Step time [s] and memory of tensors [B] of a row on the cluster, with some numbers of its software changed."""
     with jax.enable_x64(True):
         system = cluster_system(CLUSTER)
         for name, value in software.items():
             system = eqx.tree_at(lambda s, name=name: getattr(s.software, name), system, value)
         table = layouts([{"cluster": CLUSTER, "zero": 1, **columns}])
         result = jax.jit(predict_row)(system, {column.name: table.columns[column.name][0] for column in INPUTS})
-        return float(result.step_time.total), float(result.memory)
+        return float(result.step_time.total), float(result.allocated)
 
 
 def compare(change: Change, rows: list[Row]) -> dict[str, Any]:
@@ -148,7 +145,7 @@ def main() -> None:
     rows = read(parser.parse_args().data / "megatron_bridge_ablations.csv")
     print(outputs.table([compare(change, rows) for change in CHANGES]))
     first = next(row for row in rows if row["variant"] == "none")
-    memory = predicted(SMALL, OF_TENSORS | NARROW)[1] / 1e9
+    memory = predicted(SMALL, NARROW)[1] / 1e9
     print(f"\nMoonlight 16B allocates {number(first, 'peak_allocated_gb'):.1f} GB, predicted {memory:.1f} GB")
 
 

@@ -39,7 +39,7 @@ FRAMEWORKS = {
 }
 """Presets of software, each with its label in the population, if it has one, and the clusters that say most of it."""
 KNOWN = 0.93  # of the spread before any measurement: a constant that is hardly surer is left out
-MEMORY = ("activation_copies", "gather_buffers", "usable_memory", "memory_spread")
+MEMORY = ("activation_copies", "gather_buffers", "reserved_memory", "memory_spread")
 """Numbers of software that experiments/01_step_time fits to memory."""
 
 

@@ -45,7 +45,7 @@ def test_predict_answers_for_a_training_configuration(tmp_path):
     assert numbers(tree, "prediction")["fits"] == "yes"
     assert numbers(tree)["tokens"] == 1000 * 32 * 2 * 4096
     text = run(*words, "--set", "plan.layout.microbatch=1").stdout
-    assert "It fits: " in text
+    assert " of 85.52 GB per chip: out of memory with a probability of " in text
     assert "money per step" in text
     small = run(*words, "--set", "system.accelerator.memory_capacity=3 GB")
     assert small.exit_code == 3

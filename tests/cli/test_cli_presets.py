@@ -26,7 +26,7 @@ def test_the_list_names_every_preset_with_its_title():
 def test_a_category_has_main_numbers_and_marks_priors():
     lines = {line.split()[0]: line for line in run("presets", "hardware").stdout.splitlines() if line.strip()}
     assert set(names("hardware")) <= set(lines)
-    for word in ("989.4 TFLOP/s", "80 GB", "3.35 TB/s", "700 W", "1.83 GHz", "dgx-h100"):
+    for word in ("989.4 TFLOP/s", "85.52 GB", "3.35 TB/s", "700 W", "1.83 GHz", "dgx-h100"):
         assert word in lines["h100-sxm"]
     assert "†" not in lines["h100-sxm"]
     assert "165.2 TFLOP/s †" in lines["rtx-4090"]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from energymodel.performance import parallelism
 from energymodel.performance.collectives import inner_ranks
 from energymodel.performance.memory_footprint import (
+    divided_bytes_per_unit,
     layer_activation_bytes,
     state_bytes_per_parameter,
-    stored_bytes_per_unit,
 )
 from energymodel.performance.pipeline_bubble import idle_stage_layers
 from energymodel.performance.workload import recomputed_share
@@ -94,7 +94,7 @@ def test_gradients_beside_a_jump_hold_the_count():
 
 
 switches = st.floats(0.0, 1.0)
-GPT3 = {"tokens": 2048.0, "hidden": 12288.0, "heads": 96.0, "sequence": 2048.0, "stored": 34.0}
+GPT3 = {"tokens": 2048.0, "hidden": 12288.0, "heads": 96.0, "sequence": 2048.0, "whole": 10.0, "divided": 24.0}
 ADAM = {"weight_bytes": 2.0, "gradient_bytes": 4.0, "optimizer_bytes": 12.0}
 
 
@@ -121,9 +121,9 @@ def test_sharded_states_lie_between_one_nth_and_all(parameters, gradients, optim
 
 
 def test_stored_bytes_and_activations_by_hand():
-    single, two = (float(stored_bytes_per_unit(1.0, 3.25, 2.125, copies)) for copies in (1.0, 2.0))
+    single, two = (float(divided_bytes_per_unit(3.25, 2.125, copies)) for copies in (1.0, 2.0))
     np.testing.assert_allclose(two - single, 4.0 * 3.25)
-    np.testing.assert_allclose(stored_bytes_per_unit(0.0, 4.0, 4.0, 1.0), 34.0)
+    np.testing.assert_allclose(divided_bytes_per_unit(4.0, 4.0, 1.0), 24.0)
     # Korthikanti et al. 2022, table 2, with s b h = 2048 x 12288 and 5 a s / h = 80.
     unit = 2048.0 * 12288.0
     np.testing.assert_allclose(activations(), unit * (34.0 + 80.0))

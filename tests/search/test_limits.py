@@ -14,6 +14,7 @@ from energymodel.search.problem import formulate
 from energymodel.search.relaxation import COARSE, evaluate_points, screen
 from energymodel.search.result import exceeded_limits
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.memory import memory_limit
 from energymodel.system.outcome import Slack
 from energymodel.system.outputs import LIMIT_OF_SLACK, OUTPUTS, limits_of_system, parse_limit
 from report.reference_optimum import optimum
@@ -45,7 +46,7 @@ def test_limits_are_those_of_chip_and_building(scenario, baseline):
     assert limits["ramp"] == pytest.approx(float(facility.ramp_limit))
     assert limits["facility_power"] == pytest.approx(float(facility.power_limit))
     assert limits["temperature"] == pytest.approx(float(chip.maximum_temperature))
-    assert limits["memory"] == pytest.approx(float(chip.memory_capacity))
+    assert limits["memory"] == pytest.approx(float(memory_limit(scenario.system, scenario.plan)))
     assert limits["lowest_clock_power"] == pytest.approx(1.0)
     assert limits["capacity_use"] == pytest.approx(1.0)
 

@@ -12,7 +12,7 @@ from energymodel.report.answers.search_parts import near_tie_sentence
 from energymodel.report.number import sentence
 from energymodel.runtime.compilation import compiler_options
 from energymodel.search.problem import formulate, row_of_objective
-from energymodel.search.refinement import saved_beside, tolerance_of
+from energymodel.search.refinement import chances_of_lowest, saved_beside, tolerance_of
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import objective_value
 
@@ -38,6 +38,17 @@ def fastest(scenario):
 )
 def test_the_row_of_an_objective_is_below_its_limit_where_the_objective_is(minimize, row):
     assert row_of_objective(minimize) == row
+
+
+def test_chances_of_the_lowest_by_hand():
+    # Two of three are equal; the difference of two errors of 0.1 is sqrt(2) x 0.1, and Phi(1) is 0.841345.
+    np.testing.assert_allclose(chances_of_lowest(np.array([1.0, 1.0, np.inf]), 0.1), [0.5, 0.5, 0.0], rtol=1e-7)
+    apart = chances_of_lowest(np.array([0.0, 0.1 * 2**0.5]), 0.1)
+    np.testing.assert_allclose(apart, [0.841345, 0.158655], rtol=1e-5)
+    np.testing.assert_array_equal(chances_of_lowest(np.array([2.0, 1.0]), 0.0), [0.0, 1.0])
+    draws = np.random.default_rng(0).normal(size=(400_000, 4)) * 0.1 + np.array([0.0, 0.05, 0.1, 0.3])
+    counted = np.bincount(np.argmin(draws, axis=1), minlength=4) / len(draws)
+    np.testing.assert_allclose(chances_of_lowest(np.array([0.0, 0.05, 0.1, 0.3]), 0.1), counted, atol=3e-3)
 
 
 def test_a_loss_has_no_near_ties(scenario):

@@ -45,11 +45,24 @@ def test_plan_keeps_the_limits_at_the_loss_of_the_baseline(scenario, optimum):
     outcome, baseline = optimum.outcome, optimum.baseline
     np.testing.assert_allclose(outcome.loss, baseline.loss, rtol=1e-9)
     assert float(outcome.time) <= float(baseline.time) * (1 + 1e-6)
-    assert float(outcome.memory_per_chip) <= float(scenario.system.accelerator.memory_capacity)
+    assert float(outcome.out_of_memory) <= 0.05 * (1 + 1e-6)
     assert float(outcome.power_peak) <= float(scenario.system.facility.power_limit)
     assert float(outcome.temperature) <= float(scenario.system.accelerator.maximum_temperature)
     assert optimum.value < optimum.baseline_value
     assert optimum.value >= optimum.relaxed_value * (1 - 1e-6)
+
+
+def test_the_own_layout_stays_unless_another_one_is_surely_better(scenario, optimum):
+    (ranked, claim), own = optimum.choice, scenario.plan.layout
+    chances = [layout.probability for layout in ranked]
+    assert chances == sorted(chances, reverse=True)
+    assert 0.9 < sum(chances) <= 1.0 + 1e-9
+    assert min(layout.excess for layout in ranked) == 0.0
+    if claim is not None:
+        assert claim.taken == (claim.probability >= 0.9)
+        assert 0.0 < claim.gain < 1.0
+        layouts = [[*map(float, jax.tree.leaves(layout))] for layout in (own, optimum.plan.layout)]
+        assert claim.taken or layouts[0] == layouts[1]
 
 
 def test_plan_is_what_evaluate_says(optimum):

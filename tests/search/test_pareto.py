@@ -88,7 +88,7 @@ def test_plans_are_realizable_and_are_what_evaluate_says(scenario, front):
     with jax.enable_x64(True):
         for point in front.points[::4]:
             check_plan(scenario.system, point.plan)
-            check_fit(scenario.system, float(point.outcome.memory_per_chip))
+            check_fit(scenario.system, float(point.outcome.memory_per_chip), float(point.outcome.out_of_memory))
             outcome = evaluate_once(scenario.system, point.plan)
             np.testing.assert_allclose(np.asarray(outcome.energy.total), point.values["energy"], rtol=1e-9)
             np.testing.assert_allclose(float(outcome.time), point.values["time"], rtol=1e-9)

@@ -20,6 +20,7 @@ from energymodel.search.result import SearchResult
 from energymodel.search.sensitivity import OF, SHARES, next_values, sensitivity
 from energymodel.search.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, expand, is_gain
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.memory import memory_limit
 from report.reference_optimum import optimum
 
 SMALL = "test-1b-h100"
@@ -146,7 +147,7 @@ def test_outputs_are_those_of_evaluate(small):
         outcome.carbon_operational + outcome.carbon_embodied,
         outcome.step_time.total,
         outcome.mfu,
-        float(small.system.accelerator.memory_capacity / outcome.memory_per_chip),
+        float(memory_limit(small.system, small.plan) / outcome.memory_per_chip),
     ]
     np.testing.assert_allclose(values, expected, rtol=1e-12)
     assert set(LIMITS_OF_SYSTEM) < set(UNITS)

@@ -50,8 +50,8 @@ def fabric() -> Fabric:
 def test_a_column_replaces_the_number_of_the_cluster(name, system):
     changes = {**MIXTURE, "pipeline": 2, "context": 2, "tensor": 2, "fp8": 1}
     own = prediction(system, columns(**changes)).step_time.total
-    there = prediction(replaced(system, {f"software.{name}": 0.25}), columns(**changes)).step_time.total
-    here = prediction(system, columns(**changes, **{name: 0.25})).step_time.total
+    there = prediction(replaced(system, {f"software.{name}": 0.75}), columns(**changes)).step_time.total
+    here = prediction(system, columns(**changes, **{name: 0.75})).step_time.total
     np.testing.assert_allclose(here, there, rtol=1e-12)
     assert abs(float(here / own) - 1.0) > 1e-6
 

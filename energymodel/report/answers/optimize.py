@@ -84,7 +84,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         scenario,
         "optimize",
         Sentence(what),
-        [headline(optimum, risk), *answered],
+        [headline(optimum, risk), *search_parts.choice_sentences(optimum), *answered],
         [table for table in tables if table.rows],
         charts=charts,
         notes=[*notes, *run_tables.provenance_notes(scenario)],

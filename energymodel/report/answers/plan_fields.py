@@ -13,7 +13,7 @@ from energymodel.scenarios.scenario import Scenario
 from energymodel.system.layouts import SEARCHED
 from energymodel.system.plan import TrainingPlan
 
-PERCENT = {"mfu", "hfu", "availability", "euf", "clock"}
+PERCENT = {"mfu", "hfu", "availability", "euf", "clock", "out_of_memory"}
 """Outputs that are read in percent."""
 OF_LIFE = ("serving_chip_time", "lifetime_energy", "lifetime_money", "lifetime_carbon")
 """Outputs that say more than those of the run only where the model serves tokens."""

@@ -15,7 +15,7 @@ from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import evaluate_answer, intervals_chart, limits_chart
 from energymodel.report.answers.run_tables import Run, limits_table
 from energymodel.report.answers.timeline import step_parts
-from energymodel.report.cells import DATA, FULL, Column, Quantity, number, present, spaced, words
+from energymodel.report.cells import DATA, FULL, Column, Quantity, number, present, share, spaced, words
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -25,6 +25,7 @@ OF_A_STEP = ("step_time", "mfu", "power_busy", "power_average", "power_peak", "p
 """Outputs that no number of tokens changes."""
 BARS, ROWS = 20, 40
 FITS, RISKY = "fits in memory", "out-of-memory risk above 50 %"
+LIKELY = 0.5  # probability to run out of memory from which on a plan is said not to fit
 
 
 def run_prediction_answer(
@@ -41,7 +42,7 @@ def run_prediction_answer(
     - `of_whole_run`: whether anybody said how many tokens the run has; else only shares of it are shown.
     """
     run, capacity = Run(scenario.plan, outcome, spread), float(scenario.system.accelerator.memory_capacity)
-    verdict, fits = memory_sentence(outcome, capacity), float(outcome.memory_per_chip) <= capacity
+    verdict, fits = memory_sentence(scenario, outcome), float(outcome.out_of_memory) <= LIKELY
     of_run = evaluate_answer(scenario, outcome, spread, details=details and of_whole_run)
     outputs, step = of_run.table("outcome"), next(chart for chart in of_run.charts if chart.table == "step_time_parts")
     answer = dataclasses.replace(
@@ -83,16 +84,22 @@ def _of_a_step(scenario: Scenario, run: Run, answer: Answer, *, details: bool) -
     return dataclasses.replace(answer, sentences=sentences, tables=tables, charts=charts, notes=notes, warnings=[])
 
 
-def memory_sentence(outcome: TrainingOutcome, capacity: float) -> Sentence:
-    """It fits, or what it lacks and what to do."""
-    need = float(outcome.memory_per_chip)
-    numbers = {"need": number(need, "B"), "capacity": number(capacity, "B")}
-    if need <= capacity:
-        return Sentence("It fits: {need} of {capacity} per chip.", numbers)
+def memory_sentence(scenario: Scenario, outcome: TrainingOutcome) -> Sentence:
+    """What it needs, the probability that it runs out of memory, and what to do where that is more than accepted."""
+    risk, accepted = float(outcome.out_of_memory), float(scenario.system.out_of_memory_risk)
+    numbers = {
+        "need": number(float(outcome.memory_per_chip), "B"),
+        "capacity": number(float(scenario.system.accelerator.memory_capacity), "B"),
+        "risk": share(risk),
+        "accepted": share(accepted),
+    }
+    text = "{need} of {capacity} per chip: out of memory with a probability of {risk}"
+    if risk <= accepted:
+        return Sentence(f"{text}.", numbers)
+    text = f"It does not fit: {text}." if risk > LIKELY else f"{text}, where a search accepts {{accepted}}."
     return Sentence(
-        "It does not fit: {need} of {capacity} per chip. Raise the tensor or pipeline degree or the sharding, "
-        "recompute activations, or take more chips; `energymodel optimize` with the same words finds a layout that "
-        "fits.",
+        f"{text} Raise the tensor or pipeline degree or the sharding, recompute activations, or take more chips; "
+        "`energymodel optimize` with the same words finds a layout that fits.",
         numbers,
     )
 
@@ -109,8 +116,9 @@ def prediction_table(run: Run, capacity: float, *, of_whole_run: bool) -> Table:
         return tuple(amount / end for end in (time.value, time.high, time.low) if end)
 
     cells: dict[Column, Any] = {
-        words("fits", "fits in memory"): float(run.outcome.memory_per_chip) <= capacity,
+        words("fits", "fits in memory"): float(run.outcome.out_of_memory) <= LIKELY,
         Column("memory_per_chip", "memory per chip", "B"): scaled("memory_per_chip"),
+        Column("out_of_memory", "out of memory", kind="share", digits="two"): float(run.outcome.out_of_memory),
         Column("capacity", "memory of a chip", "B"): capacity,
         Column("step_time", unit="s"): time,
         Column("token_rate", "tokens per second", "token/s"): rate(tokens / steps),
@@ -168,7 +176,7 @@ def steps_table(prediction: StepPredictions) -> Table:
         own = float(measured[index])
         error = [own, time.mapped(lambda end, own=own: end / own - 1.0)] if math.isfinite(own) else [None, None]
         others = [of_row[name] for name in ("mfu", "tokens_per_s", "memory_b", "out_of_memory_probability")]
-        rows.append([f"line {line}", time, *(error if timed else ()), *others, RISKY if others[-1] > 0.5 else FITS])
+        rows.append([f"line {line}", time, *(error if timed else ()), *others, RISKY if others[-1] > LIKELY else FITS])
     return Table("steps", "Predicted steps", columns, rows, short=range(min(ROWS, len(rows))))
 
 

@@ -33,7 +33,7 @@ from energymodel.system.plan import ParallelLayout, TrainingPlan
 OWN, FOUND, CHANGED = "own plan", "found", "change"
 MAIN_OUTPUTS = (
     *("loss", "tokens", "steps", "step_time", "energy", "time", "mfu", "power_average", "pue", "temperature"),
-    *("memory_per_chip", "money", "carbon_operational"),
+    *("memory_per_chip", "out_of_memory", "money", "carbon_operational"),
 )
 """Outputs of the short form."""
 _RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
@@ -151,7 +151,8 @@ def outcome_table(runs: Runs, digits: str = "", only: Collection[str] = ()) -> T
 
     def change_of(column: Column, *_: Cell) -> Cell:
         before, after = runs.values()
-        return None if "slack." in column.name else change(before, after, column.name, column)
+        is_ratio = column.name != "out_of_memory" and not column.name.startswith("slack.")
+        return change(before, after, column.name, column) if is_ratio else None
 
     return compared("outcome", title, columns, rows, change_of)
 

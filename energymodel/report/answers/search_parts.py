@@ -29,6 +29,7 @@ _LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
 AIM = "loss"
 """What the run is for: a price of it beside those of resources would make these look like nothing."""
 _ONE_PERCENT = math.log(1.01)
+TRIED = 3  # layouts to try on the machine
 CAUSES, NAMED, SMALLEST = 8, 3, 0.01  # numbers in the chart and in a sentence, and the smallest share of the latter
 
 
@@ -178,18 +179,40 @@ def saving_causes(risk: SavingAtRisk) -> tuple[Table, Chart | None]:
 
 
 def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
-    """The second-best layout and a bound for all others, by what they take more of the objective."""
-    of, others, rows = optimum.minimize, float(optimum.statistics.get("others_excess", math.nan)), []
-    if (second := optimum.runner_up) is not None:
-        rows.append(["second-best layout", second.excess, layout_label(second.layout)])
+    """The layouts that may be the best, or the second-best one, and a bound for all others, by what they take more."""
+    of, others = optimum.minimize, float(optimum.statistics.get("others_excess", math.nan))
+    rows: list[list[Any]] = [[layout_label(of.layout), of.excess, of.probability] for of in optimum.choice.ranked]
+    if not rows and (second := optimum.runner_up) is not None:
+        rows.append([layout_label(second.layout), second.excess, None])
     if not optimum.statistics.get("layouts_left") and others > 0.0 and math.isfinite(others):
-        rows.append(["all layouts that were not searched, at least", others, ""])
+        rows.append(["all layouts that were not searched, at least", others, None])
     excess = Column("excess", f"more {of} than the best", kind="share", digits="two")
-    table = Table("layouts", "Layouts compared", [words("layout"), excess, words("label", "")], rows, level=FULL)
+    best = Column("probability", "probability to be the best", kind="share", digits="two")
+    table = Table("layouts", "Layouts compared", [words("layout"), excess, best], rows, level=FULL)
     title = f"Another layout takes at least {{largest}} more {of}"
     subtitle = f"{of.capitalize()} above that of the best layout"
     nearest = share(min((row[1] for row in rows), default=0.0))
     return table, Chart.ranked(table, "excess", title, subtitle, f"more {of}", read=lambda _: nearest)
+
+
+def choice_sentences(optimum: Optimum) -> list[Sentence]:
+    """Whether the best layout of the model is surely better than the own one, and what to try on the machine."""
+    (ranked, claim), others = optimum.choice, []
+    if claim is None:
+        return []
+    best, *others = sorted(ranked, key=lambda layout: layout.excess)[:TRIED]
+    numbers = {"gain": share(claim.gain), "sure": share(claim.probability)}
+    text = f"of {{gain}} {optimum.minimize} over the own one, a gain with a probability of {{sure}}"
+    if claim.taken:
+        return [Sentence(f"The layout has a lead {text}.", numbers)]
+    listed = ", ".join(layout_label(layout.layout) for layout in (best, *others))
+    return [
+        Sentence(
+            f"The own layout stays: the best one of the model has a lead {text}, and 90 % are needed to take another. "
+            f"To know, run {listed} for 200 steps each, then `energymodel calibrate step-time`.",
+            numbers,
+        )
+    ]
 
 
 def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table]:
