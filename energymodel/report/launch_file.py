@@ -73,7 +73,7 @@ def launch_file(
     _check_software(scenario, plan, kind)
     config = planned_config(scenario, plan, tokens, below)
     if below is not None and below.kind != kind:  # whose names are its own
-        config = dataclasses.replace(config, optimizer=None, tokenizer=None)
+        config = dataclasses.replace(config, optimizer=None, tokenizer=None, precision_recipe=None)
     elif below is not None and not below.model and config.model_name == below.model_name:
         config = dataclasses.replace(config, model={})  # the file names it, and goes on to
     table, lacking = write_training_config(config, kind, round(float(scenario.system.node.chips)))
