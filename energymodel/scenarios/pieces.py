@@ -78,17 +78,8 @@ def scenario_of_pieces(
     tables["system"]["workload"] = {"preset": model, **length}
     facility = tables["system"]["facility"]
     tables["plan"] = {"chips": float(count), "goal": {"tokens": _tokens(amount, "given", "given")}}
-    asked = None if batch is None else tokens_of(batch, "batch")
-    of_batch = [change for change in changes if change.partition("=")[0].strip() == BATCH]
-    if of_batch:
-        asked = max(tokens_of(knot, BATCH) for knot in of_batch[-1].partition("=")[2].strip(" []").split(","))
-    machine = cluster_of(accelerator, cluster, framework)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the scenario gives them again
-        divisible = {**tables["plan"], "batch": _tokens(DIVISIBLE * count, "given", "given")}
-        draft = load_scenario(
-            {**tables, "plan": divisible}, [change for change in changes if change not in of_batch], machine
-        )
+    asked, machine = _batch_asked(batch, changes), cluster_of(accelerator, cluster, framework)
+    draft = _draft(tables, changes, machine)
     size = usual_batch(draft, amount) if asked is None else asked
     plan = eqx.tree_at(lambda plan: plan.batch, draft.plan, np.array([size]))
     stated = draft.tables["plan"]["layout"].keys() & set(FIELDS)
@@ -120,6 +111,27 @@ def scenario_of_pieces(
         )
     scenario = scenario if asked is None else keeping_batch(scenario)
     return Pieces(dataclasses.replace(scenario, chosen=chosen), tuple(assumed))
+
+
+def _batch_asked(batch: int | float | str | None, changes: Sequence[str]) -> float | None:
+    """The batch of an argument, or of the last change of it, the largest of a schedule [token]."""
+    knots = [change.partition("=")[2] for change in changes if _is_of_batch(change)]
+    if knots:
+        return max(tokens_of(knot, BATCH) for knot in knots[-1].strip(" []").split(","))
+    return None if batch is None else tokens_of(batch, "batch")
+
+
+def _is_of_batch(change: str) -> bool:
+    return change.partition("=")[0].strip() == BATCH
+
+
+def _draft(tables: Mapping[str, Any], changes: Sequence[str], machine: str | Path) -> Scenario:
+    """The scenario of a batch that any layout divides, without the warnings that the final one gives again."""
+    plan = {**tables["plan"], "batch": _tokens(DIVISIBLE * tables["plan"]["chips"], "given", "given")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = [change for change in changes if not _is_of_batch(change)]
+        return load_scenario({**tables, "plan": plan}, kept, machine)
 
 
 def keeping_batch(scenario: Scenario) -> Scenario:
