@@ -5,6 +5,7 @@ keys, as expressions of the fields of `TrainingConfig` and of the words of the m
 """
 
 import copy
+import dataclasses
 import math
 from collections.abc import Mapping
 from functools import reduce
@@ -94,6 +95,7 @@ def _table(rules: Mapping[str, Any], words: Mapping[str, Any]) -> Table:
 def _differences(config: TrainingConfig, again: TrainingConfig) -> tuple[Table, Table]:
     """Words of a run that its file does not hold, and those that it holds otherwise."""
     lacking, wrong = Table(), Table()
+    again = dataclasses.replace(again, expert_tensor=again.expert_tensor or again.tensor)
     free, asked = RULES["free"]["fields"].split(), RULES["asked"]["fields"].split()
     for name in [name for name in FIELDS if name not in free]:
         value, other = getattr(config, name), getattr(again, name)

@@ -61,6 +61,11 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "fp8": ({"precision": "fp8"}, ["axolotl", "maxtext", *MEGATRON, "nanotron"]),
     "fp4": ({"precision": "fp4"}, ["megatron-bridge", "megatron-lm", "primus"]),
     "fp32": ({"precision": "fp32"}, [kind for kind in KINDS if kind not in ("primus", "torchtitan")]),
+    "narrow states": ({"gradient_bytes": 2.0, "optimizer_bytes": 8.0}, MEGATRON),
+    "experts of their own": (
+        UNNAMED | {"model": MIXTURE, "expert": 4, "tensor": 2, "sequence_parallel": True, "expert_tensor": 1},
+        [*MEGATRON, "nanotron"],
+    ),
     "offload": ({"offload": ("optimizer",)}, ["deepspeed", "gpt-neox", "maxtext", *MEGATRON]),
     "async tensor": ({"tensor": 4, "sequence_parallel": True, "overlaps": ("data", "tensor")}, [*MEGATRON, "nanotron"]),
     "mixture": (UNNAMED | {"model": MIXTURE, "expert": 4}, ["axolotl", "gpt-neox", "maxtext", *MEGATRON, "nanotron"]),
