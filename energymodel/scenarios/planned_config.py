@@ -79,9 +79,10 @@ def _model(scenario: Scenario, below: TrainingConfig | None) -> dict[str, Any]:
     is_same = below is not None and all(below.model.get(word, value) == value for word, value in shape.items())
     if below is not None and is_same and below.preset in (None, preset):
         name, model = below.model_name, below.model or model
-    is_counted = vector_parameters(shape | model) == numbers["vector_parameters"]
+    words = {**shape, **model}
+    is_counted = vector_parameters(words) == numbers["vector_parameters"]
     notes = () if is_counted else ("norms and biases are assumed: the scenario does not say them",)
-    return {"model_name": name, "preset": preset, "model": {**shape, **model}, "notes": notes}
+    return {"model_name": name, "preset": preset, "model": words, "notes": notes}
 
 
 def _vectors(shape: Shape, numbers: dict[str, float]) -> Shape:
