@@ -122,9 +122,10 @@ def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> Sentence:
         "change": number(run_tables.ratio_change(ratio, optimum.minimize, *spreads), kind="change"),
     }
     if not optimum.has_own_plan:
-        return Sentence(
-            f"{what}: {{value:i}}. It starts from a layout that was chosen, not given: no saving is stated.", numbers
-        )
+        text = f"{what}: {{value:i}}. It starts from a layout that was chosen, not given: no saving is stated."
+        if "time" in optimum.limits and "time" not in optimum.scenario.optimize.limits:
+            text += " It takes no longer than that one, which is the fastest; --limit time=... allows more."
+        return Sentence(text, numbers)
     return Sentence(f"{what}: {{value:i}}, {{change:i}} against the scenario's own plan.", numbers)
 
 
