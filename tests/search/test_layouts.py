@@ -1,5 +1,7 @@
 """Pipelines that a framework runs, in the lattice of layouts and in rounded counts."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -83,6 +85,14 @@ def test_replicas_divide_a_batch_that_is_fixed():
     assert [(of.data, of.microbatches) for of in counts] == [(16, 24), (24, 16), (32, 12)]
     blocks = formulate(scenario.with_question(block="16"), evaluate_once(scenario.system, scenario.plan))
     assert [of.data for of in nearby_counts(blocks, lattice, 0, point, 3)] == [16, 32]
+
+
+def test_a_layout_that_nobody_gave_leaves_time():
+    scenario = load_scenario("test-1b-h100")
+    baseline = evaluate_once(scenario.system, scenario.plan)
+    chosen = dataclasses.replace(scenario, chosen=("layout",))
+    times = [formulate(asked, baseline).limits["time"] for asked in (scenario, chosen)]
+    np.testing.assert_allclose(np.array(times) / float(baseline.time), [1.0, 1.05])
 
 
 def test_own_chips_are_whole_blocks():

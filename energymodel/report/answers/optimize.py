@@ -124,7 +124,7 @@ def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> Sentence:
     if not optimum.has_own_plan:
         text = f"{what}: {{value:i}}. It starts from a layout that was chosen, not given: no saving is stated."
         if "time" in optimum.limits and "time" not in optimum.scenario.optimize.limits:
-            text += " It takes no longer than that one, which is the fastest; --limit time=... allows more."
+            text += " It takes at most 5 % longer than that one, the fastest; --limit time=... allows more."
         return Sentence(text, numbers)
     return Sentence(f"{what}: {{value:i}}, {{change:i}} against the scenario's own plan.", numbers)
 
