@@ -27,8 +27,8 @@ def draw(curve: BatchCurve, title: str, theme: str) -> None:
     colors = SHOWN[theme]
     batch, tokens = curve.batch, np.asarray(curve.outcome.tokens)
     energy = np.asarray(curve.outcome.energy.total)
-    # Tokens grow in proportion to 1 + B / B_c, and the energy of a token falls to that of chips that never wait.
-    least_tokens = tokens[0] - batch[0] * (tokens[1] - tokens[0]) / (batch[1] - batch[0])
+    # Tokens grow on both sides of the best batch, and the energy of a token falls to that of chips that never wait.
+    least_tokens = tokens.min()
     per_token = energy[-1] / tokens[-1]
     needed = np.full_like(energy, least_tokens * per_token)
     extra = (tokens - least_tokens) * per_token

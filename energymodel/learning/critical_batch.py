@@ -259,7 +259,7 @@ def best_batch(critical_batch: Numeric, sharpness: Numeric, small_batch_share: N
     ratio = jnp.zeros_like(jnp.asarray(critical_batch))
     for _ in range(4):
         ratio = jnp.power(share**2 * (2.0 + jnp.power(ratio, power)), 1.0 / (power + 2.0))
-    return critical_batch * ratio
+    return jnp.asarray(critical_batch) * ratio
 
 
 def beyond_tested(value: Numeric, tested: Numeric, trend: Numeric) -> Values:

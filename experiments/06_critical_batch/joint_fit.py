@@ -83,11 +83,15 @@ def problem(runs: step_law.Runs) -> FitProblem:
     sizes, targets = batch_fits.zhang()
     best = runs.best()
     groups = [*sizes, *(sizes[0] for _ in best.loss)]  # of the runs to a loss no share of the usual tokens is fitted
-    both = [np.concatenate(columns) for columns in ((targets.batch, best.batch), (targets.tokens, best.tokens))]
+    batch, tokens = (
+        np.concatenate(columns) for columns in ((targets.batch, best.batch), (targets.tokens, best.tokens))
+    )
     usual = np.concatenate([targets.usual_tokens, best.tokens])
     none = np.zeros(len(sizes))
     table = JointRuns(
-        batch_runs(groups, *both, usual), np.concatenate([none + SIZE, best.size]), np.concatenate([none, best.loss])
+        batch_runs(groups, batch, tokens, usual),
+        np.concatenate([none + SIZE, best.size]),
+        np.concatenate([none, best.loss]),
     )
     constants = {**family_constants(sizes, SHARPNESS, SMALL_BATCHES), **LOSS_CONSTANTS}
     return FitProblem(joint_errors, constants, table, noise=batch_fits.NOISE)

@@ -241,7 +241,8 @@ def _adaptive_batch(
     binding = {name for by_name in prices for name, price in by_name.items() if abs(price) > LOWEST_PRICE}
     totals_only = {*parse_objective(minimize).names()} <= RUN_TOTALS and binding <= RUN_TOTALS | BATCH_FREE
     law = system.learning.critical_batch if isinstance(system.learning, CriticalBatchLearning) else None
-    ruled = totals_only and law is not None and float(getattr(law, "sharpness", 1.0)) == 1.0
+    is_hyperbola = float(getattr(law, "sharpness", 1.0)) == 1.0 and not float(getattr(law, "small_batch_share", 0.0))
+    ruled = totals_only and law is not None and is_hyperbola
 
     def plan_of(i: int, system: TrainingSystem, plan: TrainingPlan) -> BatchPlan:
         # All else as in the plan, the batch where the constant search ended.

@@ -48,6 +48,8 @@ def test_the_best_learning_rate_is_predicted_and_another_one_has_its_cost():
     scenario = em.load_scenario("llama-3.1-405b-h100")
     best = rate_sentence(scenario, scenario.plan).numbers["best"][1]
     assert best.value == pytest.approx(8.69e-5, rel=0.01)
+    assert best.low is not None
+    assert best.high is not None
     assert best.low < 3e-5 < 8e-5 < best.high  # 8e-5 is that of the published run
     own = em.load_scenario("llama-3.1-405b-h100", ["system.recipe.learning_rate.ratio=0.5"])
     # (0.0345 / 2) ln^2 2 = 8.3 mnat.
