@@ -17,7 +17,8 @@ SMALL = "test-1b-h100"
 
 @pytest.fixture(scope="module")
 def scenario():
-    return load_scenario(SMALL)
+    """A batch below the best one; a smaller one is worse, and so is a far larger one."""
+    return load_scenario(SMALL, ["plan.batch=256 Ki tokens"])
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_the_best_batch_is_that_of_a_search(scenario, curve):
     limits = {"time": "1000 days", "memory": "1 TB"}
     found = optimize(scenario, limits=limits, fix=(*kept, *layout), tolerance=0.0)
     best = curve.best["energy"]
-    assert best.saving == pytest.approx(1.0 - found.value / found.baseline_value, abs=2e-4)  # whole micro-batches
+    assert best.saving == pytest.approx(1.0 - found.value / found.baseline_value, abs=5e-4)  # whole micro-batches
     assert best.flat[0] <= float(np.ravel(found.plan.batch)[0]) <= best.flat[1] * 1.1
     for name in OBJECTIVES:
         one = curve.best[name]
@@ -69,9 +70,9 @@ def test_the_interval_follows_the_uncertain_numbers(scenario, curve):
     path = "system.learning.critical_batch.at_pivot"
     alone = dataclasses.replace(scenario, uncertainty={path: "lognormal 0.4"})
     best = batch_curve(alone, 4).best["time"]
-    # B = sqrt(phi B_h B_c): half of the logarithm, about.
+    # Between sqrt(phi B_h B_c), half of the logarithm, and the batch of the fewest tokens, 0.09 B_c, all of it.
     half = 0.5 * np.log(best.high / best.low)
-    assert half == pytest.approx(0.5 * 1.645 * 0.4, rel=0.3)
+    assert 0.5 * 1.645 * 0.4 < half < 1.645 * 0.4
     everything = curve.best["time"]
     assert everything.high / everything.low > best.high / best.low
     none = batch_curve(dataclasses.replace(scenario, uncertainty={}, tables={}), 4).best["time"]
