@@ -31,7 +31,7 @@ from energymodel.scenarios.files import ROOT, read_toml
 PIVOT = 5e9
 """Tokens [token] at which the coefficient of the shared law is fitted, so that it hardly depends on the exponent."""
 SHARPNESS = ConstantPrior(1.0, 0.7)  # of the bend, where it is fitted: 0.5 to 2
-SMALL_BATCHES = ConstantPrior(1.0, 1.5)  # k over the prior's, where it is fitted: next to none of it or 4 times
+SMALL_BATCHES = ConstantPrior(1.0, 1.5, widest=np.inf)  # k over the prior's, where it is fitted; it may be next to none
 SHARPNESS_LEVEL = 0.99  # share of cases in which a sharpness of 1 is kept where it is true
 DEVIATION = "deviation["  # begins the name of the smooth deviation from the curve at a measured batch
 OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=8.0, noise_freedom=8.0)
