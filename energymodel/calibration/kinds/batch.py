@@ -309,8 +309,11 @@ def _family(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
     def law(values: Mapping[str, float]) -> dict[str, WrittenNumber]:
         share = float(prior_law.small_batch_share) * values.get(SMALL_BATCHES, 1.0)
         fitted = batch_curves.family_law(values, share)
-        units = {"at_pivot": "token", "exponent": "1", "pivot": "token", "sharpness": "1", "small_batch_share": "1"}
-        return {f"{PATH}.{name}": WrittenNumber(unit, float(getattr(fitted, name))) for name, unit in units.items()}
+        units = {"at_pivot": "token", "exponent": "1", "pivot": "token", "sharpness": "1"}
+        numbers = {name: WrittenNumber(unit, float(getattr(fitted, name))) for name, unit in units.items()}
+        words = "" if small_batches else "that of the prior, not fitted"
+        numbers["small_batch_share"] = WrittenNumber("1", share, assumed=words)
+        return {f"{PATH}.{name}": number for name, number in numbers.items()}
 
     excluded, small_batches = _determined(partial(problem, batch_curves.SHARPNESS))
     middle = np.zeros(len(names), bool)
