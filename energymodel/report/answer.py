@@ -209,6 +209,7 @@ class Answer:
 
     - `rows`: name of the table that CSV holds; by default the first, joined with other tables of one tall row.
     - `also`: what to do next, with the command for it.
+    - `screen`: names of the tables that a terminal shows without --full; all short ones if there are none.
     - `inputs`: the scenario, which gives the same answer when it is read back.
     - `intervals`: what intervals mean.
     - `result`: "successful", or why the answer is not to be trusted, as `message` explains.
@@ -223,6 +224,7 @@ class Answer:
     notes: Sequence[Sentence] = ()
     warnings: Sequence[Sentence] = ()
     also: Sequence[tuple[str, str]] = ()
+    screen: Sequence[str] = ()
     inputs: Mapping[str, object] = dataclasses.field(default_factory=dict)
     rows: str = ""
     result: str = "successful"

@@ -15,6 +15,7 @@ from energymodel.report.drawing import NARROW, chart_css, svg
 from energymodel.report.grid import Words, grid
 from energymodel.report.number import PRIOR_MARK, sentence
 
+LEADS = 3  # sentences in large letters
 VERSIONS = ("energymodel", "jax", "numpy", "scipy")
 ROWS = 500
 """Rows of a table; files have all."""
@@ -40,7 +41,8 @@ def page_html(answer: Answer, command: str) -> str:
     summary = element(
         "section",
         element("h2", "Summary"),
-        _paragraphs(answer.sentences, "em-lead"),
+        _paragraphs(answer.sentences[:LEADS], "em-lead"),
+        _paragraphs(answer.sentences[LEADS:]),
         _paragraphs(answer.warnings, "em-warning"),
         figure(answer, answer.charts[0]) if answer.charts else "",
         class_="em-summary",

@@ -21,18 +21,22 @@ def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
     """Headline, sentences, tables, and what to do next; with `full` all rows, tables and notes."""
     level = FULL if full else SHORT
     tables = [table for table in answer.tables if table.level <= level and table.rows]
+    if answer.screen and not full:
+        tables = [answer.table(name) for name in answer.screen]
     parts: list[RenderableType] = [Text(f"{answer.title}: {sentence(answer.headline)}", style="bold"), ""]
     parts += [Text(sentence(words)) for words in answer.sentences]
     parts += [Text(f"Warning: {sentence(words)}", style="yellow") for words in answer.warnings]
     for table in tables:
         parts += ["", _Table(table, level), *([Text(table.note, style="dim")] if table.note else [])]
     notes = [*(answer.notes if full else ()), *_legend(answer, tables, full=full)]
-    parts += ["", *(Text(sentence(note), style="dim") for note in notes)] if notes else []
-    parts += [""] if answer.also else []
+    if brief := bool(answer.screen) and not full:  # sentences say what intervals are
+        notes = [note for note in notes if note.words != answer.intervals]
+    parts += ["", *(Text(sentence(note), style="dim") for note in notes)] if notes or brief else []
+    parts += [""] if answer.also and not brief else []
     parts += [  # on one line each, so that a command can be copied
         Text(f"{words}: {command}", style="dim", no_wrap=True, overflow="ignore") for words, command in answer.also
     ]
-    if hidden := sum(table.level == FULL for table in answer.tables):
+    if hidden := sum(table.level <= FULL and table not in tables for table in answer.tables if table.rows):
         more = f"{hidden} more table{'s' * (hidden > 1)} and all rows"
         parts += [] if full else [Text(f"--full shows {more}; -o report.html draws them.", style="dim")]
     return Group(*parts)

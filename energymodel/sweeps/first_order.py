@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float
+from scipy.special import ndtr
 
 from energymodel.scenarios.step_population import row_scatter
 from energymodel.search.result import Optimum
@@ -63,6 +64,11 @@ class SavingAtRisk(NamedTuple):
     def saving_interval(self) -> tuple[float, float]:
         """90 % interval of the saving, normal."""
         return self.saving - DEVIATIONS * self.saving_deviation, self.saving + DEVIATIONS * self.saving_deviation
+
+    @property
+    def chance(self) -> float:
+        """Probability that the plan saves at all, normal [1]."""
+        return float(ndtr(self.saving / self.saving_deviation)) if self.saving_deviation else float(self.saving > 0.0)
 
     @property
     def prior_variance(self) -> float:

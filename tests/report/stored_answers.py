@@ -333,8 +333,8 @@ def answer(name: str) -> Answer:
     return BUILDERS[name]()
 
 
-def on_terminal(result: Answer, width: int = 400) -> str:
-    """What a terminal of a width shows under --full."""
+def on_terminal(result: Answer, width: int = 400, *, full: bool = True) -> str:
+    """What a terminal of a width shows, under --full or without."""
     console = Console(width=width, file=io.StringIO())
-    console.print(terminal.terminal(result, full=True), crop=False)
+    console.print(terminal.terminal(result, full=full), crop=False)
     return console.file.getvalue()  # type: ignore[attr-defined]

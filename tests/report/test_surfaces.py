@@ -139,6 +139,16 @@ def test_a_command_to_copy_is_on_one_line(surface):
     assert all(any(line.endswith(command) for line in lines) for _, command in surface.also)
 
 
+@pytest.mark.parametrize("name", ["evaluate", "optimize"])
+def test_a_first_screen_has_25_lines_and_numbers_of_the_other_tables(name):
+    result = answer(name)
+    screen = on_terminal(result, 112, full=False).rstrip().splitlines()
+    assert len(screen) <= 25
+    for table in map(result.table, result.screen):
+        of_others = {cell for other in result.tables if other is not table for row in other.rows for cell in row}
+        assert {cell for row in table.rows for cell in row if isinstance(cell, Quantity)} <= of_others
+
+
 def test_a_narrow_terminal_loses_no_word(surface):
     assert "\N{HORIZONTAL ELLIPSIS}" not in on_terminal(surface, 60)
 

@@ -57,6 +57,7 @@ def evaluate_answer(
     if details:
         more, drawings, sentences = where.detail_parts(scenario, runs, "energy")
         tables, charts, notes = [*tables, *more], [*charts, *drawings], [*notes, *sentences]
+    nearest = run_tables.chosen_columns("nearest_limits", "Nearest limits", (limits, limits.names[:3]))
     message, result = run_verdict(scenario, run, outputs)
     of_energy, of_step = where.largest_parts(energy, "energy"), where.largest_parts(step, "step time")
     return Answer.of(
@@ -71,8 +72,9 @@ def evaluate_answer(
             ),
             Sentence(f"{of_energy.words}. {of_step.words}.", {**of_energy.numbers, **of_step.numbers}),
             run_tables.limits_sentence(limits),
+            run_tables.memory_sentence(scenario, outcome),
         ],
-        [*tables, run_tables.priors_table(scenario)],
+        [*tables, nearest, run_tables.priors_table(scenario)],
         charts=charts,
         notes=[*notes, *run_tables.provenance_notes(scenario)],
         warnings=capacity_warnings(outcome),
@@ -80,6 +82,7 @@ def evaluate_answer(
             ("What to change or measure first", f"energymodel sensitivity {scenario.source}".strip()),
             ("A better plan", f"energymodel optimize {scenario.source}".strip()),
         ],
+        screen=["trajectory", "nearest_limits"] if trajectory is not None else ["nearest_limits"],
         rows="trajectory" if trajectory is not None else "",
         result=result,
         message=message,

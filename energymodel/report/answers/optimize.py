@@ -29,6 +29,7 @@ from energymodel.report.cells import (
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.architecture import Architecture
 from energymodel.search.compare import DesignedOptimum
+from energymodel.search.layouts import layout_label
 from energymodel.search.result import Optimum, SearchResult
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.first_order import SavingAtRisk
@@ -36,6 +37,10 @@ from energymodel.sweeps.outcome_spread import outcome_spread
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import parse_objective
 from energymodel.system.plan import TokenBudget
+
+DECIDED = ("chips", "batch", "clock")
+MAIN_RESULTS = ("energy", "time", "money")
+"""Numbers of a plan and outputs of the first screen."""
 
 
 def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, details: bool = False) -> Answer:
@@ -60,7 +65,12 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     if risk is not None and success and optimum.has_own_plan:
         why, bars = search_parts.saving_causes(risk)
         at_risk = search_parts.risk_sentences(optimum, risk)
-    tables = [plans_table(optimum), outcome, energy, step, prices, saving, limits, layouts]
+    plans, layout = plans_table(optimum), Column("layout_label", "layout", kind="words")
+    labels = [*(layout_label(run.plan.layout) for run in runs.values()), *[None] * (len(plans.rows) - len(runs))]
+    labelled = dataclasses.replace(plans, columns=[layout], rows=[[label] for label in labels])
+    parts = (labelled, ["layout_label"]), (plans, DECIDED), (outcome, [*MAIN_RESULTS, minimize])
+    decision = run_tables.chosen_columns("decision", "In short", *parts)
+    tables = [plans, outcome, energy, step, prices, saving, limits, layouts, decision]
     charts = drawn[::-1] if minimize == "time" else drawn
     money = where.money_table(scenario, runs) if minimize == "money" else None
     if money is not None and money.rows:
@@ -77,18 +87,29 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         charts, notes = [*charts, *drawings], [*notes, *sentences]
     tables += [*present(why), *more, *search_parts.search_tables(optimum, risk), run_tables.priors_table(scenario)]
     what = f"The plan with the lowest {minimize}" if success else "No plan was found that can be trusted"
-    answered = [search_parts.binding_sentence(optimum, prices), *at_risk[:1]] if success else [Sentence(failure)]
-    notes += [*at_risk[1:], *where.batch_sentences(scenario, optimum.plan, optimum.outcome)]
+    answered, binding = [Sentence(failure)], []
+    if success:
+        seen = {*decision.names, "tokens", "steps", "step_time", "swing_frequency", "power_average"}
+        answered = [
+            *([search_parts.decision_sentence(plans, optimum)] if optimum.has_own_plan else []),
+            *search_parts.choice_sentences(optimum),
+            *at_risk[:1],
+            search_parts.danger_sentence(best, limits),
+            *(search_parts.side_effects(outcome, seen) if optimum.has_own_plan else []),
+        ]
+        binding = [search_parts.binding_sentence(optimum, prices)]
+    notes += [*binding, *at_risk[1:], *where.batch_sentences(scenario, optimum.plan, optimum.outcome)]
     notes.append(where.rate_sentence(scenario, optimum.plan))
     return Answer.of(
         scenario,
         "optimize",
         Sentence(what),
-        [headline(optimum, risk), *search_parts.choice_sentences(optimum), *answered],
+        [headline(optimum, risk), *answered],
         [table for table in tables if table.rows],
         charts=charts,
         notes=[*notes, *run_tables.provenance_notes(scenario)],
         also=[("To evaluate this plan", search_parts.evaluate_command(optimum))] if success else [],
+        screen=["decision"],
         rows="outcome",
         result=str(optimum.result),
         message=failure,
@@ -160,6 +181,7 @@ def design_chip_answer(designed: DesignedOptimum, risk: SavingAtRisk | None = No
         command="design-chip",
         sentences=[*answer.sentences, caches],
         tables=[run_tables.compared("chip", "Chip", _CHIP, rows), *answer.tables, closed],
+        screen=["chip", *answer.screen],
     )
 
 

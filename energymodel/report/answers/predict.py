@@ -13,9 +13,9 @@ from energymodel.readers.table import CsvTable
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import evaluate_answer, intervals_chart, limits_chart
-from energymodel.report.answers.run_tables import Run, limits_table
+from energymodel.report.answers.run_tables import LIKELY, Run, fits_in_memory, limits_table
 from energymodel.report.answers.timeline import step_parts
-from energymodel.report.cells import DATA, FULL, Column, Quantity, number, present, share, spaced, words
+from energymodel.report.cells import DATA, FULL, Column, Quantity, number, present, spaced, words
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -25,7 +25,6 @@ OF_A_STEP = ("step_time", "mfu", "power_busy", "power_average", "power_peak", "p
 """Outputs that no number of tokens changes."""
 BARS, ROWS = 20, 40
 FITS, RISKY = "fits in memory", "out-of-memory risk above 50 %"
-LIKELY = 0.5  # probability to run out of memory from which on a plan is said not to fit
 
 
 def run_prediction_answer(
@@ -42,8 +41,8 @@ def run_prediction_answer(
     - `of_whole_run`: whether anybody said how many tokens the run has; else only shares of it are shown.
     """
     run, capacity = Run(scenario.plan, outcome, spread), float(scenario.system.accelerator.memory_capacity)
-    verdict, fits = memory_sentence(scenario, outcome), float(outcome.out_of_memory) <= LIKELY
-    of_run = evaluate_answer(scenario, outcome, spread, details=details and of_whole_run)
+    of_run, fits = evaluate_answer(scenario, outcome, spread, details=details and of_whole_run), fits_in_memory(outcome)
+    costs, parts, _, verdict = of_run.sentences
     outputs, step = of_run.table("outcome"), next(chart for chart in of_run.charts if chart.table == "step_time_parts")
     answer = dataclasses.replace(
         of_run,
@@ -52,11 +51,12 @@ def run_prediction_answer(
             "A step takes {step_time}, at {mfu} model FLOP utilization",
             {name: outputs.number(name) for name in ("step_time", "mfu")},
         ),
-        sentences=[verdict, *of_run.sentences[:2]],
+        sentences=[verdict, costs, parts],
         tables=[prediction_table(run, capacity, of_whole_run=of_whole_run), *of_run.tables],
         charts=[step, *(chart for chart in of_run.charts if chart is not step)],
         notes=[*map(Sentence, assumed), *of_run.notes],
         also=(),
+        screen=(),
         result="successful" if fits else "infeasible",
         message="" if fits else sentence(verdict),
     )
@@ -84,26 +84,6 @@ def _of_a_step(scenario: Scenario, run: Run, answer: Answer, *, details: bool) -
     return dataclasses.replace(answer, sentences=sentences, tables=tables, charts=charts, notes=notes, warnings=[])
 
 
-def memory_sentence(scenario: Scenario, outcome: TrainingOutcome) -> Sentence:
-    """What it needs, the probability that it runs out of memory, and what to do where that is more than accepted."""
-    risk, accepted = float(outcome.out_of_memory), float(scenario.system.out_of_memory_risk)
-    numbers = {
-        "need": number(float(outcome.memory_per_chip), "B"),
-        "capacity": number(float(scenario.system.accelerator.memory_capacity), "B"),
-        "risk": share(risk),
-        "accepted": share(accepted),
-    }
-    text = "{need} of {capacity} per chip: out of memory with a probability of {risk}"
-    if risk <= accepted:
-        return Sentence(f"{text}.", numbers)
-    text = f"It does not fit: {text}." if risk > LIKELY else f"{text}, where a search accepts {{accepted}}."
-    return Sentence(
-        f"{text} Raise the tensor or pipeline degree or the sharding, recompute activations, or take more chips; "
-        "`energymodel optimize` with the same words finds a layout that fits.",
-        numbers,
-    )
-
-
 def prediction_table(run: Run, capacity: float, *, of_whole_run: bool) -> Table:
     """What steps, tokens and the run take, with intervals."""
     steps, tokens, chips = float(run.outcome.steps), float(run.outcome.tokens), float(run.plan.chips)
@@ -116,7 +96,7 @@ def prediction_table(run: Run, capacity: float, *, of_whole_run: bool) -> Table:
         return tuple(amount / end for end in (time.value, time.high, time.low) if end)
 
     cells: dict[Column, Any] = {
-        words("fits", "fits in memory"): float(run.outcome.out_of_memory) <= LIKELY,
+        words("fits", "fits in memory"): fits_in_memory(run.outcome),
         Column("memory_per_chip", "memory per chip", "B"): scaled("memory_per_chip"),
         Column("out_of_memory", "out of memory", kind="share", digits="two"): float(run.outcome.out_of_memory),
         Column("capacity", "memory of a chip", "B"): capacity,

@@ -21,6 +21,7 @@ from energymodel.report.cells import (
     Column,
     Quantity,
     number,
+    share,
     spaced,
     words,
 )
@@ -52,6 +53,7 @@ _TITLES = {
     **{name: f"{name} share" for name in ("fp8", "fp4", "tf32", "fp32")},
     "loss": "target loss",
 }
+LIKELY = 0.5  # probability to run out of memory from which on a plan is said not to fit
 _BOUNDLESS = 14.0  # of a slack: a limit a million times beyond the value is none
 _NEAR = 5e-4  # chance of exceeding a limit from which on the short form names it
 
@@ -200,6 +202,14 @@ def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan], varied: Co
     return compared("plan", "Plan", [*cells], dict(zip(plans, zip(*cells.values(), strict=True), strict=True)))
 
 
+def chosen_columns(name: str, title: str, *parts: tuple[Table, Collection[str]]) -> Table:
+    """Some columns of tall tables with the same rows as one table, for a first screen."""
+    chosen = [(table, index) for table, names in parts for index, of in enumerate(table.names) if of in names]
+    first, columns = parts[0][0], [table.columns[index] for table, index in chosen]
+    rows = [[table.rows[row][index] for table, index in chosen] for row in range(len(first.rows))]
+    return dataclasses.replace(first, name=name, title=title, columns=columns, rows=rows, level=DATA)
+
+
 def parts_table(name: str, title: str, runs: Runs, level: int = SHORT) -> Table:
     """Parts of `energy` or `step_time` in each run, the largest of the last run first, and their shares of it."""
     first, last, alone = next(iter(runs.values())), list(runs.values())[-1], len(runs) == 1
@@ -219,6 +229,33 @@ def parts_table(name: str, title: str, runs: Runs, level: int = SHORT) -> Table:
             moved = [change(first, last, path, amounts[0])] if len(runs) == 2 else []
             rows.append([field.title, *parts, *moved, share])
     return Table(f"{name}_parts", title, columns, rows, short=range(min(5, len(rows))), bars="share", level=level)
+
+
+def fits_in_memory(outcome: TrainingOutcome) -> bool:
+    """Whether a plan is likelier to run than to run out of memory."""
+    return float(outcome.out_of_memory) <= LIKELY
+
+
+def memory_sentence(scenario: Scenario, outcome: TrainingOutcome) -> Sentence:
+    """What it needs, the probability that it runs out of memory, and what to do where that is more than accepted."""
+    risk, accepted = float(outcome.out_of_memory), float(scenario.system.out_of_memory_risk)
+    numbers = {
+        "need": number(float(outcome.memory_per_chip), "B"),
+        "capacity": number(float(scenario.system.accelerator.memory_capacity), "B"),
+        "risk": share(risk),
+        "accepted": share(accepted),
+    }
+    text = "{need} of {capacity} per chip: out of memory with a probability of {risk}"
+    if risk <= accepted:
+        return Sentence(f"{text}.", numbers)
+    text = (
+        f"It does not fit: {text}." if not fits_in_memory(outcome) else f"{text}, where a search accepts {{accepted}}."
+    )
+    return Sentence(
+        f"{text} Raise the tensor or pipeline degree or the sharding, recompute activations, or take more chips; "
+        "`energymodel optimize` with the same words finds a layout that fits.",
+        numbers,
+    )
 
 
 def limits_table(run: Run, but: str = "") -> Table:

@@ -65,6 +65,7 @@ def replan_answer(replan: Replan, file: str, risk: SavingAtRisk | None = None) -
             saving,
         ],
         warnings=[*answer.warnings, *([Sentence(rest.caution)] if rest.caution else [])],
+        screen=(),
     )
 
 
