@@ -252,3 +252,33 @@ def excluded_hyperbolas(fitted: FitResult) -> dict[str, tuple[float, float]]:
     """
     ends = zip(fitted.names, *(end.tolist() for end in laplace_intervals(fitted, SHARPNESS_LEVEL)), strict=True)
     return {name: (low, high) for name, low, high in ends if name.startswith("sharpness") and not low <= 1.0 <= high}
+
+
+def sharpness_notes(excluded: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Whether sharpnesses are fitted, from the intervals of those that exclude 1."""
+    return [
+        f"{name} is fitted, since the measurements exclude 1 (99 %: {low:.3g} to {high:.3g})."
+        for name, (low, high) in excluded.items()
+    ] or ["The sharpness is 1, McCandlish's hyperbola, which the measurements do not exclude."]
+
+
+def share_of_rest(runs: BatchRuns, exponent: float) -> np.ndarray:
+    """K of the rest of a run over that of a whole one, with the critical batch of the rest.
+
+    [derivation: `(1 + v) x` with `v = (k B_c / B)^2` and B_c as x^xi is `x^(1 + 2 xi)`, of which the rest is a
+    difference; see `rest_critical_batch`].
+    """
+    seen, usual = runs.tokens_seen, runs.usual_tokens
+    before, rest = seen / (seen + usual), usual / (seen + usual)
+    of_excess = (1.0 - before ** (1.0 + 2.0 * exponent)) / rest
+    return np.sqrt(of_excess) * (1.0 - before ** (1.0 - exponent)) / rest
+
+
+def small_batch_notes(small_batches: ConstantPrior | None, prior_law: PowerCriticalBatch, unit: str) -> list[str]:
+    """Where the share of small batches comes from, of runs whose batches have this unit."""
+    share = float(prior_law.small_batch_share)
+    if unit != "token" or share == 0.0:
+        return []
+    if small_batches is not None:
+        return [f"small_batches is fitted: small_batch_share over {share:.3g}. Some batches are below the best one."]
+    return [f"small_batch_share is {share:.3g}, that of the prior: no batch is below the best one, where it counts."]

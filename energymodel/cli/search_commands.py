@@ -58,8 +58,8 @@ def optimize(
         optimum = em.optimize(scenario, progress=run.progress)
     run.progress("moving the uncertain numbers")
     answer = answers.optimize_answer(optimum, at_risk(optimum), details=run.show.details)
-    found = files(scenario_found(optimum), optimum.plan, float(optimum.outcome.tokens))
-    return answer, found if optimum.success else None
+    written = files(scenario_found(optimum), optimum.plan, float(optimum.outcome.tokens))
+    return answer, written if optimum.success else None
 
 
 def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, files: LaunchFiles) -> Any:
@@ -77,8 +77,8 @@ def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, f
     shape = None if "*" in names else [name for name in names if name != "layers"]
     best = em.search.optimize_architecture(asked, names=shape)
     answer = answers.architecture_answer(best, details=run.show.details)
-    found = files(replace(scenario, system=best.system), best.plan, float(best.outcome.tokens))
-    return answer, found if best.success else None
+    written = files(replace(scenario, system=best.system), best.plan, float(best.outcome.tokens))
+    return answer, written if best.success else None
 
 
 @command(Source, lines=True)

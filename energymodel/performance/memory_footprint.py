@@ -71,7 +71,7 @@ def layer_activation_bytes(
     heads: Numeric,
     sequence: Numeric,
     tensor: Numeric,
-    whole: Numeric,
+    undivided: Numeric,
     divided: Numeric,
     sequence_parallel: Numeric,
     keep_scores: Numeric,
@@ -79,7 +79,7 @@ def layer_activation_bytes(
 ) -> Values:
     """Activations that one layer keeps for one micro-batch [B], `M h [p (1 - s + s/t) + q/t + 5 a s k / (h t)]`.
 
-    `p = whole` are inputs and outputs of the norms, and dropout masks, 10 bytes in all, divided only with sequence
+    `p = undivided` are inputs and outputs of the norms, and dropout masks, 10 bytes in all, divided only with sequence
     parallelism; `q = divided`. The last term, the attention scores, is absent with flash attention or selective
     recomputation. Full recomputation keeps only the layer's input, 2 bytes [Korthikanti et al. 2022, eqs. 1-6].
 
@@ -88,12 +88,12 @@ def layer_activation_bytes(
     - `tokens`: M of a micro-batch on a chip [token].
     - `hidden`, `heads`, `tensor`: h, a, t [1].
     - `sequence`: s [token].
-    - `whole`, `divided`: bytes per token and hidden unit, the latter from `divided_bytes_per_unit` [B].
+    - `undivided`, `divided`: bytes per token and hidden unit, the latter from `divided_bytes_per_unit` [B].
     - `sequence_parallel`, `keep_scores`, `recompute_full`: shares from 0 to 1 [1].
     """
     norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
     unit = jnp.asarray(tokens) * hidden
-    held = unit * (whole * norm_share + jnp.asarray(divided) / tensor)
+    held = unit * (undivided * norm_share + jnp.asarray(divided) / tensor)
     scores = unit * keep_scores * 5.0 * heads * sequence / (jnp.asarray(hidden) * tensor)
     full = jnp.asarray(recompute_full)
     return (1.0 - full) * (held + scores) + full * unit * 2.0 * norm_share
@@ -124,4 +124,4 @@ def largest_need(usable: Numeric, spread: Numeric, risk: Numeric) -> Values:
     The inverse of `out_of_memory_probability` by n. **Arguments** as there; `risk` between 0 and 1.
     """
     risk = jnp.asarray(risk)
-    return usable * (risk / (1.0 - risk)) ** spread
+    return jnp.asarray(usable) * (risk / (1.0 - risk)) ** spread

@@ -82,10 +82,10 @@ def _table(rules: Mapping[str, Any], words: Mapping[str, Any]) -> Table:
             values = {ours: theirs for theirs, ours in reversed(entry.get("values", {}).items())}
             keys[entry["key"].split()[0]] = values.get(words[name]) if values else words[name]
     keys |= {key: evaluate(expression, {**NAMES, **words}) for key, expression in rules.get("written", {}).items()}
-    place = {key: section for section, names in rules.get("placed", {}).items() for key in names.split()}
+    section_of = {key: section for section, names in rules.get("placed", {}).items() for key in names.split()}
     table: Table = {}
     for key, value in keys.items():
-        section = "" if key.startswith("#") else place.get(key, rules.get("within", ""))
+        section = "" if key.startswith("#") else section_of.get(key, rules.get("within", ""))
         *path, last = f"{section}.{key}".lstrip(".").split(".")
         if value is not None:
             reduce(lambda inner, name: inner.setdefault(name, {}), path, table)[last] = value

@@ -82,8 +82,8 @@ def scenario_of_pieces(
     draft = _draft(tables, changes, machine)
     size = usual_batch(draft, amount) if asked is None else asked
     plan = eqx.tree_at(lambda plan: plan.batch, draft.plan, np.array([size]))
-    stated = draft.tables["plan"]["layout"].keys() & set(FIELDS)
-    fixed = USUAL | {name: float(getattr(plan.layout, name)) for name in stated}
+    given_fields = draft.tables["plan"]["layout"].keys() & set(FIELDS)
+    fixed = USUAL | {name: float(getattr(plan.layout, name)) for name in given_fields}
     best = fastest_layout(draft.system, plan, {name: (value, value) for name, value in fixed.items()})
     source = "0.2920 C^0.3271 (DeepSeek-AI 2024), rounded"
     tables["plan"]["batch"] = _tokens(size, "prior", source) if asked is None else _tokens(size, "given", "given")
@@ -103,7 +103,7 @@ def scenario_of_pieces(
     if asked is None:
         assumed.append(f"The batch of {size:,.0f} tokens follows from the operations of the run (a prior).")
     chosen = ("batch",) if asked is None else ()
-    if not stated or best.considered > 1:
+    if not given_fields or best.considered > 1:
         chosen = ("layout", *chosen)
         assumed.append(
             f"The layout was chosen, not given: the fastest of {best.fitting:,} that fit in memory, of "

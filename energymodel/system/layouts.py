@@ -137,8 +137,8 @@ def fastest_layout(
     """
     chips, batch = float(plan.chips), float(np.max(plan.batch))
     lattice = candidates(system, plan.layout, chips, ranges, MORE_MICROBATCHES)
-    whole, fractional = _divides(system, lattice, chips, batch)
-    index = np.flatnonzero(whole if np.any(whole) else fractional)
+    exact, fractional = _divides(system, lattice, chips, batch)
+    index = np.flatnonzero(exact if np.any(exact) else fractional)
     if not len(index):
         raise InputError(
             f"plan.batch: {format_quantity(batch, 'token')} cannot be divided over {chips:g} chips in any layout of "

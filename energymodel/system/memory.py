@@ -285,7 +285,7 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
         attention = attention - made_again * (sizes.queries + sizes.kv)
     narrow_inputs = software.narrow_inputs * jnp.maximum(layout.fp8, layout.fp4)
     kept_gated = workload.gated * software.kept_products
-    whole = 8.0 + 2.0 * (1.0 - workload.gated) * (1.0 - workload.flash) - 2.0 * narrow_inputs
+    undivided = 8.0 + 2.0 * (1.0 - workload.gated) * (1.0 - workload.flash) - 2.0 * narrow_inputs
     last_inputs = kept_gated - 0.5 * narrow_inputs * (kept_gated + 1.0 - workload.gated)
     stored = divided_bytes_per_unit(ratio, attention / workload.hidden, blocks) + 2.0 * ratio * own * last_inputs
     if not is_fixed(sizes.mixture, 0.0):
@@ -300,7 +300,7 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
         workload.heads,
         workload.sequence,
         layout.tensor,
-        copies * whole,
+        copies * undivided,
         copies * stored,
         layout.sequence_parallel,
         copies * keep_scores,

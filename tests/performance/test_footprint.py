@@ -94,7 +94,7 @@ def test_gradients_beside_a_jump_hold_the_count():
 
 
 switches = st.floats(0.0, 1.0)
-GPT3 = {"tokens": 2048.0, "hidden": 12288.0, "heads": 96.0, "sequence": 2048.0, "whole": 10.0, "divided": 24.0}
+GPT3 = {"tokens": 2048.0, "hidden": 12288.0, "heads": 96.0, "sequence": 2048.0, "undivided": 10.0, "divided": 24.0}
 ADAM = {"weight_bytes": 2.0, "gradient_bytes": 4.0, "optimizer_bytes": 12.0}
 
 

@@ -87,7 +87,9 @@ def batch_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     is_family = runs.unit == "token" and len(runs.members) > 1 and {"parameters", "usual_tokens"} & {*table.columns}
     runs = _with_usual_tokens(runs) if is_family else runs
     if runs.unit == "token":
-        share = float(law.small_batch_share) * (1.0 if is_family else _share_of_rest(runs, float(law.exponent)))
+        share = float(law.small_batch_share) * (
+            1.0 if is_family else batch_curves.share_of_rest(runs.table, float(law.exponent))
+        )
         runs = runs._replace(table=runs.table._replace(small_batch_share=np.full(len(runs.rows), share)))
     case = _family(runs, law) if is_family else _groups(runs, law)
     return CalibrationCase(
@@ -215,7 +217,10 @@ def _groups(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
 
     excluded, small_batches = _determined(partial(problem, [*members]))
     sharp = [name for name in members if f"sharpness[{name}]" in excluded]
-    notes = [*_sharpness_notes(excluded), *_small_batch_notes(small_batches, prior_law, runs)]
+    notes = [
+        *batch_curves.sharpness_notes(excluded),
+        *batch_curves.small_batch_notes(small_batches, prior_law, runs.unit),
+    ]
     once = [name for name, rows in members.items() if len({*runs.batch[rows].tolist()}) == 1]
     for name in once:
         low, high = (population.multiple * np.exp(sign * NORMAL_90 * population.spread) for sign in (-1.0, 1.0))
@@ -324,8 +329,8 @@ def _family(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
         "groups": Grouping(runs.groups, "size"),
         "outputs": {"tokens to target": (1.0,)},
         "notes": (
-            *_sharpness_notes(excluded),
-            *_small_batch_notes(small_batches, prior_law, runs),
+            *batch_curves.sharpness_notes(excluded),
+            *batch_curves.small_batch_notes(small_batches, prior_law, runs.unit),
             f"critical_batch_at_pivot is that of a run of {batch_curves.PIVOT:g} effective tokens.",
             "A held-out size is predicted from the law and one of its runs, at its middle batch.",
         ),
@@ -334,13 +339,6 @@ def _family(runs: _Runs, prior_law: PowerCriticalBatch) -> dict[str, Any]:
         "not_kept": [SMALL_BATCHES],
         "trained_on": middle,
     }
-
-
-def _sharpness_notes(excluded: Mapping[str, tuple[float, float]]) -> list[str]:
-    return [
-        f"{name} is fitted, since the measurements exclude 1 (99 %: {low:.3g} to {high:.3g})."
-        for name, (low, high) in excluded.items()
-    ] or ["The sharpness is 1, McCandlish's hyperbola, which the measurements do not exclude."]
 
 
 def _determined(
@@ -357,27 +355,6 @@ def _determined(
         small_batches = batch_curves.SMALL_BATCHES
         bent = fit(problem(small_batches))
     return batch_curves.excluded_hyperbolas(bent), small_batches
-
-
-def _small_batch_notes(small_batches: ConstantPrior | None, prior_law: PowerCriticalBatch, runs: _Runs) -> list[str]:
-    share = float(prior_law.small_batch_share)
-    if runs.unit != "token" or share == 0.0:
-        return []
-    if small_batches is not None:
-        return [f"small_batches is fitted: small_batch_share over {share:.3g}. Some batches are below the best one."]
-    return [f"small_batch_share is {share:.3g}, that of the prior: no batch is below the best one, where it counts."]
-
-
-def _share_of_rest(runs: _Runs, exponent: float) -> np.ndarray:
-    """K of the rest of a run over that of a whole one, with the critical batch of the rest.
-
-    [derivation: `(1 + v) x` with `v = (k B_c / B)^2` and B_c as x^xi is `x^(1 + 2 xi)`, of which the rest is a
-    difference; see `rest_critical_batch`].
-    """
-    seen, usual = runs.table.tokens_seen, runs.table.usual_tokens
-    before, rest = seen / (seen + usual), usual / (seen + usual)
-    of_excess = (1.0 - before ** (1.0 + 2.0 * exponent)) / rest
-    return np.sqrt(of_excess) * (1.0 - before ** (1.0 - exponent)) / rest
 
 
 def _candidates(runs: _Runs) -> Candidates:

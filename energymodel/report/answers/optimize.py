@@ -9,7 +9,7 @@ import numpy as np
 
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import details as where
-from energymodel.report.answers import run_tables, search_parts
+from energymodel.report.answers import first_screen, run_tables, search_parts
 from energymodel.report.answers.evaluate import intervals_chart, limits_chart
 from energymodel.report.answers.plan_fields import command_of
 from energymodel.report.answers.run_tables import FOUND, OWN, Run
@@ -91,11 +91,11 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     if success:
         seen = {*decision.names, "tokens", "steps", "step_time", "swing_frequency", "power_average"}
         answered = [
-            *([search_parts.decision_sentence(plans, optimum)] if optimum.has_own_plan else []),
-            *search_parts.choice_sentences(optimum),
+            *([first_screen.decision_sentence(plans, optimum)] if optimum.has_own_plan else []),
+            *first_screen.choice_sentences(optimum),
             *at_risk[:1],
-            search_parts.danger_sentence(best, limits),
-            *(search_parts.side_effects(outcome, seen) if optimum.has_own_plan else []),
+            first_screen.danger_sentence(best, limits),
+            *(first_screen.side_effects(outcome, seen) if optimum.has_own_plan else []),
         ]
         binding = [search_parts.binding_sentence(optimum, prices)]
     notes += [*binding, *at_risk[1:], *where.batch_sentences(scenario, optimum.plan, optimum.outcome)]

@@ -65,9 +65,9 @@ def command_of(scenario: Scenario, plan: TrainingPlan, chosen: Mapping[str, str]
     It states the whole layout where the scenario's own was chosen for the batch that it has.
     """
     own, fields = {field.name: field.value for field in plan_fields(scenario.plan)}, plan_fields(plan)
-    stated = {"plan.batch", *(f"plan.layout.{name}" for name in SEARCHED)} if scenario.chosen else ()
+    always = {"plan.batch", *(f"plan.layout.{name}" for name in SEARCHED)} if scenario.chosen else ()
     values = {
-        field.name: exact(field) for field in fields if own.get(field.name) != field.value or field.name in stated
+        field.name: exact(field) for field in fields if own.get(field.name) != field.value or field.name in always
     }
     if plan.knots > 1:
         batch = [exact(field) for field in fields if field.name.startswith("plan.batch[")]

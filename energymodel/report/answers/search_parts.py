@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,6 @@ _LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
 AIM = "loss"
 """What the run is for: a price of it beside those of resources would make these look like nothing."""
 _ONE_PERCENT = math.log(1.01)
-TRIED = 3  # layouts to try on the machine
-_NOTICED, MOST_EFFECTS = 0.1, 4  # change of an output that is no side matter, and how many are listed
-_CAUSES = {name: name for name in ("batch", "clock", "chips")} | {"coolant_temperature": "coolant"}
-_UNSEEN = 5e-4  # change of a number of a plan that is none
-_FOLLOWS = {"goal.tokens", "layout.data", "clock_frequency", "zero_stage", "recomputation"}
-"""Numbers of a plan that follow from others, or say them again."""
 CAUSES, NAMED, SMALLEST = 8, 3, 0.01  # numbers in the chart and in a sentence, and the smallest share of the latter
 
 
@@ -120,50 +114,6 @@ def prices_chart(optimum: Optimum, prices: Table) -> Chart | None:
     return Chart("tornado", named, "prices", "limit", ["change"], subtitle, only=order, axis=axis)
 
 
-def decision_sentence(plan: Table, optimum: Optimum) -> Sentence:
-    """What to change, with the share of the saving that it brings."""
-    total = sum(optimum.saving.values())
-    parts, numbers = [], {}
-    for index, column in enumerate(plan.columns):
-        change = plan.rows[2][index] if len(plan.rows) > 2 else None
-        if not isinstance(change, Quantity) or abs(change.value) < _UNSEEN or column.name in _FOLLOWS:
-            continue
-        after = plan.rows[1][index]
-        cause = _CAUSES.get(column.name, "layout" if column.name.startswith("layout.") else "")
-        numbers[column.name] = column, after
-        parts.append(f"{column.title} to {{{column.name}}}")
-        if total and cause in optimum.saving and f"{cause} share" not in numbers:
-            numbers[f"{cause} share"] = share(optimum.saving[cause] / total)
-            parts[-1] += f" ({{{cause} share}})"
-    what = "Change, with shares of the saving" if total else "Change"
-    return Sentence(f"{what}: {', '.join(parts)}." if parts else "Keep the plan as it is.", numbers)
-
-
-def danger_sentence(best: Run, limits: Table) -> Sentence:
-    """The probability to run out of memory, and the other limit that is most likely to be exceeded."""
-    numbers = {"risk": share(best.outcome.out_of_memory)}
-    text = "It runs out of memory with {risk}"
-    others = [column for column in limits.columns if column.name != "memory"]
-    if len(limits.rows) > 1 and others:
-        text += f"; the likeliest other limit, {others[0].title}, is exceeded with {{chance}}"
-        numbers["chance"] = limits.number(others[0].name, 1)
-    return Sentence(f"{text}.", numbers)
-
-
-def side_effects(outcome: Table, but: Collection[str]) -> list[Sentence]:
-    """Other outputs that change by more than a tenth, the most first."""
-    changes = [
-        (column, outcome.rows[2][index])
-        for index, column in enumerate(outcome.columns)
-        if column.level <= FULL and column.name not in but and column.changed.kind == "change"
-    ]
-    large = [(column, cell) for column, cell in changes if isinstance(cell, Quantity) and abs(cell.value) > _NOTICED]
-    large = sorted(large, key=lambda pair: -abs(pair[1].value))[:MOST_EFFECTS]
-    numbers = {column.name: (column.changed, Quantity(cell.value)) for column, cell in large}
-    listed = ", ".join(f"{column.title} {{{column.name}}}" for column, _ in large)
-    return [Sentence(f"Side effects beyond 10 %: {listed}.", numbers)] if large else []
-
-
 def saving_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
     """What each cause saves of the objective, with its share; no rows where the saving cannot be split.
 
@@ -243,26 +193,6 @@ def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
     subtitle = f"{of.capitalize()} above that of the best layout"
     nearest = share(min((row[1] for row in rows), default=0.0))
     return table, Chart.ranked(table, "excess", title, subtitle, f"more {of}", read=lambda _: nearest)
-
-
-def choice_sentences(optimum: Optimum) -> list[Sentence]:
-    """Whether the best layout of the model is surely better than the own one, and what to try on the machine."""
-    (ranked, claim), others = optimum.choice, []
-    if claim is None:
-        return []
-    best, *others = sorted(ranked, key=lambda layout: layout.excess)[:TRIED]
-    numbers = {"gain": share(claim.gain), "sure": share(claim.probability)}
-    text = f"gains {{gain}} {optimum.minimize} on the own one with a probability of {{sure}}"
-    if claim.taken:
-        return [Sentence(f"The layout {text}.", numbers)]
-    listed = ", ".join(layout_label(layout.layout) for layout in (best, *others))
-    return [
-        Sentence(
-            f"The own layout stays: the best of the model {text}, and a change needs 90 %. To know, run "
-            f"{listed} for 200 steps each, then `energymodel calibrate step-time`.",
-            numbers,
-        )
-    ]
 
 
 def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table]:
