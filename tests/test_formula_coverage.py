@@ -18,6 +18,7 @@ SOURCE = re.compile(r"\[(definition|derivation[:,\s][^\]]+|[^\]]*\b(1[6-9]|20)\d
 NO_FORMULAS = {
     "energymodel.performance.pipeline_simulator",  # lists operations and runs them
     "energymodel.system.fleet",  # joins whole runs
+    "energymodel.system.layouts",  # lists layouts and compares them
     "energymodel.system.plan_rules",  # refuses plans of a person
     "energymodel.system.run_outcome",  # joins a whole run
     "energymodel.system.trajectory",  # follows a whole run

@@ -121,7 +121,7 @@ def out_of_memory_probability(needed: Numeric, usable: Numeric, spread: Numeric)
 def largest_need(usable: Numeric, spread: Numeric, risk: Numeric) -> Values:
     """Memory that may be predicted if a run is to fail with a risk P at most [B], `n = u (P / (1 - P))^s`.
 
-    The inverse of `out_of_memory_probability` by n. **Arguments** as there; `risk` between 0 and 1.
+    [derivation: `out_of_memory_probability` solved for n]. **Arguments** as there; `risk` between 0 and 1.
     """
     risk = jnp.asarray(risk)
     return jnp.asarray(usable) * (risk / (1.0 - risk)) ** spread

@@ -228,7 +228,9 @@ def memory_per_chip(
 
 
 def reserved_memory(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
-    """Memory of driver, context and allocator, and of the buffers of collectives where there are several chips [B]."""
+    """Memory of driver, context and allocator, and of the buffers of collectives where there are several chips [B]
+    [definition].
+    """
     several = jnp.clip(plan.chips - 1.0, 0.0, 1.0)
     return system.software.reserved_memory + part(system.software.collective_memory, lambda: several)
 
@@ -246,7 +248,10 @@ def memory_limit(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
 
 
 def out_of_memory_risk(system: TrainingSystem, plan: TrainingPlan, memory: Numeric) -> Values:
-    """Probability that a run whose fullest chip is predicted to need so much memory [B] runs out of it [1]."""
+    """Probability that a run whose fullest chip is predicted to need so much memory [B] runs out of it [1].
+
+    [derivation: docs/physics.md B3], as `memory_limit`.
+    """
     reserve = reserved_memory(system, plan)
     needed = jnp.maximum(memory - reserve, 1.0)
     return out_of_memory_probability(needed, _usable_memory(system, reserve), system.software.memory_spread)
