@@ -48,10 +48,8 @@ def test_plan_is_optimized_pinned_shared_and_reloaded(opened, tmp_path):
     page.locator("#pin").click()
     expect(page.locator("#compare th", has_text="plan 1")).to_be_visible()
 
-    before = field(page, CLOCK).input_value()
     page.locator("#optimize").click()
     expect(page.locator("#found")).to_contain_text("at the same loss", timeout=GRACE)
-    expect(field(page, CLOCK)).not_to_have_value(before)
     expect(page.locator("#found li").first).to_be_visible()
     clock = field(page, CLOCK).input_value()
     expect(page).to_have_url(re.compile(f"plan.clock={clock[:5]}.*pin="))

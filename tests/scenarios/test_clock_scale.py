@@ -62,7 +62,7 @@ def test_megahertz_of_a_prior_are_told_to_be_so():
 
 
 def test_reports_have_both():
-    run = CliRunner().invoke(app, ["evaluate", SMALL, "--set", "plan.clock=1464 MHz"])
+    run = CliRunner().invoke(app, ["evaluate", SMALL, "--set", "plan.clock=1464 MHz", "--full"])
     assert "80.0 %" in run.output
     assert "1.464 GHz" in run.output
     run = CliRunner().invoke(app, ["evaluate", SMALL, "--set", "plan.clock=0.8", "--json"])

@@ -98,6 +98,20 @@ def test_the_fastest_plan_does_not_cool_for_the_last_tenths(fastest):
 
 
 @pytest.mark.slow
+def test_the_own_layout_stays_unless_another_one_is_surely_better(scenario, fastest):
+    (ranked, claim), own = fastest.choice, scenario.plan.layout
+    chances = [layout.probability for layout in ranked]
+    assert chances == sorted(chances, reverse=True)
+    assert 0.9 < sum(chances) <= 1.0 + 1e-9
+    assert min(layout.excess for layout in ranked) == 0.0
+    if claim is not None:
+        assert claim.taken == (claim.probability >= 0.9)
+        assert 0.0 < claim.gain < 1.0
+        layouts = [[*map(float, jax.tree.leaves(layout))] for layout in (own, fastest.plan.layout)]
+        assert claim.taken or layouts[0] == layouts[1]
+
+
+@pytest.mark.slow
 def test_no_other_clock_and_coolant_within_the_tolerance_need_less(scenario, fastest):
     """On a grid of both, at the layout and the counts of the answer."""
     problem = formulate(scenario.with_question("time"), fastest.baseline)
