@@ -181,7 +181,7 @@ def _optimized(
 ) -> tuple[Optimum | None, str]:
     """The best plan of a variant, if it can be stated, and the reason why there is none that can be trusted."""
     try:
-        optimum = optimize(load(), minimize=minimize, limits=limits, vary=vary)
+        optimum = optimize(load(), minimize=minimize, limits=limits, vary=vary, keep_layout=False)
     except InputError as error:
         return None, str(error)
     return optimum, "" if optimum.success else optimum.message
@@ -335,7 +335,7 @@ def cache_sizes(chip: Accelerator, technology: Technology) -> CacheSizes:
 def design_chip(asked: Scenario, progress: Callable[[str], None] | None = None) -> DesignedOptimum:
     """The best chip and plan for a question of `chip_question`. Runs in float64."""
     with jax.enable_x64(True):
-        optimum = optimize(asked, progress=progress)
+        optimum = optimize(asked, progress=progress, keep_layout=False)
         numbers = {path: value for path, value in optimum.found.items() if path.startswith(CHIP)}
         design, chip = _designed(asked, optimum.plan, numbers)
         if not isinstance(design, ScaledChip):

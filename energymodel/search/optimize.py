@@ -95,6 +95,7 @@ def optimize(
     *,
     tolerance: float | str | None = None,
     block: int | str | None = None,
+    keep_layout: bool = True,
     throw: bool = False,
 ) -> Optimum:
     """Find the best realizable plan of a scenario.
@@ -116,8 +117,9 @@ def optimize(
     - `fix`: paths that keep the scenario's value.
     - `progress`: called with a sentence at every stage.
     - `tolerance`: of plans whose objective exceeds the lowest by at most this share, 0.005 unless given, the one with
-      the least energy (money, if energy is minimized) is taken, where that saves more than it costs, and the layout
-      stays the own one unless another is better with 90 %; 0 for the optimum of the model.
+      the least energy (money, if energy is minimized) is taken, where that saves more than it costs; 0 for the optimum.
+    - `keep_layout`: whether the own layout stays unless another one is better with 90 %, by the error of the model;
+      not where the tolerance is 0, and where nobody gave a layout.
     - `block`: chips are a multiple of it; unless given, of a node, or as much of it as divides the scenario's own.
     - `throw`: raise the message of the result unless it is `successful`.
 
@@ -133,16 +135,25 @@ def optimize(
         tell("evaluating the scenario's own plan")
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         plain = without_refinements(scenario, baseline) if scenario.optimize.refined else scenario
-        optimum = _best_plan(scenario, formulate(plain, baseline), baseline, tell)
+        is_given = keep_layout and "layout" not in scenario.chosen
+        optimum = _best_plan(scenario, formulate(plain, baseline), baseline, tell, is_given=is_given)
     if throw:
         optimum.result.throw_unless_successful(optimum.message)
     return optimum
 
 
 def _best_plan(
-    scenario: Scenario, problem: DesignProblem, baseline: TrainingOutcome, tell: Callable[[str], None]
+    scenario: Scenario,
+    problem: DesignProblem,
+    baseline: TrainingOutcome,
+    tell: Callable[[str], None],
+    *,
+    is_given: bool,
 ) -> Optimum:
-    """The best plan of a scenario, whose layouts are searched by its problem without refinements."""
+    """The best plan of a scenario, whose layouts are searched by its problem without refinements.
+
+    The own layout stays, unless another one is surely better, where it `is_given`.
+    """
     lattice, considered = fitting_layouts(problem)
     tell(f"searching {considered:,} layouts")
     with _preloaded_programs(problem, take(lattice, np.array([0]))):
@@ -163,7 +174,6 @@ def _best_plan(
     layouts, choice = (considered, len(lattice.tensor)), NO_CHOICE
     if rounded and not broken and not searched.interrupted and tolerance_of(scenario) > 0.0:
         tell("weighing layouts by the error of the model")
-        is_given = "layout" not in scenario.chosen
         searched, rounded, choice = weigh_layouts(searched, rounded, is_given=is_given)
     optimum = _optimum(scenario, problem, baseline, searched, rounded, broken, layouts, tell)
     optimum = dataclasses.replace(optimum, choice=choice)
