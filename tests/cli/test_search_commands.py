@@ -228,7 +228,7 @@ def chips(monkeypatch):
     """A search of chips that answers at once with a lower voltage, and remembers what it was asked."""
     asked = {}
 
-    def answer(scenario, *, progress):
+    def answer(scenario, *, progress, keep_layout):
         asked["question"] = scenario.optimize
         return dataclasses.replace(optimum(), scenario=scenario, found={"system.chip_design.voltage": 0.8})
 

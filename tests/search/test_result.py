@@ -36,11 +36,11 @@ def test_only_success_is_silent():
 @pytest.mark.usefixtures("room")
 def test_optimize_throws_where_asked(monkeypatch):
     scenario = optimum().scenario
-    monkeypatch.setattr(optimizing, "_best_plan", lambda *arguments: infeasible())
+    monkeypatch.setattr(optimizing, "_best_plan", lambda *arguments, is_given: infeasible())
     assert em.optimize(scenario).result == "infeasible"
     with pytest.raises(RuntimeError, match=f"infeasible: {MESSAGE}"):
         em.optimize(scenario, throw=True)
-    monkeypatch.setattr(optimizing, "_best_plan", lambda *arguments: optimum())
+    monkeypatch.setattr(optimizing, "_best_plan", lambda *arguments, is_given: optimum())
     assert em.optimize(scenario, throw=True).success
 
 
@@ -49,7 +49,7 @@ def test_replan_throws_where_asked(monkeypatch):
     rest = replanning.Rest(optimum().scenario, (), {}, nothing, {})
     monkeypatch.setattr(replanning, "rest_of", lambda scenario, measured: rest)
     monkeypatch.setattr(replanning.Rest, "forecast", lambda self, outcome: {})
-    monkeypatch.setattr(optimizing, "_best_plan", lambda *arguments: infeasible())
+    monkeypatch.setattr(optimizing, "_best_plan", lambda *arguments, is_given: infeasible())
     scenario, measured = optimum().scenario, em.MeasuredRun(tokens=1e9)
     assert em.replan(scenario, measured).optimum.result == "infeasible"
     with pytest.raises(RuntimeError, match=f"infeasible: {MESSAGE}"):
