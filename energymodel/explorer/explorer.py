@@ -29,8 +29,8 @@ from energymodel.scenarios.question import TOKENS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.optimize import optimize
 from energymodel.search.result import Optimum
-from energymodel.search.training_run import STEP
-from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64
+from energymodel.search.training_run import STEP, in_float64
+from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of
 from energymodel.system.layouts import FIELDS
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value, output

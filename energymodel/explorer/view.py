@@ -18,7 +18,7 @@ from energymodel.physics.limits import landauer_energy
 from energymodel.report.answers.details import costs
 from energymodel.runtime.compilation import compiler_options
 from energymodel.runtime.operations import with_barriers
-from energymodel.search.training_run import TrainingRun
+from energymodel.search.training_run import TrainingRun, in_float64
 from energymodel.system.chip_load import OperatingPoint, format_factors, operating_point
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import Slack, TrainingOutcome
@@ -171,7 +171,7 @@ class Evaluator:
             return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
 
         with jax.enable_x64(True):
-            _, build = ravel_pytree(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), run))
+            _, build = ravel_pytree(in_float64(run))
             examples = [jax.ShapeDtypeStruct((size,), np.float64) for size in (run.vector.size, BATCHES, CLOCKS)]
             lowered = jax.jit(with_barriers(flat_view), compiler_options=compiler_options()).lower(*examples)
             self._program = lowered.compile()

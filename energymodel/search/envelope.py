@@ -22,7 +22,7 @@ from energymodel.search.problem import DesignProblem, formulate
 from energymodel.search.relaxation import solve_relaxed
 from energymodel.search.result import Optimum
 from energymodel.search.rounding import plan_at
-from energymodel.search.training_run import MICROBATCHES, UNITS, TrainingRun, output_gradient
+from energymodel.search.training_run import MICROBATCHES, UNITS, TrainingRun, in_float64, output_gradient
 from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.layouts import FIELDS, SWITCHES
@@ -145,7 +145,7 @@ def _lagrangian(
     formulation, point = problem.formulation, np.asarray(solution.x[0])
     system, _ = formulation.at(point, layout, problem.criteria, problem.run)
     plan, outcome = plan_at(problem, point, layout)
-    here = TrainingRun(*jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (system, plan)))
+    here = in_float64(TrainingRun(system, plan))
     values = {name: float(value) for name, value in limited_values(here.system, here.plan, outcome).items()}
     values |= {own.name: float(own.function(outcome)) for own in formulation.own}
     multipliers = dict(zip(formulation.rows, map(float, solution.multipliers.inequalities[0]), strict=False))

@@ -54,7 +54,7 @@ from energymodel.search.rounding import (
     round_layouts,
     solve_at_counts,
 )
-from energymodel.search.training_run import TrainingRun, changes_along
+from energymodel.search.training_run import SLOWDOWN, TrainingRun, changes_along, in_float64
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value, parse_objective
 from energymodel.system.plan import EvenPower, ParallelLayout, StagePower, TrainingPlan
@@ -72,7 +72,6 @@ EVALUATED = 4  # plans of which the cheapest is taken, if they are equal in what
 MEANINGLESS = 1e-6  # a share of what is saved that is not worth a line
 SURE = 0.9  # probability of a gain from which on another layout is taken
 RARE = 0.01  # probability to be the best below which a layout is not listed
-SLOWDOWN = "system.production_slowdown"
 EQUAL = 1e-4  # in the logarithm: two plans that differ by less are equal
 
 
@@ -96,30 +95,41 @@ def weigh_layouts(
 
     The own layout counts only where somebody gave it.
     """
-    problem, best = searched.problem, rounded[0]
-    own, formulation = problem.run.plan.layout, problem.formulation
-    lattice = jax.tree.map(lambda leaf: np.full(1, float(leaf)), own)
-    start = [formulation.coordinate(of, np.clip(problem.start(of), *problem.bounds[of])) for of in formulation.paths]
-    alone = LayoutSearch(problem, lattice, solve_relaxed(problem, lattice, np.array([start]), iterations=SETTLED))
-    plans = round_layouts(alone, alone.usable) if is_given else []
-    deviation = _layout_deviation(*((alone, plans[0]) if plans else (searched, best)))
-    every = jax.tree.map(np.append, searched.lattice, lattice)
-    values = np.append(searched.values, alone.values)
-    _, first = np.unique(_what_acts(every), axis=1, return_index=True)
-    chances = np.zeros(len(values))
-    chances[first] = chances_of_lowest(values[first], deviation)
-    order = [lane for lane in np.argsort(-chances, kind="stable").tolist() if chances[lane] >= RARE]
-    ranked = tuple(
-        RankedLayout(take(every, np.array(lane)), float(np.expm1(values[lane] - np.min(values))), float(chances[lane]))
-        for lane in order
-    )
-    gain = plans[0].value - best.value if plans else math.inf
-    probability = float(ndtr(gain / (math.sqrt(2.0) * deviation))) if deviation and plans else 1.0
+    own, best = searched.problem.run.plan.layout, rounded[0]
     layout = take(searched.lattice, np.array(best.lane))
-    is_own = not plans or np.allclose(_what_acts(own), _what_acts(layout), rtol=1e-9)
-    taken = is_own or probability >= SURE
-    choice = LayoutChoice(ranked, None if is_own else LayoutClaim(-math.expm1(-gain), probability, taken))
+    differs = is_given and not np.allclose(_what_acts(own), _what_acts(layout), rtol=1e-9)
+    alone = _search_alone(searched.problem, own) if differs else searched
+    plans = round_layouts(alone, alone.usable) if differs else []
+    if not plans:
+        ranked = _ranked(searched.lattice, searched.values, _layout_deviation(searched, best))
+        return searched, rounded, LayoutChoice(ranked)
+    deviation = _layout_deviation(alone, plans[0])
+    every = jax.tree.map(np.append, searched.lattice, alone.lattice)
+    ranked = _ranked(every, np.append(searched.values, alone.values), deviation)
+    gain = plans[0].value - best.value
+    probability = float(ndtr(gain / (math.sqrt(2.0) * deviation))) if deviation else 1.0
+    taken = probability >= SURE
+    choice = LayoutChoice(ranked, LayoutClaim(-math.expm1(-gain), probability, taken))
     return (searched, rounded, choice) if taken else (alone, plans, choice)
+
+
+def _search_alone(problem: DesignProblem, layout: ParallelLayout) -> LayoutSearch:
+    """The search of a single layout, from the plan of the problem."""
+    lattice, formulation = jax.tree.map(lambda leaf: np.full(1, float(leaf)), layout), problem.formulation
+    start = [formulation.coordinate(of, np.clip(problem.start(of), *problem.bounds[of])) for of in formulation.paths]
+    return LayoutSearch(problem, lattice, solve_relaxed(problem, lattice, np.array([start]), iterations=SETTLED))
+
+
+def _ranked(layouts: ParallelLayout, values: Float[np.ndarray, " n"], deviation: float) -> tuple[RankedLayout, ...]:
+    """Those of the layouts with these values that may be the best, the likeliest first."""
+    _, first = np.unique(_what_acts(layouts), axis=1, return_index=True)
+    excess, chances = np.expm1(values - np.min(values)), np.zeros(len(values))
+    chances[first] = chances_of_lowest(values[first], deviation)
+    return tuple(
+        RankedLayout(take(layouts, np.array(lane)), float(excess[lane]), float(chances[lane]))
+        for lane in np.argsort(-chances, kind="stable").tolist()
+        if chances[lane] >= RARE
+    )
 
 
 def _what_acts(layouts: ParallelLayout) -> np.ndarray:
@@ -134,7 +144,7 @@ def _layout_deviation(search: LayoutSearch, rounded: RoundedPlan) -> float:
     """Standard deviation of the logarithm of the objective by the error of the step time of one layout."""
     problem, rows = search.problem, search.problem.formulation.rows
     plan, _ = plan_at(problem, rounded.point, take(search.lattice, np.array(rounded.lane)), counts=rounded.counts)
-    run = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), TrainingRun(problem.run.system, plan))
+    run = in_float64(TrainingRun(problem.run.system, plan))
     slower = np.zeros((1, len(run.vector)))
     slower[0, run.places[SLOWDOWN]] = run.values[SLOWDOWN]
     slope = float(changes_along(run, slower).relative(problem.minimize)[0])

@@ -38,6 +38,8 @@ STEP = 1e-4  # of a direction: the error of a slope is as much of its curvature
 MICROBATCHES = "microbatches"
 """The smallest batch of a layout, one micro-batch for each replica, over the batch [1]."""
 NAMES = (*UNITS, MICROBATCHES)
+SLOWDOWN = "system.production_slowdown"
+"""The number that scatters as step times do around their prediction."""
 
 
 class TrainingRun(eqx.Module):
@@ -96,6 +98,11 @@ class TrainingRun(eqx.Module):
             {i: leaf + step[numbers].reshape(np.shape(leaf)) for i, (leaf, numbers) in parts if step[numbers].any()}
             for step in steps
         ]
+
+
+def in_float64(run: TrainingRun) -> TrainingRun:
+    """The run with NumPy numbers."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), run)
 
 
 def replace_leaf(tree: Any, path: str, value: Numeric) -> Any:

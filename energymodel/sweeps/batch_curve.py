@@ -18,8 +18,8 @@ from energymodel.errors import InputError
 from energymodel.learning.critical_batch import break_even_power, break_even_throughput
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.training_run import TrainingRun
-from energymodel.sweeps.outcome_spread import DEVIATIONS, deviation, directions_of, in_float64
+from energymodel.search.training_run import TrainingRun, in_float64
+from energymodel.sweeps.outcome_spread import DEVIATIONS, deviation, directions_of
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TargetLoss

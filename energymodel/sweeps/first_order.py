@@ -15,15 +15,8 @@ from scipy.special import ndtr
 
 from energymodel.scenarios.step_population import row_scatter
 from energymodel.search.result import Optimum
-from energymodel.search.training_run import TrainingRun
-from energymodel.sweeps.outcome_spread import (
-    DEVIATIONS,
-    SLOWDOWN,
-    OutcomeSpread,
-    directions_of,
-    in_float64,
-    spread_along,
-)
+from energymodel.search.training_run import SLOWDOWN, TrainingRun, in_float64
+from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, directions_of, spread_along
 from energymodel.system.outputs import parse_objective
 from energymodel.system.plan import TokenBudget
 

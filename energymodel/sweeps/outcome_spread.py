@@ -18,7 +18,7 @@ from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
 from energymodel.scenarios.scenario import Scenario, distributions
-from energymodel.search.training_run import OutcomeChanges, TrainingRun, changes_along
+from energymodel.search.training_run import SLOWDOWN, OutcomeChanges, TrainingRun, changes_along, in_float64
 from energymodel.sweeps.draws import UncertainNumber, in_groups, joint_draws
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, output
 from energymodel.system.plan import TrainingPlan
@@ -28,7 +28,6 @@ LEVEL = 0.9
 """Probability of the intervals that are printed."""
 DEVIATIONS = float(ndtri(0.5 + 0.5 * LEVEL))  # half of such an interval of a normal distribution
 DECADE = math.log(10.0)
-SLOWDOWN = "system.production_slowdown"
 SAME = 1e-4  # relative difference of a number that was not changed
 _ONE_DEVIATION = ndtr(np.array([-1.0, 1.0]))
 _SHARES = frozenset(name for name in AT_LEAST if OUTPUTS.get(name) == "1") - {"eei"}  # never above one
@@ -79,11 +78,6 @@ def outcome_spread(scenario: Scenario, plan: TrainingPlan | None = None) -> Outc
     with jax.enable_x64(True):
         run = in_float64(TrainingRun(scenario.system, scenario.plan if plan is None else plan))
         return spread_along(run, directions_of(scenario, run).steps)
-
-
-def in_float64(run: TrainingRun) -> TrainingRun:
-    """The run with NumPy numbers."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), run)
 
 
 def spread_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> OutcomeSpread:

@@ -18,8 +18,8 @@ from energymodel.report.answers.run_tables import Run, Runs, parts_table
 from energymodel.report.answers.timeline import step_parts
 from energymodel.report.cells import FULL, Column, number, present, share, spaced, words
 from energymodel.scenarios.scenario import SYSTEM, Scenario, distributions
-from energymodel.search.training_run import TrainingRun
-from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64, spread_along
+from energymodel.search.training_run import TrainingRun, in_float64
+from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, spread_along
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem, as_designed
