@@ -27,7 +27,7 @@ from energymodel.scenarios.clusters import KIND
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepConstant
 from energymodel.system.chip_load import OperatingPoint, format_factors
-from energymodel.system.memory import out_of_memory_risk, reserved_memory
+from energymodel.system.memory import FAILING_RISK, out_of_memory_risk, reserved_memory
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import check_formats
@@ -235,7 +235,7 @@ class StepPredictions(NamedTuple):
         failed = columns["out_of_memory"] > 0.0
         if np.any(failed):
             ran = np.isfinite(columns["out_of_memory"]) | np.isfinite(columns["step_time_s"])
-            right = (predicted["out_of_memory_probability"] > 0.5) == failed
+            right = (predicted["out_of_memory_probability"] > FAILING_RISK) == failed
             counts = {"rows": ran, "right": right & ran, "failed": failed, "right_failed": right & failed}
             errors["out_of_memory"] = {name: int(np.sum(rows)) for name, rows in counts.items()}
         return errors

@@ -22,6 +22,7 @@ from energymodel.physics.limits import landauer_energy
 from energymodel.ranges import check_number
 from energymodel.readers.expressions import data_file, refuse
 from energymodel.scenarios.clock_scale import ClockScale
+from energymodel.system.memory import FAILING_RISK
 from energymodel.system.plan import PRECISIONS, StagePower, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.plan_rules import check_formats, check_pipeline, formats_of, torus_chips, torus_fault
 from energymodel.system.training_system import TrainingSystem, learning_of, parameters_in_loss
@@ -314,7 +315,8 @@ def check_fit(system: TrainingSystem, memory: float, risk: float) -> None:
 
     **Raises:** `InputError` with what is needed, what there is and the risk.
     """
-    check_rows("fit", {"memory": memory, "risk": risk, "chip": Numbers(system.accelerator)})
+    numbers = {"memory": memory, "risk": risk, "failing_risk": FAILING_RISK}
+    check_rows("fit", {**numbers, "chip": Numbers(system.accelerator)})
 
 
 def check_target(system: TrainingSystem, plan: TrainingPlan, loss: float, name: str) -> None:

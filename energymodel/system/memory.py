@@ -22,6 +22,7 @@ from energymodel.system.training_system import TrainingSystem
 
 FP32_PAIR = 8.0  # bytes of one logit and its gradient
 MASTER_BYTES = 4.0  # of the copy of a weight that is updated
+FAILING_RISK = 0.5  # probability to run out of memory above which a plan is said not to fit
 
 
 class Shard(NamedTuple):

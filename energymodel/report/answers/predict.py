@@ -13,18 +13,20 @@ from energymodel.readers.table import CsvTable
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import evaluate_answer, intervals_chart, limits_chart
-from energymodel.report.answers.run_tables import LIKELY, Run, fits_in_memory, limits_table
+from energymodel.report.answers.run_tables import Run, fits_in_memory, limits_table
 from energymodel.report.answers.timeline import step_parts
 from energymodel.report.cells import DATA, FULL, Column, Quantity, number, present, spaced, words
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
+from energymodel.system.memory import FAILING_RISK
 from energymodel.system.outcome import TrainingOutcome
 
 OF_A_STEP = ("step_time", "mfu", "power_busy", "power_average", "power_peak", "pue", "memory_per_chip")
 """Outputs that no number of tokens changes."""
 BARS, ROWS = 20, 40
-FITS, RISKY = "fits in memory", "out-of-memory risk above 50 %"
+ABOVE = f"risk above {100.0 * FAILING_RISK:g} %"
+FITS, RISKY = "fits in memory", f"out-of-memory {ABOVE}"
 
 
 def run_prediction_answer(
@@ -121,7 +123,7 @@ def table_prediction_answer(csv: CsvTable, prediction: StepPredictions, source: 
     """Predicted steps of a table of layouts, beside measured ones where there are any."""
     steps = steps_table(prediction)
     rows, risky = len(steps.rows), sum(cell == RISKY for cell in steps.column("memory_risk")[1])
-    text = f"{rows:,} layouts are predicted; {risky:,} of them have an out-of-memory risk above 50 %."
+    text = f"{rows:,} layouts are predicted; {risky:,} of them have an {RISKY}."
     return Answer(
         "predict",
         f"Predicted steps of {source}",
@@ -156,7 +158,8 @@ def steps_table(prediction: StepPredictions) -> Table:
         own = float(measured[index])
         error = [own, time.mapped(lambda end, own=own: end / own - 1.0)] if math.isfinite(own) else [None, None]
         others = [of_row[name] for name in ("mfu", "tokens_per_s", "memory_b", "out_of_memory_probability")]
-        rows.append([f"line {line}", time, *(error if timed else ()), *others, RISKY if others[-1] > LIKELY else FITS])
+        kind = RISKY if others[-1] > FAILING_RISK else FITS
+        rows.append([f"line {line}", time, *(error if timed else ()), *others, kind])
     return Table("steps", "Predicted steps", columns, rows, short=range(min(ROWS, len(rows))))
 
 
@@ -199,7 +202,7 @@ def error_sentences(prediction: StepPredictions) -> list[Sentence]:
             text += f" The 90 % interval holds {of['inside_90']:,} of them." if "inside_90" in of else ""
             sentences.append(Sentence(text, numbers))
     if of := errors.get("out_of_memory"):
-        text = f"Out of memory: {of['right']:,} of {of['rows']:,} rows classified correctly (risk above 50 %), among "
+        text = f"Out of memory: {of['right']:,} of {of['rows']:,} rows classified correctly ({ABOVE}), among "
         sentences.append(Sentence(f"{text}them {of['right_failed']:,} of {of['failed']:,} out-of-memory failures."))
     return sentences
 

@@ -28,6 +28,7 @@ from energymodel.report.cells import (
 from energymodel.scenarios.clock_scale import REFERENCE_CLOCK
 from energymodel.scenarios.scenario import SYSTEM, Scenario, priors, switched_off
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
+from energymodel.system.memory import FAILING_RISK
 from energymodel.system.outcome import DERIVED, EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 
@@ -53,7 +54,6 @@ _TITLES = {
     **{name: f"{name} share" for name in ("fp8", "fp4", "tf32", "fp32")},
     "loss": "target loss",
 }
-LIKELY = 0.5  # probability to run out of memory from which on a plan is said not to fit
 _BOUNDLESS = 14.0  # of a slack: a limit a million times beyond the value is none
 _NEAR = 5e-4  # chance of exceeding a limit from which on the short form names it
 
@@ -233,7 +233,7 @@ def parts_table(name: str, title: str, runs: Runs, level: int = SHORT) -> Table:
 
 def fits_in_memory(outcome: TrainingOutcome) -> bool:
     """Whether a plan is likelier to run than to run out of memory."""
-    return float(outcome.out_of_memory) <= LIKELY
+    return float(outcome.out_of_memory) <= FAILING_RISK
 
 
 def memory_sentence(scenario: Scenario, outcome: TrainingOutcome) -> Sentence:
@@ -248,9 +248,7 @@ def memory_sentence(scenario: Scenario, outcome: TrainingOutcome) -> Sentence:
     text = "{need} of {capacity} per chip: out of memory with a probability of {risk}"
     if risk <= accepted:
         return Sentence(f"{text}.", numbers)
-    text = (
-        f"It does not fit: {text}." if not fits_in_memory(outcome) else f"{text}, where a search accepts {{accepted}}."
-    )
+    text = f"{text}, where a search accepts {{accepted}}." if fits_in_memory(outcome) else f"It does not fit: {text}."
     return Sentence(
         f"{text} Raise the tensor or pipeline degree or the sharding, recompute activations, or take more chips; "
         "`energymodel optimize` with the same words finds a layout that fits.",
