@@ -35,4 +35,4 @@ def launch_files(run: Run, source: Parts, scenario: "Scenario", kind: str | None
     below = read_training_config(source.training, automatic={}) if source.training and is_wanted else None
     kinds = launch_kinds(suffixes, kind, scenario, below)
 
-    return lambda *run: {suffix: partial(launch_file, *run, kind=own, below=below) for suffix, own in kinds.items()}
+    return lambda *plan: {suffix: partial(launch_file, *plan, kind=own, below=below) for suffix, own in kinds.items()}

@@ -221,6 +221,7 @@ def _predict_run(source: Parts, run: Run, launch: str | None) -> Any:
 
     made = source.pieces("own", tokens_otherwise=TOKENS)
     scenario = made.scenario
+    files = launch_files(run, source, scenario, launch)
     run.progress("compiling and evaluating the model ...")
     outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
@@ -228,7 +229,7 @@ def _predict_run(source: Parts, run: Run, launch: str | None) -> Any:
         shell.note(sentence)
     wanted = {"of_whole_run": made.says_tokens, "details": run.show.details}
     answer = answers.run_prediction_answer(scenario, outcome, outcome_spread(scenario), made.assumed, **wanted)
-    return answer, launch_files(run, source, scenario, launch)(scenario, scenario.plan, float(outcome.tokens))
+    return answer, files(scenario, scenario.plan, float(outcome.tokens))
 
 
 def _predict_table(path: Path, choices: "TableChoices", run: Run) -> Any:

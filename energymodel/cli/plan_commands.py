@@ -35,14 +35,16 @@ def evaluate(
 
     if not trajectory and points is not None:
         raise InputError("--points is of a run over time: add --trajectory.")
-    scenario, outcome = _evaluated(run)
+    scenario = run.source.read()
+    files = launch_files(run, run.source, scenario, launch)
+    outcome = _evaluated(run, scenario)
     run.progress("moving the uncertain numbers ...")
     spread, followed = outcome_spread(scenario), None
     if trajectory:
         run.progress("following the run ...")
         _, followed = run_trajectory(scenario.system, scenario.plan, USUAL_POINTS if points is None else points)
     answer = answers.evaluate_answer(scenario, outcome, spread, trajectory=followed, details=run.show.details)
-    return answer, launch_files(run, run.source, scenario, launch)(scenario, scenario.plan, float(outcome.tokens))
+    return answer, files(scenario, scenario.plan, float(outcome.tokens))
 
 
 @command(Source)
@@ -55,22 +57,22 @@ def limits(run: Run) -> Any:
     """
     from energymodel.sweeps.outcome_spread import outcome_spread
 
-    scenario, outcome = _evaluated(run)
+    scenario = run.source.read()
+    outcome = _evaluated(run, scenario)
     return answers.limits_answer(scenario, outcome, outcome_spread(scenario))
 
 
-def _evaluated(run: Run) -> "tuple[em.Scenario, em.TrainingOutcome]":
-    """A scenario whose model fits in the memory of the chips, and its outcome as NumPy numbers."""
+def _evaluated(run: Run, scenario: "em.Scenario") -> "em.TrainingOutcome":
+    """The outcome of a scenario as NumPy numbers; its model must fit in the memory of the chips."""
     import jax
 
     from energymodel.scenarios.checks import check_fit
     from energymodel.system.evaluate import evaluate_once
 
-    scenario = run.source.read()
     run.progress("compiling and evaluating the model ...")
     outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
     check_fit(scenario.system, float(outcome.memory_per_chip), float(outcome.out_of_memory))
-    return scenario, outcome
+    return outcome
 
 
 @command(Source)

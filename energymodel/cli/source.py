@@ -85,9 +85,8 @@ class Parts(Stored):
     @property
     def of_pieces(self) -> dict[str, str]:
         """Options that name pieces, without the cluster and the changes, which the scenario keeps."""
-        names = [
-            field.name for field in fields(self) if field.name not in ("scenario", "cluster", "changes", "oom_risk")
-        ]
+        stored = {field.name for field in fields(Stored)}
+        names = [field.name for field in fields(self) if field.name not in stored]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def read(self, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Scenario":

@@ -25,7 +25,6 @@ from energymodel.scenarios.scenario import Scenario
 from energymodel.system.plan import PRECISIONS, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
-SUFFIXES = (".sh", ".toml", ".yaml", ".yml")
 OF_FILE = ("plan.chips", "plan.batch", "plan.goal", "plan.layout.", "plan.trained_share")
 """Numbers of a plan that are in the file, or refused."""
 ALWAYS = {"plan.clock", "plan.power_cap", "plan.coolant_temperature"}
@@ -47,8 +46,10 @@ def launch_kinds(
     named = None if kind is None else framework(kind)["suffix"]
     kinds: dict[str, str] = {}
     title = scenario.tables["system"]["software"].get("title")
-    for suffix in sorted({*suffixes} & {*SUFFIXES, named}):
+    for suffix in sorted({*suffixes} - ({".json"} - {named})):
         fitting = [name for name in KINDS if framework(name)["suffix"] == suffix.replace(".yml", ".yaml")]
+        if not fitting:
+            continue
         titles = {name: read_preset("software", framework(name)["software"])["title"] for name in fitting}
         chosen = [name for name in (kind, below.kind if below else None) if name in fitting][:1]
         left = chosen or [name for name in fitting if titles[name] == title and len(fitting) > 1] or fitting

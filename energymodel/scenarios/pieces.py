@@ -27,8 +27,6 @@ BATCH_COEFFICIENT, BATCH_EXPONENT = 0.2920, 0.3271
 """Of the best batch [token] by the operations of a run, `0.2920 C^0.3271` [DeepSeek-AI 2024, arXiv 2401.02954]."""
 MOST_BATCH = 2.0**24  # token, as large runs have taken
 DIVISIBLE = 2.0**17 * 3**2 * 5**3 * 7 * 11 * 13  # token per chip: whole micro-batches of most sequences
-
-
 USUAL = {"embedding_balanced": 1.0}  # of a layout: embedding and output head may take slots of a pipeline
 
 
@@ -130,8 +128,8 @@ def _draft(tables: Mapping[str, Any], changes: Sequence[str], machine: str | Pat
     plan = {**tables["plan"], "batch": _tokens(DIVISIBLE * tables["plan"]["chips"], "given", "given")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kept = [change for change in changes if not _is_of_batch(change)]
-        return load_scenario({**tables, "plan": plan}, kept, machine)
+        others = [change for change in changes if not _is_of_batch(change)]
+        return load_scenario({**tables, "plan": plan}, others, machine)
 
 
 def keeping_batch(scenario: Scenario) -> Scenario:

@@ -54,7 +54,7 @@ def candidates(
     ZeRO is of stage 1, 2 or 3, with pipelines up to the stage that the framework runs there; stage 0 sends the same
     bytes as 1 and keeps more. Recomputation none or full (selective where attention scores are kept) are the ends of
     what memory costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within. A
-    range of one value is that value, whatever else the field would be.
+    range of one value fixes the field to it, also to one that is not tried otherwise.
     """
     ranges, workload = ranges or {}, system.workload
     fixed = {name: low for name, (low, high) in ranges.items() if low == high}
