@@ -90,7 +90,7 @@ def differentiate(best: Optimum) -> OptimalValue:
     problem = problem_of(scenario)
     fixed = {name for name in SWITCHES if name not in problem.layout_ranges}
     fixed |= {path.removeprefix("plan.layout.") for path in question.fix if path.startswith("plan.layout.")}
-    free = frozenset((*problem.formulation.paths, *(f"plan.layout.{name}" for name in FIELDS if name not in fixed)))
+    free = frozenset((*problem.varied, *(f"plan.layout.{name}" for name in FIELDS if name not in fixed)))
 
     def layout_of(plan: TrainingPlan) -> ParallelLayout:
         """The winning layout, with the fields that every layout takes from the scenario's own."""

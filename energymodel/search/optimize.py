@@ -47,6 +47,7 @@ from energymodel.search.result import (
     NO_CHOICE,
     OBEYS_EVERY_LIMIT,
     OBEYS_LIMITS_ASKED,
+    SAME_NUMBER,
     Conflict,
     Optimum,
     Price,
@@ -82,7 +83,6 @@ CAUSES = {
     "plan.chips": "chips",
 }
 MOST_CAUSES = 8  # causes: 256 plans; more than that are not split
-SAME_NUMBER = 1e-9  # relative change of a number that counts as none
 
 
 def optimize(
@@ -238,7 +238,7 @@ def _optimum(
         limit_units={name: unit_of(name) for name in problem.limits},
         prices=prices,
         active=tuple(name for name, price in prices.items() if abs(price.elasticity) > SMALLEST_ELASTICITY),
-        varied=problem.formulation.paths,
+        varied=problem.varied,
         layouts_considered=layouts[0],
         layouts_feasible=layouts[1],
         runner_up=runner_up,

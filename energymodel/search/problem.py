@@ -14,11 +14,13 @@ from jaxtyping import Array, Float
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.scenarios.checks import check_target
+from energymodel.scenarios.clock_scale import CLOCK
 from energymodel.scenarios.question import BATCH, OVER_PROGRESS, TOKENS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.training_run import TrainingRun, replace_leaf
 from energymodel.solver import Values
 from energymodel.system.evaluate import evaluate
+from energymodel.system.layouts import SEARCHED
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import (
     AT_LEAST,
@@ -153,6 +155,11 @@ class DesignProblem:
     block: int = 0
 
     @property
+    def varied(self) -> tuple[str, ...]:
+        """Paths of the variables that have more than one value."""
+        return tuple(path for path in self.formulation.paths if self.bounds[path][0] < self.bounds[path][1])
+
+    @property
     def most_chips(self) -> float:
         """The most chips that a plan may use."""
         return self.bounds["plan.chips"][1] if "plan.chips" in self.bounds else self.run.number("plan.chips")
@@ -266,7 +273,7 @@ def _bounds(
     inlet = scenario.system.facility.cooling.inlet
     bounds = {
         "plan.batch": (batch / BATCH_RANGE, batch * BATCH_RANGE),
-        "plan.clock": (float(scenario.system.accelerator.minimum_clock), 1.0),
+        CLOCK: (float(scenario.system.accelerator.minimum_clock), 1.0),
         COOLANT: (float(inlet.recommended_lowest), float(inlet.recommended_highest)),
         "plan.chips": (min(float(scenario.system.node.chips), chips), chips),
     }
@@ -288,8 +295,9 @@ def _bounds(
         )
     layout = [path for path in bounds if path.startswith("plan.layout.")]
     layout_ranges = {path.removeprefix("plan.layout."): bounds.pop(path) for path in layout}
-    if not bounds:
+    if not bounds and all(low == high for low, high in (layout_ranges.get(name, (0.0, 1.0)) for name in SEARCHED)):
         raise InputError("Nothing is left to vary: every variable is fixed. Fix fewer paths or vary another.")
+    bounds = bounds or {CLOCK: (float(plan.clock),) * 2}  # the solver has a variable where layouts alone vary
     if question.block > chips:
         raise InputError(
             f"block: {question.block} chips are more than the {chips:,.12g} that there may be. Give fewer."

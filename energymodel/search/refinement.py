@@ -35,6 +35,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import log_ndtr, ndtr
 
+from energymodel.scenarios.clock_scale import CLOCK
 from energymodel.scenarios.question import BATCH, STAGE_POWER
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.step_population import row_scatter
@@ -64,7 +65,6 @@ FIRST_STEP, LAST_STEP, MOST_STEPS = 0.05, 1e-5, 100  # of the compass search, in
 LAYOUTS = 4  # best ones that are refined
 RISES = (1.0, 2.0, 4.0)  # batch at the end of a start over that at its beginning
 ROUNDINGS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (np.round, np.floor, np.ceil)
-CLOCK = "plan.clock"
 MOST_LAYOUTS = 128  # layouts that are searched, those with the best objective
 STARTS = 32  # over all bounds, of the plans of the first search that are searched again
 RESTARTED = 2  # plans of the first search that are searched again at their counts

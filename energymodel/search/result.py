@@ -31,6 +31,7 @@ _MESSAGES = {
     ),
     "interrupted": ("The search was interrupted; the plan is the best found so far. Run it again for the optimum."),
 }
+SAME_NUMBER = 1e-9  # relative change of a number that counts as none
 FLATTEST = 1e-4  # of the steepest slope that levels are spread by
 NOT_CONVERGED = "Some plans are feasible but not shown to be optimal: the iteration limit was reached."
 
@@ -235,6 +236,11 @@ class Optimum(Rendered):
     def has_own_plan(self) -> bool:
         """Whether the layout of the scenario's plan was given, so that a saving against it says something."""
         return "layout" not in self.scenario.chosen
+
+    @property
+    def keeps_plan(self) -> bool:
+        """Whether the plan is as good as the scenario's own, but for rounding."""
+        return math.isclose(self.value, self.baseline_value, rel_tol=SAME_NUMBER)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,14 +8,16 @@ import pytest
 
 import energymodel as em
 from energymodel.scenarios.checks import check_plan
+from energymodel.search.layouts import fitting_layouts
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import COARSE, evaluate_points, screen
 from energymodel.search.result import SearchResult
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.layouts import candidates
+from energymodel.system.layouts import SEARCHED, candidates
 from energymodel.system.outputs import objective_value
 
 README_SCENARIO = "llama-3.1-405b-h100"
+OF_PLAN = ["plan.batch", "plan.clock", "plan.coolant_temperature", "plan.chips"]
 
 
 @pytest.fixture(scope="module")
@@ -144,13 +146,36 @@ def test_a_time_that_the_loss_and_the_chips_forbid(scenario):
     assert float(optimum.outcome.time) > 20 * 86400
 
 
+@pytest.mark.slow
+def test_layouts_are_searched_where_all_else_is_fixed(scenario):
+    optimum = em.optimize(scenario, fix=OF_PLAN, tolerance=0.0)
+    assert optimum.varied == ()
+    assert optimum.result == SearchResult.successful
+    plan, own = optimum.plan, scenario.plan
+    for name in ("chips", "batch", "clock", "coolant_temperature"):
+        np.testing.assert_allclose(getattr(plan, name), getattr(own, name), rtol=1e-12)
+    # No layout of whole replicas and micro-batches within the limits beats it.
+    with jax.enable_x64(True):
+        asked = scenario.with_question("energy", None, None, OF_PLAN, 0.0)
+        problem = formulate(asked, optimum.baseline)
+        lattice, _ = fitting_layouts(problem)
+        values = evaluate_points(problem, np.log(np.full((len(lattice.tensor), 1, 1), float(own.clock))), lattice)
+    data = float(own.chips) / (lattice.tensor * lattice.pipeline * lattice.context)
+    count = float(own.batch[0]) / (data * lattice.microbatch * float(scenario.system.workload.sequence))
+    whole = np.all([np.round(n) == n for n in (data, data * lattice.context / lattice.expert, count)], axis=0)
+    obeys = np.all(values.inequalities[:, 0] <= 1e-7, axis=-1)
+    multiple = np.where(lattice.virtual_stages > 1.0, lattice.pipeline, 1.0)
+    best = np.min(values.objective[:, 0], where=whole & obeys & (count % multiple == 0.0), initial=np.inf)
+    np.testing.assert_allclose(math.log(optimum.value), best, rtol=0, atol=1e-9)
+
+
 def test_bad_questions_are_refused(scenario):
     with pytest.raises(em.InputError, match='limit: unknown "tme"'):
         em.optimize(scenario, limits={"tme": "3 days"})
     with pytest.raises(em.InputError, match="energy"):
         em.optimize(scenario, minimize="enregy")
     with pytest.raises(em.InputError, match="Nothing is left to vary"):
-        em.optimize(scenario, fix=["plan.batch", "plan.clock", "plan.coolant_temperature", "plan.chips"])
+        em.optimize(scenario, fix=[*OF_PLAN, *(f"plan.layout.{name}" for name in SEARCHED)])
     with pytest.raises(em.InputError, match="even unlimited data leave"):
         em.optimize(scenario, limits={"loss": "1 nat/token"})
     with pytest.raises(em.InputError, match="no layout has tensor 3 to 3"):

@@ -62,7 +62,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     (energy, step), drawn = where.spent(runs)
     saving, (layouts, nearest) = search_parts.saving_table(optimum, risk), search_parts.layouts_compared(optimum)
     why, bars, failure = None, None, "" if success else search_parts.failure(optimum)
-    if risk is not None and success and optimum.has_own_plan:
+    if risk is not None and success and optimum.has_own_plan and not optimum.keeps_plan:
         why, bars = search_parts.saving_causes(risk)
         at_risk = search_parts.risk_sentences(optimum, risk)
     plans, layout = plans_table(optimum), Column("layout_label", "layout", kind="words")
@@ -147,7 +147,8 @@ def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> Sentence:
         if "time" in optimum.limits and "time" not in optimum.scenario.optimize.limits:
             text += " It takes at most 5 % longer than that one, the fastest; --limit time=... allows more."
         return Sentence(text, numbers)
-    return Sentence(f"{what}: {{value:i}}, {{change:i}} against the scenario's own plan.", numbers)
+    compared = "that of" if optimum.keeps_plan else "{change:i} against"
+    return Sentence(f"{what}: {{value:i}}, {compared} the scenario's own plan.", numbers)
 
 
 def scenario_found(optimum: Optimum) -> Scenario:

@@ -27,6 +27,7 @@ from energymodel.report.cells import (
 )
 from energymodel.scenarios.clock_scale import REFERENCE_CLOCK
 from energymodel.scenarios.scenario import SYSTEM, Scenario, priors, switched_off
+from energymodel.search.result import SAME_NUMBER
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
 from energymodel.system.memory import FAILING_RISK
 from energymodel.system.outcome import DERIVED, EnergyBreakdown, Slack, StepTime, TrainingOutcome
@@ -80,7 +81,7 @@ Runs = Mapping[str, Run]
 
 def ratio_change(ratio: float, name: str, before: OutcomeSpread | None, after: OutcomeSpread | None) -> Quantity:
     """A ratio of an output less one, with an interval of its own: what moves both runs alike does not count."""
-    if before is None or after is None or not ratio > 0.0:
+    if before is None or after is None or not ratio > 0.0 or math.isclose(ratio, 1.0, rel_tol=SAME_NUMBER):
         return Quantity(ratio - 1.0)
     half = DEVIATIONS * deviation(after.relative(name) - before.relative(name))
     return Quantity.around(ratio, half).mapped(lambda end: end - 1.0)
