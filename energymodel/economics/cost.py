@@ -1,9 +1,7 @@
 """Cost of a run and of silicon: hardware, facility, electricity, demand charge, delay, dies; the price of a pause.
 
-Shared arguments: calendar `time` t of the run and `life`, n times 365 days over which a price is recovered [s];
-`interest_rate` r for one year, above -1 [1/year]; `utilization` u, share of its life in which equipment runs, above 0
-[1]; `energy` E at the meter, cooling and delivery losses included [J]; peak `power` P_peak [W]; `demand_charge` d
-[USD/(W s)], 15 USD per kW and month of 730 h being 5.708e-9.
+Shared arguments: `life`, n times 365 days over which a price is recovered [s]; `interest_rate` r for one year, above
+-1 [1/year]; `utilization` u, share of its life in which equipment runs, above 0 [1].
 """
 
 import abc
@@ -47,45 +45,6 @@ def capital_rate(price: Numeric, interest_rate: Numeric, life: Numeric, utilizat
     - `price`: purchase price C_0 [USD].
     """
     return capital_recovery_factor(interest_rate, life) * price / (YEAR * jnp.asarray(utilization))
-
-
-def electricity_cost(energy: Numeric, price: Numeric) -> Values:
-    """Cost of energy at a flat price [USD], `C = p_e E` [definition].
-
-    **Arguments:**
-
-    - `price`: p_e [USD/J].
-    """
-    return jnp.asarray(price) * energy
-
-
-def demand_cost(power: Numeric, time: Numeric, demand_charge: Numeric) -> Values:
-    """Cost of reserving peak power [USD], `C = d P_peak t` [definition].
-
-    Utilities bill the highest power of each month; here the charge accrues evenly.
-    """
-    return jnp.asarray(demand_charge) * power * time
-
-
-def delay_cost(time: Numeric, price: Numeric) -> Values:
-    """Value of finishing earlier [USD], `C = v_t t` [definition].
-
-    **Arguments:**
-
-    - `price`: value of time v_t [USD/s].
-    """
-    return jnp.asarray(price) * time
-
-
-def rental_cost(chips: Numeric, time: Numeric, price: Numeric) -> Values:
-    """Price of rented chips, energy included [USD], `C = p n t` [definition].
-
-    **Arguments:**
-
-    - `chips`: n [1].
-    - `price`: p, per chip [USD/s].
-    """
-    return jnp.asarray(price) * chips * time
 
 
 class Usage(NamedTuple):
@@ -142,9 +101,8 @@ class OwnedPrice(AbstractPrice):
         hardware = capital_rate(server_price, self.interest_rate, self.life, self.utilization)
         building = jnp.asarray(self.facility_price) * usage.power + jnp.asarray(usage.plant_price) * usage.chips
         plant = capital_rate(building, self.interest_rate, self.facility_life, self.utilization)
-        supply = electricity_cost(usage.energy, self.electricity)
-        supply += demand_cost(usage.power, usage.time, self.demand_charge)
-        return (hardware + plant) * usage.time + supply + delay_cost(usage.time, self.delay_cost)
+        held = hardware + plant + self.demand_charge * jnp.asarray(usage.power) + self.delay_cost
+        return held * usage.time + self.electricity * jnp.asarray(usage.energy)
 
 
 class RentedPrice(AbstractPrice):
@@ -155,7 +113,7 @@ class RentedPrice(AbstractPrice):
 
     def cost(self, usage: Usage) -> Values:
         """See `AbstractPrice.cost`; the rent covers chip price, links, plant, energy and power."""
-        return rental_cost(usage.chips, usage.time, self.chip_time) + delay_cost(usage.time, self.delay_cost)
+        return (self.chip_time * jnp.asarray(usage.chips) + self.delay_cost) * usage.time
 
 
 def pause_price(held: Numeric, price: Numeric, running_power: Numeric, paused_power: Numeric) -> Values:

@@ -42,6 +42,7 @@ from energymodel.scenarios.layers import (
     with_stage_power,
 )
 from energymodel.scenarios.question import Limits, Minimize, Question, Ranges, asked, parse_question
+from energymodel.scenarios.rents import with_rent
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -199,7 +200,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         if section not in tables:
             raise InputError(f'{name}: section [{section}] is missing. Start with base = "llama-3.1-405b-h100".')
     provenance: dict[str, Provenance] = {}
-    system_tables = resolve(tables["system"], TrainingSystem, "system")
+    system_tables = with_rent(resolve(tables["system"], TrainingSystem, "system"))
     system = assemble(system_tables, TrainingSystem, "system", provenance)
     plan_tables = _plan_tables(tables["plan"], system_tables, system, provenance)
     uncertainty, calibration = tables.get("uncertainty", {}), tables.get("calibration", {})

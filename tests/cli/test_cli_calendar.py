@@ -89,7 +89,7 @@ def test_rows_and_figure_are_written(grid, tmp_path):
 
 
 def test_rented_chips_pay_no_energy(grid):
-    rented = ("--set", "system.market.price=rented")
+    rented = ("--set", "system.market.price=rented", "--set", "system.market.price.chip_time=2 USD/h")
     result = run_json("calendar", SMALL, "--grid", grid, *rented)
     calendar = numbers(result, "runs", 1)
     assert calendar["money"] == pytest.approx(2.0 * 8 * calendar["time"] / 3600)

@@ -183,12 +183,11 @@ def test_restarts_leave_the_effective_time_of_llama_3():
 
 
 def test_prices_in_units_people_use():
-    owned, rented = read("prices", "owned"), read("prices", "rented")
+    owned = read("prices", "owned")
     assert value(owned, "demand_charge") * 1000 * 730 * 3600 == pytest.approx(15)
     assert value(owned, "electricity") * 3.6e6 == pytest.approx(0.08)
     assert value(owned, "life") == value(read("carbon", "standard"), "chip_life") == 5.5 * 8760 * 3600
     assert value(owned, "facility_life") == 25 * 8760 * 3600
-    assert value(rented, "chip_time") * 3600 == pytest.approx(2)
 
 
 @pytest.mark.parametrize("name", names("regions"))

@@ -7,6 +7,7 @@ from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Answer, Sentence, Table
 from energymodel.report.cells import DATA, Column, Quantity, words
 from energymodel.scenarios.files import CATEGORIES, companions, is_quantity, names, read_preset
+from energymodel.scenarios.rents import CONTRACTS, rent
 
 KINDS = ("measured", "published", "specification", "derived", "definition", "prior")
 MAIN = data_file(__file__, "presets.toml")
@@ -63,15 +64,31 @@ def category_answer(category: str) -> Answer:
         *(Column(kind, kind, kind="count", level=DATA) for kind in KINDS),
     ]
     note = "The last column counts priors, which are assumed, among all numbers of a preset."
+    note = " ".join(filter(None, (MAIN["notes"].get(category), note)))
     return Answer(
         "presets",
         category,
         Sentence(CATEGORIES[category]),
         [],
-        [Table("presets", "Presets", columns, rows, note=" ".join(filter(None, (MAIN["notes"].get(category), note))))],
+        [Table("presets", "Presets", columns, rows, note=note), *([rents_table()] if category == "prices" else [])],
         also=[("To say where each number is from", "energymodel presets show NAME")],
         rows="presets",
     )
+
+
+def rents_table() -> Table:
+    """Rent of each accelerator under each contract."""
+    chips = {name: read_preset("hardware", name) for name in names("hardware")}
+    rows = [
+        [name, *(_cell(rent(chip, contract)) for contract in CONTRACTS.values())]
+        for name, chip in chips.items()
+        if "price" in chip
+    ]
+    columns = [
+        words("accelerator"),
+        *(Column(contract, name, "USD/s", digits="two") for name, contract in CONTRACTS.items()),
+    ]
+    return Table("rents", "Rent of one accelerator, energy included", columns, rows, note=MAIN["notes"]["rents"])
 
 
 def _quantities(table: Any, path: str = "") -> list[tuple[str, dict[str, Any]]]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 from scipy.special import ndtr
 
+from energymodel.economics.cost import RentedPrice
 from energymodel.report.answer import Sentence, Table
 from energymodel.report.answers.plan_fields import OF_LIFE, kind_of, part_fields, plan_fields, total
 from energymodel.report.cells import (
@@ -333,6 +334,10 @@ def provenance_notes(scenario: Scenario) -> list[Sentence]:
         origin = scenario.provenance["system.production_slowdown"]
         text = f"Steps take {{times}} times as long as in tuned benchmarks: {origin.source}"
         notes.append(Sentence(text, {"times": number(slowdown, digits="two")}))
+    if isinstance(rented := system.market.price, RentedPrice):
+        origin = scenario.provenance["system.market.price.chip_time"]
+        own = Quantity(float(rented.chip_time), prior=origin.source if origin.is_prior else "")
+        notes.append(Sentence(f"A chip costs {{rent}}: {origin.source}", {"rent": number(own, "USD/s", digits="two")}))
     return [*notes, prior_count(scenario)]
 
 
