@@ -28,11 +28,13 @@ from energymodel.physics.delivery import AbstractRegulator
 from energymodel.physics.weather import Weather
 from energymodel.ranges import check_field, check_value
 from energymodel.scenarios.files import is_quantity, merge, names, read_preset
+from energymodel.scenarios.forms import listed, word
 from energymodel.scenarios.near_limit import NEAR_LIMIT_RANGES, near_limit_accelerator
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import AbstractChipDesign
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.facility import Facility, Market
+from energymodel.system.layouts import SWITCHES
 from energymodel.units import convert, parse_quantity
 
 CATEGORY_OF: dict[type, str] = {
@@ -63,6 +65,7 @@ CATEGORY_OF: dict[type, str] = {
     Reliability: "reliability",
 }
 NEAR_LIMIT = "NearLimitAccelerator"
+OFFERS = "switches"  # fields of a layout that a framework can switch on
 QUANTITY_KEYS = frozenset({"value", "unit", "kind", "source", "distribution"})
 STATE_SPACE = ("mamba", "ssm", "state_space")
 
@@ -114,11 +117,15 @@ def resolve(table: Any, kind: type, path: str, *, defaults: bool = False) -> dic
         table = _near_limit(preset, change, path) if near_limit else merge(preset, change)
     final = component_class(kind, table.get("component") or _implied(table, kind), path)
     fields = {field.name: field for field in dataclasses.fields(final)}
-    if unknown := sorted(table.keys() - fields.keys() - {"component", "title"}):
+    texts = ("title", OFFERS) if final is Software else ("title",)
+    if unknown := sorted(table.keys() - fields.keys() - {"component", *texts}):
         refuse_state_space(unknown, path)
         raise InputError(f"{path}: {_unknown(unknown[0], final, kind, path)}")
     resolved: dict[str, Any] = {"component": final.__name__}
-    resolved |= {"title": table["title"]} if "title" in table else {}
+    resolved |= {key: table[key] for key in texts if table.get(key)}
+    for name in listed(word)(resolved.get(OFFERS, ()), f"{path}.{OFFERS}"):
+        if name not in SWITCHES:
+            raise InputError(f'{path}.{OFFERS}: unknown switch "{name}". {suggest(name, SWITCHES)}')
     for name, field in fields.items():
         where = f"{path}.{name}"
         if name not in table:
@@ -170,7 +177,7 @@ def category_of(kind: type) -> str | None:
 
 def _implied(table: Mapping[str, Any], kind: type) -> str | None:
     """The class whose fields alone include all keys of a table, if there is one such class."""
-    keys = table.keys() - {"title"}
+    keys = table.keys() - {"title", OFFERS}
     fitting = [name for name, final in final_classes(kind).items() if keys <= set(_names(final))]
     return fitting[0] if keys and len(fitting) == 1 else None
 

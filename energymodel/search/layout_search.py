@@ -9,12 +9,16 @@ and only layouts whose bound does not exclude them are searched as well. Where n
 without f: a layout with `min y . c(x) > 0` has no such plan either [Farkas 1902].
 """
 
+import dataclasses
 import math
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from energymodel.errors import InputError
+from energymodel.scenarios.checks import check_plan
+from energymodel.scenarios.components import OFFERS
 from energymodel.search.layouts import take
 from energymodel.search.problem import DesignProblem
 from energymodel.search.relaxation import (
@@ -22,16 +26,20 @@ from energymodel.search.relaxation import (
     COARSE,
     FINE,
     SETTLED,
+    TOLERANCE,
     LayoutSearch,
     Screening,
     converged,
+    evaluate_points,
     layout_bounds,
     obeys_limits,
     screen,
     solve_relaxed,
 )
+from energymodel.search.result import Optimum, SwitchWorth
 from energymodel.solver import Values
 from energymodel.system.layouts import Lattice
+from energymodel.system.plan import PRECISIONS, SCHEDULES
 
 PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on the fine one
 FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid
@@ -192,6 +200,32 @@ def lower_bounds(searched: LayoutSearch, lattice: Lattice, coarse: Screening) ->
     if close.size:
         bound[close] = np.minimum(bound[close], lowest(screen(problem, take(lattice, close), CLOSE, point).values))
     return bound
+
+
+def worth_of_switches(problem: DesignProblem, optimum: Optimum) -> tuple[SwitchWorth, ...]:
+    """What each switch that the framework offers and the search left off saves at the plan found, the most first.
+
+    Of precisions and schedules, one replaces the other. A switch with which the layout does not run is left out.
+    """
+    scenario, plan, formulation = optimum.scenario, optimum.plan, problem.formulation
+    layouts = {"": plan.layout}
+    for switch in scenario.tables["system"]["software"].get(OFFERS, ()):
+        if switch in problem.layout_ranges or float(getattr(plan.layout, switch)) > 0.0:
+            continue
+        rivals = next((group for group in (PRECISIONS, SCHEDULES) if switch in group), ())
+        layouts[switch] = dataclasses.replace(plan.layout, **{**dict.fromkeys(rivals, 0.0), switch: 1.0})
+        try:
+            check_plan(scenario.system, dataclasses.replace(plan, layout=layouts[switch]))
+        except InputError:
+            del layouts[switch]
+    lattice = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *layouts.values())
+    point = np.array([formulation.coordinate(path, optimum.found[path]) for path in formulation.paths])
+    values = evaluate_points(problem, np.tile(point, (len(layouts), 1, 1)), lattice)
+    saved = -np.expm1(values.objective[:, 0] - values.objective[0, 0])
+    most = np.maximum(values.inequalities[0, 0], TOLERANCE)  # a looser limit than that of the system may be broken
+    keeps = np.all(values.inequalities[:, 0] <= most, axis=-1)
+    worth = map(SwitchWorth, layouts, saved.tolist(), keeps.tolist())
+    return tuple(sorted([*worth][1:], key=lambda worth: -worth.saving))
 
 
 def _second_best(searched: LayoutSearch) -> float:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from jaxtyping import Float
 from energymodel.scenarios.question import TOKENS, Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.conflicts import SHARED, conflicts
-from energymodel.search.layout_search import restart, search_layouts
+from energymodel.search.layout_search import restart, search_layouts, worth_of_switches
 from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import Criteria, DesignProblem, formulate
 from energymodel.search.refinement import (
@@ -176,7 +177,8 @@ def _best_plan(
         tell("weighing layouts by the error of the model")
         searched, rounded, choice = weigh_layouts(searched, rounded, is_given=is_given)
     optimum = _optimum(scenario, problem, baseline, searched, rounded, broken, layouts, tell)
-    optimum = dataclasses.replace(optimum, choice=choice)
+    if rounded and not broken:
+        optimum = dataclasses.replace(optimum, choice=choice, switches=worth_of_switches(problem, optimum))
     if scenario.optimize.refined and rounded and not broken and not searched.interrupted:
         optimum = refine(searched, rounded, optimum, tell)
     return optimum
@@ -361,10 +363,7 @@ def saving_by_cause(
     own = {path: problem.run.number(path) for path in formulation.paths if path != TOKENS}
     own = {TOKENS: float(baseline.tokens), LOSS: float(baseline.loss), **own}
     new = {**variables, LOSS: float(problem.criteria.limits[LOSS]) if LOSS in problem.limits else own[LOSS]}
-
-    def same(before: float, after: float) -> bool:
-        return math.isclose(before, after, rel_tol=SAME_NUMBER)
-
+    same = partial(math.isclose, rel_tol=SAME_NUMBER)
     changed = {CAUSES.get(path, path) for path, value in new.items() if not same(own[path], value)}
     if not all(map(same, *map(jax.tree.leaves, layouts))):
         changed.add(LAYOUT)

@@ -108,6 +108,16 @@ class RankedLayout(NamedTuple):
     probability: float
 
 
+class SwitchWorth(NamedTuple):
+    """A switch of the layout that was not searched: its name, what it saves of the objective with the plan found as it
+    is (0.02 is 2 %), and whether that keeps the limits.
+    """
+
+    switch: str
+    saving: float
+    keeps_limits: bool
+
+
 class LayoutChoice(NamedTuple):
     """Layouts that may be the best, the likeliest first, and what the best one claims.
 
@@ -191,8 +201,9 @@ class Optimum(Rendered):
     `gap` is the relative distance of the best realizable plan to it. Where `near_tie` is taken, another plan is the
     answer, within the tolerance of the question. `found` are the values of the variables by path, in SI; `saving` is
     what each cause saves of the objective (`energymodel.search.optimize`). `choice` weighs the layouts by the error of
-    the model. `prices` are empty where the limits exclude each other, and where multipliers are no prices: at a kink of
-    the model, or without a margin about the plan. All numbers are NumPy float64.
+    the model; `switches` are those of the framework that were not searched. `prices` are empty where the limits exclude
+    each other, and where multipliers are no prices: at a kink of the model, or without a margin about the plan. All
+    numbers are NumPy float64.
     """
 
     scenario: Scenario
@@ -219,6 +230,7 @@ class Optimum(Rendered):
     found: Mapping[str, float] = dataclasses.field(default_factory=dict)
     near_tie: NearTie | None = None
     choice: LayoutChoice = NO_CHOICE
+    switches: tuple[SwitchWorth, ...] = ()
     refinements: tuple[Refinement, ...] = ()
     saving: Mapping[str, float] = dataclasses.field(default_factory=dict)
 

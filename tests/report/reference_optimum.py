@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.search.result import Conflict, Optimum, Price, RunnerUp, SearchResult
+from energymodel.search.result import Conflict, Optimum, Price, RunnerUp, SearchResult, SwitchWorth
 from energymodel.system.evaluate import evaluate_once
 
 SMALL = "test-1b-h100"
@@ -46,6 +46,11 @@ def optimum() -> Optimum:
         result=SearchResult.successful,
         message="",
         conflicts=(),
+        switches=(
+            SwitchWorth("fp8", 0.25, True),
+            SwitchWorth("cuda_graphs", 0.03, True),
+            SwitchWorth("offload_optimizer", -0.1, False),
+        ),
         statistics={
             "layouts_searched": 6,
             "layouts_left": 0,

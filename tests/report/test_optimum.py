@@ -13,6 +13,7 @@ import pytest
 import energymodel as em
 from cli.shell import numbers
 from energymodel.report import data
+from energymodel.report.answers.first_screen import switches_sentence
 from energymodel.report.answers.optimize import headline, optimize_answer
 from energymodel.report.answers.plan_fields import command_of, plan_fields
 from energymodel.report.answers.run_tables import Run, limits_table, prior_count
@@ -85,6 +86,15 @@ def test_prices_by_hand():
     assert saved.value == pytest.approx(4.1237e9, rel=1e-4)
     words = sentence(binding_sentence(best, table))
     assert words == "Time binds: 1 % more saves 0.25 % energy; 1 day more saves 1.145 MWh."
+
+
+def test_switches_that_were_not_searched_are_listed_by_worth():
+    table = optimize_answer(optimum()).table("switches")
+    assert [row[0].removeprefix("plan.layout.") for row in table.rows] == ["fp8", "cuda_graphs", "offload_optimizer"]
+    assert [row[2:] for row in table.rows] == [["kept", "change"], ["kept", "stay"], ["exceeded", "stay"]]
+    (words,) = map(sentence, switches_sentence(optimum()))
+    assert "fp8 25 % (other numerics), cuda_graphs 3.0 %; --vary plan.layout.fp8=0:1" in words
+    assert switches_sentence(dataclasses.replace(optimum(), switches=optimum().switches[2:])) == []
 
 
 def test_search_sentences():

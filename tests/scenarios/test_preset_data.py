@@ -44,7 +44,7 @@ def check_quantity(where, name, unit, table):
 
 def check_component(where, tables):
     fields = fields_of(tables["component"])
-    assert set(tables) - {"component", "title", "template"} == set(fields), where
+    assert set(tables) - {"component", "title", "template", "switches"} == set(fields), where
     for name, kind in fields.items():
         if isinstance(kind, set):
             assert tables[name]["component"] in kind, where

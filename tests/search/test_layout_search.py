@@ -1,13 +1,16 @@
 """Layouts that `search_layouts` leaves out hold no better plan."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
 import energymodel as em
+from energymodel.scenarios.question import BATCH
 from energymodel.search import layout_search
-from energymodel.search.layout_search import MARGIN, lower_bounds, search_layouts
+from energymodel.search.layout_search import MARGIN, lower_bounds, search_layouts, worth_of_switches
 from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import (
@@ -25,6 +28,7 @@ from energymodel.search.training_run import TrainingRun
 from energymodel.solver import RESULTS
 from energymodel.system.evaluate import evaluate_once
 from experiment import Experiment
+from report.reference_optimum import optimum
 
 ipopt = Experiment("20_joint_search").ipopt.ipopt
 SCENARIO = "llama-3.1-405b-h100"
@@ -43,6 +47,27 @@ def posed(name, changes=None, longer=1.0, **question):
 @pytest.fixture(scope="module")
 def problem():
     return posed(SCENARIO)
+
+
+@pytest.mark.slow
+def test_a_switch_is_worth_what_evaluate_says():
+    best = optimum()
+    problem = formulate(best.scenario, best.baseline)
+    paths, plan = problem.formulation.paths, best.plan
+    found = {path: plan.batch[0] if path == BATCH else getattr(plan, path.removeprefix("plan.")) for path in paths}
+    with jax.enable_x64(True):
+        worth = {row.switch: row for row in worth_of_switches(problem, dataclasses.replace(best, found=found))}
+        goal = em.TargetLoss(problem.limits["loss"])
+        plans = [dataclasses.replace(plan, layout=layout, goal=goal) for layout in switched(plan.layout)]
+        own, new = (float(evaluate_once(best.scenario.system, plan).energy.total) for plan in plans)
+    assert worth["cuda_graphs"].saving == pytest.approx(1.0 - new / own, rel=1e-9)
+    assert list(worth) == sorted(worth, key=lambda name: -worth[name].saving)
+    assert "fp4" not in worth  # an H100 has no such products
+    assert not worth["offload_activations"].keeps_limits  # the run takes longer than the own plan
+
+
+def switched(layout):
+    return layout, dataclasses.replace(layout, cuda_graphs=1.0)
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,12 @@ from energymodel.report.answers.run_tables import Run
 from energymodel.report.cells import FULL, Quantity, share
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import Optimum
+from energymodel.system.plan import PRECISIONS
 
 TRIED = 3  # layouts to try on the machine
 _NOTICED, MOST_EFFECTS = 0.1, 4  # change of an output that is no side matter, and how many are listed
 _CAUSES = {name: name for name in ("batch", "clock", "chips")} | {"coolant_temperature": "coolant"}
+_WORTH_A_LINE, NAMED = 0.02, 2  # saving of a switch that is named, and how many are
 _UNSEEN = 5e-4  # change of a number of a plan that is none
 _FOLLOWS = {"goal.tokens", "layout.data", "clock_frequency", "zero_stage", "recomputation"}
 """Numbers of a plan that follow from others, or say them again."""
@@ -55,13 +57,24 @@ def choice_sentences(optimum: Optimum) -> list[Sentence]:
     ]
 
 
+def switches_sentence(optimum: Optimum) -> list[Sentence]:
+    """The switches that were not searched and would save most beside the plan found."""
+    useful = [worth for worth in optimum.switches if worth.keeps_limits and worth.saving > _WORTH_A_LINE][:NAMED]
+    if not useful:
+        return []
+    other = dict.fromkeys(PRECISIONS, " (other numerics)")
+    named = ", ".join(f"{worth.switch} {{{worth.switch}}}{other.get(worth.switch, '')}" for worth in useful)
+    text = f"Not searched, saves more: {named}; --vary plan.layout.{useful[0].switch}=0:1 searches it."
+    return [Sentence(text, {worth.switch: share(worth.saving) for worth in useful})]
+
+
 def danger_sentence(best: Run, limits: Table) -> Sentence:
     """The probability to run out of memory, and the other limit that is most likely to be exceeded."""
     numbers = {"risk": share(best.outcome.out_of_memory)}
-    text = "It runs out of memory with {risk}"
+    text = "Risk to run out of memory {risk}"
     others = [column for column in limits.columns if column.name != "memory"]
     if len(limits.rows) > 1 and others:
-        text += f"; the likeliest other limit, {others[0].title}, is exceeded with {{chance}}"
+        text += f", to exceed the likeliest other limit ({others[0].title}) {{chance}}"
         numbers["chance"] = limits.number(others[0].name, 1)
     return Sentence(f"{text}.", numbers)
 

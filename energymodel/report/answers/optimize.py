@@ -70,7 +70,8 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     labelled = dataclasses.replace(plans, columns=[layout], rows=[[label] for label in labels])
     parts = (labelled, ["layout_label"]), (plans, DECIDED), (outcome, [*MAIN_RESULTS, minimize])
     decision = run_tables.chosen_columns("decision", "In short", *parts)
-    tables = [plans, outcome, energy, step, prices, saving, limits, layouts, decision]
+    switches = search_parts.switches_table(optimum)
+    tables = [plans, outcome, energy, step, prices, saving, limits, layouts, switches, decision]
     charts = drawn[::-1] if minimize == "time" else drawn
     money = where.money_table(scenario, runs) if minimize == "money" else None
     if money is not None and money.rows:
@@ -93,6 +94,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         answered = [
             *([first_screen.decision_sentence(plans, optimum)] if optimum.has_own_plan else []),
             *first_screen.choice_sentences(optimum),
+            *first_screen.switches_sentence(optimum),
             *at_risk[:1],
             first_screen.danger_sentence(best, limits),
             *(first_screen.side_effects(outcome, seen) if optimum.has_own_plan else []),

@@ -19,6 +19,7 @@ from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.sweeps.outcome_spread import DEVIATIONS
 from energymodel.system.facility import NO_LIMIT
 from energymodel.system.outputs import objective_value
+from energymodel.system.plan import PRECISIONS
 
 _STEPS = data_file(__file__, "limit_steps.toml")
 """Steps of a limit that a person would consider, in SI, by its unit, the largest first."""
@@ -193,6 +194,18 @@ def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
     subtitle = f"{of.capitalize()} above that of the best layout"
     nearest = share(min((row[1] for row in rows), default=0.0))
     return table, Chart.ranked(table, "excess", title, subtitle, f"more {of}", read=lambda _: nearest)
+
+
+def switches_table(optimum: Optimum) -> Table:
+    """Switches of the framework that were not searched and act on the plan found, by what they save."""
+    acting = [worth for worth in optimum.switches if abs(worth.saving) > _SAME]
+    cells = {
+        words("switch"): [f"plan.layout.{worth.switch}" for worth in acting],
+        Column("saved", f"{optimum.minimize} saved", kind="share", digits="two"): [worth.saving for worth in acting],
+        words("limits"): ["kept" if worth.keeps_limits else "exceeded" for worth in acting],
+        words("numerics"): ["change" if worth.switch in PRECISIONS else "stay" for worth in acting],
+    }
+    return Table.of("switches", "Switches not searched, with the plan found as it is", cells, level=FULL)
 
 
 def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table]:
