@@ -13,10 +13,10 @@ import numpy as np
 from black_box import BlackBox
 from pymoo.algorithms.moo.nsga2 import NSGA2
 from pymoo.core.problem import Problem
+from pymoo.indicators.hv import HV
 from pymoo.optimize import minimize
 
 import energymodel as em
-from energymodel.search.result import hypervolume
 
 POPULATION = 200
 OBJECTIVES = ("energy", "time")
@@ -58,7 +58,7 @@ def main() -> None:
             times.append(time.perf_counter() - start)
             result[f"NSGA-II, {evaluations:,} evaluations"] = np.empty((0, 2)) if best is None else np.atleast_2d(best)
     reference = np.max(np.concatenate(list(result.values())), axis=0)
-    volumes = [hypervolume(values, reference) for values in result.values()]
+    volumes = [HV(ref_point=reference)(values) if len(values) else 0.0 for values in result.values()]
     print(f"{'search':<32}{'s':>9}{'plans':>8}{'hypervolume':>13}{'of ours':>9}")
     for (name, values), took, volume in zip(result.items(), times, volumes, strict=True):
         print(f"{name:<32}{took:>9.1f}{len(values):>8}{volume:>13.5f}{volume / volumes[0]:>9.1%}")

@@ -71,7 +71,8 @@ def with_bases(tables: Mapping[str, Any], name: str, seen: tuple[str, ...] = ())
 def lay(below: Tables, *layers: Tables) -> Tables:
     """Lay layers over those below them, one after the other.
 
-    Another accelerator brings its node, network and supplies, unless one of the layers names others.
+    Another accelerator brings its node, network and supplies, and ends power caps of the old one, unless one of the
+    layers names others.
 
     **Raises:** `InputError` for an unknown ZeRO stage, kind of recomputation or accelerator.
     """
@@ -115,12 +116,13 @@ def _with_switches(layer: Tables) -> Tables:
 
 
 def _with_companions(below: Tables, layer: Tables) -> Tables:
-    """What lies below, with the node, network and supplies of the accelerator that the layer puts in."""
+    """What lies below, with node, network and supplies of the accelerator that the layer puts in, at its own power."""
     old, chip = _table(below.get("system")).get("accelerator"), _table(layer.get("system")).get("accelerator")
     name = chip.get("preset") if isinstance(chip, dict) else chip
     if old is None or not isinstance(name, str) or _title("hardware", chip) == _title("hardware", old):
         return below
-    return merge(below, {"system": companions(name)})
+    plan = {key: value for key, value in _table(below.get("plan")).items() if key not in ("power_cap", "power")}
+    return {**merge(below, {"system": companions(name)}), "plan": plan}
 
 
 def _title(category: str, component: Any) -> str | None:

@@ -26,7 +26,6 @@ from energymodel.search.result import (
     front_message,
     knee,
     levels_by_slope,
-    relative_hypervolume,
     simplex,
 )
 from energymodel.search.rounding import OPTIMAL, realized, round_lanes
@@ -178,7 +177,6 @@ def _searched(scenario: Scenario, names: tuple[str, ...], count: int, tell: Call
         units={name: unit_of(name) for name in names},
         points=tuple(points),
         baseline={name: float(output(baseline, name)) for name in names},
-        hypervolume=relative_hypervolume(table[order]),
         knee=knee(table[order]),
         layouts_considered=considered,
         layouts_searched=len(np.unique(np.stack(jax.tree.leaves(take(lattice, lanes.indices[index])), axis=1), axis=0)),

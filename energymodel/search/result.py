@@ -33,6 +33,7 @@ _MESSAGES = {
 }
 SAME_NUMBER = 1e-9  # relative change of a number that counts as none
 FLATTEST = 1e-4  # of the steepest slope that levels are spread by
+ARM = 0.05  # in logarithms of the objectives, 5 %: distance over which the bend of a front is measured
 NOT_CONVERGED = "Some plans are feasible but not shown to be optimal: the iteration limit was reached."
 
 
@@ -272,8 +273,7 @@ class FrontPoint:
 class Front(Rendered):
     """Efficient plans, ordered by the second objective.
 
-    `hypervolume` is that of the logarithms of the objectives, between the best and the worst values of the front, as a
-    share of that box [1]; `knee` is the index of the plan farthest from the chord or plane of the ends.
+    `knee` is the index of the plan at which the front bends most (`knee`).
     """
 
     scenario: Scenario
@@ -281,7 +281,6 @@ class Front(Rendered):
     units: Mapping[str, str]
     points: tuple[FrontPoint, ...]
     baseline: Mapping[str, float]
-    hypervolume: float
     knee: int
     layouts_considered: int
     layouts_searched: int
@@ -323,7 +322,7 @@ def levels_by_slope(
 ) -> Float[np.ndarray, " points"]:
     """Levels of the second objective, close where the first falls fast: their density is the root of its slope.
 
-    So many points enclose most hypervolume then [Auger, Bader, Brockhoff & Zitzler 2009]. Between the levels where it
+    So many points enclose most area then [Auger, Bader, Brockhoff & Zitzler 2009]. Between the levels where it
     is known the logarithm of the slope is linear; where it is NaN, at the ends, the slope itself is.
     """
     chords = -np.diff(first) / np.diff(second)
@@ -338,45 +337,21 @@ def levels_by_slope(
     return np.interp(np.linspace(0.0, share[-1], points), share, fine)
 
 
-def hypervolume(values: Float[np.ndarray, "points objectives"], reference: Float[np.ndarray, " objectives"]) -> float:
-    """Volume that points dominate below a reference [Zitzler & Thiele 1998], by slices along the last objective.
-
-    **Arguments:**
-
-    - `values`: objectives, less is better.
-    - `reference`: worst corner; points beyond it do not count.
-
-    **Returns:** volume in the product of the units.
-    """
-    inside = values[np.all(values < reference, axis=1)]
-    if not len(inside):
-        return 0.0
-    if inside.shape[1] == 1:
-        return float(reference[0] - inside.min())
-    inside = inside[np.argsort(inside[:, -1], kind="stable")]
-    ends = np.append(inside[1:, -1], reference[-1])
-    return sum(
-        float(end - start) * hypervolume(inside[: count + 1, :-1], reference[:-1])
-        for count, (start, end) in enumerate(zip(inside[:, -1], ends, strict=True))
-        if end > start
-    )
-
-
-def relative_hypervolume(values: Float[np.ndarray, "points objectives"]) -> float:
-    """Hypervolume of the logarithms between the best and the worst of each objective, as a share of that box [1]."""
-    return hypervolume(_relative_logarithms(values), np.ones(values.shape[1]))
-
-
 def knee(values: Float[np.ndarray, "points objectives"]) -> int:
-    """Index of the point farthest below the plane through the ends of the front, in relative logarithms [Das 1999]."""
-    return int(np.argmin(_relative_logarithms(values).sum(axis=1)))
+    """Index of the plan at which a front of two objectives, in the order of the second, bends most.
 
-
-def _relative_logarithms(values: Float[np.ndarray, "points objectives"]) -> Float[np.ndarray, "points objectives"]:
-    """Logarithms from 0 at the best to 1 at the worst of each objective."""
+    There the logarithm of their product lies farthest below its mean at equal distances `ARM` to both sides along the
+    front, in logarithms. Units and all of the front beyond that distance play no part. Of more objectives it is the
+    plan of the lowest product, where 1 % of one is worth 1 % of another.
+    """
     logarithms = np.log(values)
-    low, high = logarithms.min(axis=0), logarithms.max(axis=0)
-    return (logarithms - low) / np.where(high > low, high - low, 1.0)
+    bend = -logarithms.sum(axis=1)
+    if values.shape[1] == 2:
+        along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(logarithms, axis=0).T))])
+        arms = np.minimum(ARM, np.minimum(along, along[-1] - along))
+        sides = along + np.array([[-1.0], [1.0]]) * arms
+        bend += sum(np.interp(sides, along, column).mean(axis=0) for column in logarithms.T)
+    return int(np.argmax(bend))
 
 
 def simplex(count: int, size: int) -> Float[np.ndarray, "points size"]:

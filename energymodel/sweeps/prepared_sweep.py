@@ -10,13 +10,15 @@ import jax
 import numpy as np
 
 from energymodel.sweeps.axes import Axis, Range
+from energymodel.sweeps.best_points import BestAlong, Top
 from energymodel.sweeps.engines import Engine, engine_of, from_first_process, threads
 from energymodel.sweeps.full_array import FullArray, write_store
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.ledger import Ledger, fingerprint
 from energymodel.sweeps.points import Output
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
-from energymodel.sweeps.sweep_result import Choice, SweepCost, SweepResult, polish, rank_points
+from energymodel.sweeps.scenario_axes import ScenarioModel
+from energymodel.sweeps.sweep_result import Choice, SweepCost, SweepResult, edges_of, polish, rank_points
 from energymodel.sweeps.tile_program import TileProgram
 from energymodel.units import format_point_rate
 
@@ -65,7 +67,7 @@ class PreparedSweep:
         program, grid, keep = self.program, self.program.grid, self.program.reduction
         start, report = time.perf_counter(), ProgressReport(grid, progress)
         state, complete = self._run_tiles(report, engine, ledger)
-        store, winners, near = None, (), None
+        model, store, winners, near, edges = program.function, None, (), None, ()
         if isinstance(keep, FullArray) and ledger is not None and complete:
             tiles = map(ledger.read, range(grid.tiles))
             store = write_store(ledger.folder, keep, program.axes, grid, tiles, self.units)
@@ -75,14 +77,19 @@ class PreparedSweep:
             points, order = keep.kept_points(state, grid), [grid.names.index(axis.name) for axis in self.axes]
             progress(f"evaluating {len(points)} points in float64 ...")
             indices = [tuple(point[number] for number in order) for point in points]
-            winners = rank_points(program.function, self.axes, indices, self.minimize, self.limits, keep)
+            winners = rank_points(model, self.axes, indices, self.minimize, self.limits, keep)
             messages.append(keep.warning(state))
             if not winners:
                 messages.append("No point obeys all limits. Relax a limit, or extend an axis.")
                 messages.append("Values beyond 3e38 need precision 64." if program.bits == 32 else "")
+            if winners and self.minimize is not None and isinstance(model, ScenarioModel):
+                searched = keep.axes if isinstance(keep, BestAlong) else grid.names if isinstance(keep, Top) else ()
+                best = min(winners, key=lambda winner: winner.value)
+                calibration = (self.tables or {}).get("calibration")
+                edges = edges_of(model, self.axes, searched, best, self.minimize, self.limits, calibration)
             if polished and winners and self.minimize is not None:
                 progress("searching between the points of the grid ...")
-                near = polish(program.function, self.axes, winners[0], self.minimize, self.limits)
+                near = polish(model, self.axes, winners[0], self.minimize, self.limits)
         return SweepResult(
             axes=self.axes,
             grid=grid,
@@ -98,6 +105,8 @@ class PreparedSweep:
             units=self.units,
             store=store,
             choice=Choice(program.name, program.reason),
+            edges=edges,
+            loss=model.target_loss if isinstance(model, ScenarioModel) else None,
         )
 
     def _run_tiles(self, report: "ProgressReport", engine: Engine, ledger: Ledger | None) -> tuple[Any, bool]:

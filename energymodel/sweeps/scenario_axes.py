@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError, suggest
+from energymodel.learning.loss_law import UNREACHABLE_TOKENS
 from energymodel.runtime.placement import beside_accelerator
 from energymodel.scenarios.checks import check_values
 from energymodel.scenarios.clock_scale import CLOCK, ClockScale
@@ -26,18 +27,20 @@ from energymodel.system.accelerator import Accelerator
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.layouts import candidates
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values, parse_limit
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan import TargetLoss, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity, whole_number
 
 LAYOUT = "plan.layout"
 ACCELERATOR = "system.accelerator"
+CAP = "plan.power_cap"
 MOST_CHIPS = 4096  # made one by one
 ALL = "all"
 PER_REPLICA = "microbatches_per_replica"
 HARD_LIMITS: Mapping[str, Range] = dict.fromkeys(LIMITS_OF_SYSTEM, (0.0, math.inf)) | {PER_REPLICA: (1.0, math.inf)}
 """Limits that hold in every sweep of a scenario: what the hardware and the building allow."""
 UNITS: Mapping[str, str] = {**OUTPUTS, **dict.fromkeys(HARD_LIMITS, "1")}
+REACHABLE = 0.5 * UNREACHABLE_TOKENS  # tokens beyond which a point does not reach the loss that is held
 ROUNDING = 1e-5  # of a division and a product in float32: a batch of whole micro-batches must pass
 
 
@@ -58,11 +61,25 @@ class ScenarioModel(eqx.Module):
             PER_REPLICA: jnp.reshape(plan.batch, ()) / smallest_batch * (1.0 + ROUNDING),
         }
 
+    @property
+    def target_loss(self) -> float | None:
+        """Loss to which every point trains [nat/token], unless its tokens are stated."""
+        return float(self.plan.goal.loss) if isinstance(self.plan.goal, TargetLoss) else None
+
+    def _values(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values with a power cap that each accelerator among them may draw, where the own one has no lower cap."""
+        if ACCELERATOR not in values or CAP in values:
+            return values
+        cap, rated = self.plan.power_cap, values[ACCELERATOR].rated_power
+        is_rated = cap >= self.system.accelerator.rated_power * (1.0 - ROUNDING)
+        return {**values, CAP: jnp.where(is_rated, rated, jnp.minimum(cap, rated))}
+
     def many(self, rows: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The outputs at many points, on the host in float64: one program, kept between processes, for all axes.
 
         - `rows`: values at each path, with a leading axis of points.
         """
+        rows = self._values(rows)
         system, plan = self.at(jax.tree.map(lambda leaf: leaf[0], rows))
         run = TrainingRun(system, eqx.tree_at(lambda plan: plan.batch, plan, jnp.reshape(plan.batch, (1,))))
         count = len(jax.tree.leaves(rows)[0])
@@ -80,6 +97,7 @@ class ScenarioModel(eqx.Module):
     def at(self, values: Mapping[str, Any]) -> tuple[TrainingSystem, TrainingPlan]:
         """System and plan with other values at some paths, components before the numbers within them."""
         roots: dict[str, Any] = {"system": self.system, "plan": self.plan}
+        values = self._values(values)
         for path in _outer_first(values):
             (root, _, rest), value = path.partition("."), values[path]
             if isinstance(value, eqx.Module):
@@ -101,9 +119,11 @@ def follow(node: Any, path: str) -> Any:
 
 
 def model_and_limits(
-    what: Scenario | Callable[..., Any], limits: Mapping[str, Any]
+    what: Scenario | Callable[..., Any], limits: Mapping[str, Any], *, holds_loss: bool = False
 ) -> tuple[Callable[..., Any], dict[str, Range]]:
     """The model of one point, and ranges of its outputs in SI; a scenario adds those of its hardware and building.
+
+    - `holds_loss`: whether each point trains to the limit of the loss, or else to the loss of the scenario's own plan.
 
     **Raises:** `InputError` for an unknown output, a value in another unit, or a schedule of the batch.
     """
@@ -117,6 +137,12 @@ def model_and_limits(
     ranges = {name: (end, math.inf) if name in AT_LEAST else (-math.inf, end) for name, end in numbers.items()}
     # One number instead of an array of one: kernels take scalars.
     plan = eqx.tree_at(lambda plan: plan.batch, what.plan, jnp.reshape(what.plan.batch, ()))
+    if holds_loss:
+        with jax.enable_x64(True):
+            loss = numbers.get("loss") or float(evaluate_once(what.system, what.plan).loss)
+        plan = eqx.tree_at(lambda plan: plan.goal, plan, TargetLoss(np.asarray(loss)))
+        ranges.pop("loss", None)
+        ranges["tokens"] = numbers.get("tokens", -math.inf), REACHABLE
     return ScenarioModel(what.system, plan), {**HARD_LIMITS, **ranges}
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -71,6 +72,9 @@ def sweep(
 ) -> SweepResult:
     """Evaluate a model on every point of a product of axes, and keep what a reduction asks for.
 
+    Every point of a scenario trains to the limit of the loss, or else to the loss of the scenario's own plan: its
+    tokens follow. Where `minimize` or `keep` names the loss, or an axis the goal, tokens are as the plan has them.
+
     No point is stored: chunks of the grid are evaluated by nested `vmap`, each operation only on the axes that it
     depends on, reduced, and forgotten. The scan runs in float32; the points that are kept are evaluated again in
     float64, which also decides their order. A small grid of a scenario is evaluated in float64 by a program that is
@@ -118,8 +122,10 @@ def prepare_sweep(
     tile: int | None = None,
 ) -> PreparedSweep:
     """Parse the arguments of `sweep`, choose the order of the axes, and divide the grid into tiles."""
-    function, ranges = model_and_limits(what, limits or {})
     entries = list(axes.items()) if isinstance(axes, Mapping) else [(axis.name, axis) for axis in axes]
+    names_loss = "loss" in re.findall(r"\w+", f"{keep} {minimize}")
+    holds_loss = not names_loss and not any(path.startswith("plan.goal") for path, _ in entries)
+    function, ranges = model_and_limits(what, limits or {}, holds_loss=holds_loss)
     units, tables = {}, None
     if isinstance(what, Scenario):
         ranked_by = minimize if isinstance(minimize, str) else "energy"

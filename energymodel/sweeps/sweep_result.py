@@ -1,5 +1,6 @@
 """The result of a sweep: what its reduction kept, in float64, and the best point between those of the grid."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +14,16 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.runtime import compilation
 from energymodel.runtime.placement import beside_accelerator
+from energymodel.scenarios.checks import check_values
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
 from energymodel.sweeps.axes import Axis, Range
 from energymodel.sweeps.full_array import FullArray, dataset, open_store
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.points import Output, evaluate_points, feasible, named_outputs, output_of
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
+from energymodel.sweeps.scenario_axes import ScenarioModel
+
+SAME = 1e-9  # share of what is minimized that counts as none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +50,21 @@ class Polished:
     message: str
 
 
+class Edge(NamedTuple):
+    """An end of an axis at which the best point lies, though the number goes on beyond it.
+
+    - `axis`, `is_low`: the axis, and whether it is its low end.
+    - `end`, `beyond`: that end, and the value a step beyond it, in SI.
+    - `saving`: share of what is minimized that the step saves [1]; minus infinity where it breaks a limit.
+    """
+
+    axis: Axis
+    is_low: bool
+    end: float
+    beyond: float
+    saving: float
+
+
 class Choice(NamedTuple):
     """Name of the program that evaluated a sweep, and why."""
 
@@ -63,6 +83,8 @@ class SweepResult:
     - `axes`: in the order of the caller; `grid` names them in the order of the evaluation, as `grid_axes` are.
     - `result`: what the reduction makes of its state.
     - `winners`: points that the reduction kept, best first, in float64; `polished` is the best point near the first.
+    - `edges`: ends of axes at which the best point of a scenario lies, though its numbers go on.
+    - `loss`: to which every point trains [nat/token]; none where tokens are as given.
     - `points`: number of points evaluated, in `seconds`; `complete` unless the sweep was interrupted.
     - `store`: Zarr store of a full array, if it was written.
     - `choice`: which program evaluated the points, and why.
@@ -82,6 +104,8 @@ class SweepResult:
     units: Mapping[str, str]
     store: Path | None
     choice: Choice
+    edges: tuple[Edge, ...] = ()
+    loss: float | None = None
 
     @property
     def grid_axes(self) -> list[Axis]:
@@ -149,6 +173,34 @@ def rank_points(
         )
         for row in rows[list(ranked)]
     )
+
+
+def edges_of(
+    model: ScenarioModel,
+    axes: Sequence[Axis],
+    searched: Sequence[str],
+    winner: Winner,
+    minimized: Output,
+    limits: Mapping[str, Range],
+    calibration: Any,
+) -> tuple[Edge, ...]:
+    """Ends of the searched axes at which a winner lies, unless the number cannot go on or changes nothing there."""
+    point, edges = {axis.name: axis.at(index) for axis, index in zip(axes, winner.index, strict=True)}, []
+    for axis in axes:
+        values = np.unique(axis.values) if axis.numeric and axis.name in searched else ()
+        if len(values) < 2 or point[axis.name] not in (values[0], values[-1]):
+            continue
+        is_low = bool(point[axis.name] == values[0])
+        end, inner = map(float, values[[0, 1] if is_low else [-1, -2]])
+        beyond = end * (end / inner) if values[0] > 0.0 else 2.0 * end - inner
+        with contextlib.suppress(InputError), np.errstate(all="ignore"), jax.enable_x64(True):
+            check_values(model.system, model.plan, axis.name, [beyond], calibration, axis.name)
+            outputs = model.many(jax.tree.map(lambda leaf: np.asarray(leaf)[None], {**point, axis.name: beyond}))
+            value = float(np.ravel(output_of(outputs, minimized))[0])
+            saving = 1.0 - (value / winner.value if isinstance(minimized, str) else float(np.exp(value - winner.value)))
+            saving = saving if np.all(feasible(outputs, limits)) and math.isfinite(saving) else -math.inf
+            edges += [Edge(axis, is_low, end, beyond, saving)] if abs(saving) > SAME else []
+    return tuple(edges)
 
 
 def polish(

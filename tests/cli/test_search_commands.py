@@ -177,7 +177,6 @@ def front():
         units={"energy": "J", "time": "s"},
         points=tuple(points),
         baseline=points[0].values,
-        hypervolume=0.6,
         knee=2,
         layouts_considered=8,
         layouts_searched=2,

@@ -91,7 +91,6 @@ def front() -> Front:
         units={"energy": "J", "time": "s"},
         points=points,
         baseline={"energy": 5.3e8, "time": 5e4},
-        hypervolume=0.6,
         knee=1,
         layouts_considered=10,
         layouts_searched=2,

@@ -90,6 +90,20 @@ def test_a_node_of_ones_own_wins(changes):
     assert float(scenario.system.facility.power_supply.rated_power) == 2800.0
 
 
+@pytest.mark.parametrize(
+    ("changes", "cap"),
+    [
+        (["system.accelerator=b200-sxm"], 1000.0),
+        (["system.accelerator=a100-sxm4-80gb"], 400.0),
+        (["system.accelerator=h100-sxm"], 650.0),
+        (["plan.power_cap=800 W", "system.accelerator=b200-sxm"], 800.0),
+    ],
+)
+def test_a_power_cap_is_that_of_its_accelerator(changes, cap):
+    below = load_scenario(SMALL, ["plan.power_cap=650 W"]).named_tables
+    assert float(load_scenario(below, changes).plan.power_cap) == cap
+
+
 def test_the_same_accelerator_brings_nothing():
     scenario = load_scenario(BIG, ["system.accelerator=h100-sxm"])
     assert same(scenario, "networks", "roce-400g", "system.network")

@@ -3,6 +3,7 @@
 import itertools
 import json
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.scenario_axes import HARD_LIMITS, ScenarioModel, scenario_axis
 from energymodel.sweeps.sweep import prepare_sweep
+from energymodel.system.plan import TargetLoss
 
+CHIP = "system.accelerator"
 AXES = {"plan.power_cap": "450, 700 W", "plan.clock": "0.6..1 linear 3", "plan.batch": "4..16 Mi token log 3"}
 
 
@@ -30,7 +33,9 @@ def swept(scenario):
 
 def test_sweep_of_a_scenario_equals_evaluating_each_point(scenario, swept):
     axes = [scenario_axis(scenario, path, text) for path, text in AXES.items()]
-    model = jax.jit(ScenarioModel(scenario.system, scenario.plan).__call__)
+    loss = em.evaluate(scenario.system, scenario.plan).loss
+    plan = eqx.tree_at(lambda plan: plan.goal, scenario.plan, TargetLoss(loss))
+    model = jax.jit(ScenarioModel(scenario.system, plan).__call__)
     expected = {}
     for index in itertools.product(*(range(len(axis)) for axis in axes)):
         outputs = model(**{axis.name: axis.at(number) for axis, number in zip(axes, index, strict=True)})
@@ -42,8 +47,83 @@ def test_sweep_of_a_scenario_equals_evaluating_each_point(scenario, swept):
     assert {winner.index for winner in swept.winners} == set(expected)
     for winner in swept.winners:
         np.testing.assert_allclose(winner.value, expected[winner.index], rtol=1e-10)
+        np.testing.assert_allclose([winner.outputs["loss"], swept.loss], float(loss), rtol=1e-9)
     values = [winner.value for winner in swept.winners]
     assert values == sorted(values)
+
+
+BATCHES = {"plan.batch": "0.25, 1 Mi token"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "options", "loss"),
+    [
+        (BATCHES, {"limits": {"loss": "2.6 nat/token"}}, 2.6),
+        (BATCHES, {"minimize": "loss"}, None),
+        (BATCHES, {"keep": "pareto:energy,loss"}, None),
+        ({"plan.goal.tokens": "20, 40 G token"}, {}, None),
+        ({"plan.goal.tokens": "20, 40 G token"}, {"limits": {"loss": "2.6 nat/token"}}, None),
+    ],
+)
+def test_points_train_to_one_loss_unless_it_is_asked_for(axes, options, loss):
+    swept = em.sweep(em.load_scenario("test-1b-h100"), axes, **{"keep": "top:2", **options})
+    assert swept.loss == loss
+    losses = [winner.outputs["loss"] for winner in swept.winners]
+    if loss is not None:
+        np.testing.assert_allclose(losses, loss, rtol=1e-9)
+    else:
+        assert len(set(losses)) == len(losses)
+        assert not options.get("limits") or max(losses) < 2.6
+
+
+def test_a_loss_out_of_reach_has_no_point():
+    swept = em.sweep(em.load_scenario("test-1b-h100"), BATCHES, "count", limits={"loss": "1.5 nat/token"})
+    assert swept.result == 0
+
+
+@pytest.mark.parametrize(
+    ("axes", "keep", "ends"),
+    [
+        ({"plan.clock": "0.9, 1"}, "best", [("plan.clock", True, 0.9, 0.81)]),
+        ({"plan.clock": "1, 0.9"}, "along:plan.clock", [("plan.clock", True, 0.9, 0.81)]),
+        ({"plan.clock": "0.4:1:13"}, "best", []),
+        ({"plan.clock": "0.9, 1"}, "pareto:energy,time", []),
+        ({"plan.clock": "0.9"}, "best", []),
+        ({"system.market.price.electricity": "0.05, 0.1 USD/kWh"}, "best", []),
+        (
+            {"plan.clock": "0.9, 1", "plan.batch": "0.5, 1 Mi token"},
+            "along:plan.batch",
+            [("plan.batch", True, 2**19, 2**18)],
+        ),
+    ],
+)
+def test_a_best_point_at_the_end_of_an_axis_is_named(axes, keep, ends):
+    """Not where the number cannot go on or changes nothing, nor along an axis all of whose values are kept."""
+    edges = em.sweep(em.load_scenario("test-1b-h100"), axes, keep).edges
+    assert [(edge.axis.name, edge.is_low, edge.end, pytest.approx(edge.beyond)) for edge in edges] == ends
+    assert all(edge.saving > 0.0 for edge in edges if edge.axis.name == "plan.clock")
+
+
+@pytest.mark.parametrize("minimize", ["time", "energy^0.5*time^2"])
+def test_the_fastest_clock_has_no_edge_and_a_limit_beyond_one_is_broken(minimize):
+    scenario = em.load_scenario("test-1b-h100")
+    assert em.sweep(scenario, {"plan.clock": "0.9, 1"}, minimize=minimize).edges == ()
+    (edge,) = em.sweep(scenario, {"plan.chips": "4, 8"}, minimize=minimize, limits={"chips": 8.0}).edges
+    assert (edge.is_low, edge.beyond, edge.saving) == (False, 16.0, -np.inf)
+
+
+@pytest.mark.parametrize(("cap", "caps"), [("700 W", [700.0, 1000.0]), ("500 W", [500.0, 500.0])])
+def test_an_accelerator_of_an_axis_may_draw_its_own_power(cap, caps):
+    scenario = em.load_scenario("test-1b-h100", {"plan.power_cap": cap})
+    model, axis = ScenarioModel(scenario.system, scenario.plan), scenario_axis(scenario, CHIP, "h100-sxm, b200-sxm")
+    assert [float(model.at({CHIP: axis.at(index)})[1].power_cap) for index in range(2)] == caps
+    swept = em.sweep(scenario, {CHIP: axis}, "top:2", minimize="time")
+    for winner in swept.winners:
+        chip = em.load_scenario("test-1b-h100", {CHIP: winner.point[CHIP]}).system.accelerator
+        capped = float(caps[winner.index[0]])
+        run = eqx.tree_at(lambda run: run[0].accelerator, (scenario.system, scenario.plan), chip)
+        plan = eqx.tree_at(lambda plan: plan.power_cap, run[1], np.asarray(capped))
+        np.testing.assert_allclose(winner.value, float(em.evaluate(run[0], plan).time), rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def pareto_answer(
         Column(f"baseline_{name}", unit=front.units[name]): _objective(name, front.baseline[name], spread)
         for name in names
     }
-    search |= attributes(front, "1", "hypervolume", "layouts_considered", "layouts_searched")
+    search |= attributes(front, "1", "layouts_considered", "layouts_searched")
     tables = [plans, outcomes, Table.facts("search", "The search", search, DATA), run_tables.priors_table(scenario)]
     charts, notes = [_front_chart(front, plans), *_exchange_charts(front, plans)], []
     if details:
@@ -75,11 +75,10 @@ def pareto_answer(
     sentences = (
         f"Efficient plans range from {{low_{second}}} of {second} at {{low_{first}}} of {first} to {{high_{second}}} "
         f"at {{high_{first}}}; the scenario's own plan takes {' and '.join(f'{{own_{name}}}' for name in names)}.",
-        f"The front bends most at {at}{rate}.",
+        f"{'The front bends most' if len(names) == 2 else 'The product of all is lowest'} at {at}{rate}.",
         f"Against the scenario's own plan that changes {changes}; all plans move together.",
     )
     volume = (
-        "Hypervolume: {hypervolume} of the box between best and worst, in logarithms. "
         f"{front.layouts_considered:,} layouts compared, {front.layouts_searched} of them on the front or next to it."
     )
     notes = [*notes, Sentence(volume, numbers), *([Sentence(front.message)] if front.message else [])]
@@ -141,7 +140,7 @@ def _objective(name: str, value: float, spread: OutcomeSpread | None) -> Any:
 def _numbers(front: Front, spread: OutcomeSpread | None, own: OutcomeSpread | None) -> dict[str, Number]:
     """Numbers of the sentences."""
     knee, second = front.points[front.knee], front.minimize[1]
-    numbers = {"hypervolume": share(front.hypervolume)}
+    numbers: dict[str, Number] = {}
     plans: dict[str, Mapping[str, float]] = {"": knee.values, "low_": front.points[0].values}
     plans |= {"high_": front.points[-1].values, "own_": front.baseline}
     for name in front.minimize:

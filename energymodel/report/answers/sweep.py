@@ -24,7 +24,7 @@ from energymodel.sweeps.histogram import BinCounts, Count, Histogram
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
 from energymodel.sweeps.pareto import AbstractFront
 from energymodel.sweeps.scenario_axes import UNITS
-from energymodel.sweeps.sweep_result import SweepCost, SweepResult
+from energymodel.sweeps.sweep_result import Edge, SweepCost, SweepResult
 from energymodel.units import counted
 
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
@@ -133,7 +133,22 @@ def _sentences(scenario: Scenario, swept: SweepResult, rows: Table, minimize: st
         at = "; ".join(point_words(chosen, point) for point in missing[:_MOST_NAMED])
         more = f" and {len(missing) - _MOST_NAMED} others" if len(missing) > _MOST_NAMED else ""
         texts.append(f"No point obeys all limits at {at}{more}.")
-    return [Sentence(text, numbers) for text in texts]
+    if swept.loss is not None:
+        numbers["held"] = number(swept.loss, UNITS["loss"])
+        texts.append("Every point trains to one loss, {held}, in as many tokens as it needs (unless they are an axis).")
+    return [*(Sentence(text, numbers) for text in texts), *map(_edge_sentence, swept.edges, itertools.repeat(minimize))]
+
+
+def _edge_sentence(edge: Edge, minimize: str) -> Sentence:
+    """That the best point lies at the end of an axis, and what lies a step beyond."""
+    column = axis_column(edge.axis)
+    numbers = {name: number(getattr(edge, name), column.unit, column.kind) for name in ("end", "beyond")}
+    numbers["saving"] = share(abs(edge.saving))
+    saves = f"{spaced(minimize)} is {{saving}} {'lower' if edge.saving > 0.0 else 'higher'}"
+    beyond = saves if math.isfinite(edge.saving) else "a limit is broken"
+    widen = f" {'Begin the axis lower' if edge.is_low else 'End the axis higher'}." if edge.saving > 0.0 else ""
+    end = f"The best point lies at the {'low' if edge.is_low else 'high'} end of {edge.axis.name}, {{end}}"
+    return Sentence(f"{end}: a step beyond, at {{beyond}}, {beyond}.{widen}", numbers)
 
 
 def rows_table(swept: SweepResult, minimize: str, spread: OutcomeSpread | None = None, most: int = MOST_ROWS) -> Table:
