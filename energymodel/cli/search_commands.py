@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 MODEL = "model."
+ANY_TOKENS = "1 T"  # from which a search for the lowest loss begins
 
 
 def at_risk(optimum: "Optimum") -> "SavingAtRisk | None":
@@ -47,7 +48,7 @@ def optimize(
     """
     from energymodel.report.answers.optimize import scenario_found
 
-    own = run.source.read()
+    own = run.source.read(tokens_otherwise=ANY_TOKENS if question.minimize == "loss" and question.limit else None)
     files = launch_files(run, run.source, own, launch)
     if any(path.strip().startswith(MODEL) for path in question.vary or ()):
         if tolerance is not None or block is not None:
@@ -73,12 +74,11 @@ def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, f
         )
     rest = [path for path in vary if not path.startswith(MODEL)]
     asked = scenario.with_question(question.minimize, question.limit, rest, question.fix or ())
-    run.progress("searching depths, widths and the plan")
     shape = None if "*" in names else [name for name in names if name != "layers"]
-    best = em.search.optimize_architecture(asked, names=shape)
-    answer = answers.architecture_answer(best, details=run.show.details)
-    written = files(replace(scenario, system=best.system), best.plan, float(best.outcome.tokens))
-    return answer, written if best.success else None
+    best = em.search.optimize_architecture(asked, names=shape, progress=run.progress)
+    answer, optimum = answers.architecture_answer(best, details=run.show.details), best.optimum
+    written = files(replace(scenario, system=best.system), optimum.plan, float(optimum.outcome.tokens))
+    return answer, written if optimum.success else None
 
 
 @command(Source, lines=True)

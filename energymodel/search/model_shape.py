@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.learning.loss_law import shape_penalty
+from energymodel.learning.recipe import RecipeLearning
 from energymodel.numerics import Numeric
 from energymodel.performance.workload import Transformer
 from energymodel.search.problem import Criteria, Formulation
@@ -25,7 +26,7 @@ from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 DEPTH_RANGE = 2.5
-FEED_FORWARD_STEP = 256
+FEED_FORWARD_STEP, HEADS_STEP = 256, 4
 WHOLE = 1e-6
 
 
@@ -141,12 +142,11 @@ class ShapedFormulation(Formulation):
         return self.plain.at(*self._plan(point, layout, criteria, run))
 
     def _plan(self, point: Any, depth: Depth, criteria: Criteria, run: TrainingRun) -> tuple[Any, ...]:
-        """Arguments of the formulation of the plan: with the workload of the shape, and the loss its penalty leaves."""
+        """Arguments of the formulation of the plan: with the workload of the shape, whose penalty the loss contains."""
         shape: dict[str, Any] = dict(zip(SHAPE, jnp.exp(point[: len(SHAPE)]), strict=True))
-        workload = shaped(run.system.workload, depth.layers, shape)
-        left = criteria.limits["loss"] - self.prior.penalty(workload)
-        criteria = eqx.tree_at(lambda criteria: criteria.limits["loss"], criteria, left)
-        run = eqx.tree_at(lambda run: run.system.workload, run, workload)
+        workload, one = shaped(run.system.workload, depth.layers, shape), jnp.ones(())
+        learning = RecipeLearning(run.system.learning, one, one, self.prior.penalty(workload))
+        run = eqx.tree_at(lambda run: (run.system.workload, run.system.learning), run, (workload, learning))
         return point[len(SHAPE) :], depth.layout, criteria, run
 
 
@@ -172,7 +172,7 @@ def depth_step(layers: float, layout: ParallelLayout) -> int:
 def realizable_shapes(
     workload: Transformer, layout: ParallelLayout, layers: float, point: Float[np.ndarray, " n"]
 ) -> list[Transformer]:
-    """Whole shapes around a point: hidden in heads and tensor ranks, heads in tensor ranks, widths in blocks of 256.
+    """Whole shapes around a point: hidden in heads and tensor ranks, heads in fours and ranks, widths in blocks of 256.
 
     All combinations of the nearest whole numbers; `point` begins with logarithms in the order of `SHAPE`.
     """
@@ -185,7 +185,10 @@ def realizable_shapes(
     if float(workload.experts) > 1.0:
         every = around(float(shape.experts), round(float(layout.expert))), around(float(shape.active_experts), 1)
         expert_counts = [(experts, active) for experts, active in product(*every) if active <= experts]
-    widths = around(float(shape.hidden), math.lcm(head, tensor)), around(float(shape.heads), tensor)
+    widths = (
+        around(float(shape.hidden), math.lcm(head, tensor)),
+        around(float(shape.heads), math.lcm(HEADS_STEP, tensor)),
+    )
     shapes = []
     for hidden, heads, (experts, active) in product(*widths, expert_counts):
         groups = [kv for kv in range(1, heads + 1) if heads % kv == 0]

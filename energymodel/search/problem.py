@@ -218,11 +218,14 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
         "loss": float(baseline.loss),
     }
     dropped = free or (objective.names() if len(objective.factors) == 1 else ())
+    seeks_loss = "loss" in {*objective.names(), *free}
+    if seeks_loss and question.limits.keys() & {"money", "energy", "carbon"}:
+        dropped = (*dropped, "time")  # another limit ends the run
     hard = limits_of_system(system, plan, baseline)
-    if float(baseline.slack.information) <= 0.0:  # a warning of the own plan, which its loss leaves no way to obey
+    if seeks_loss or float(baseline.slack.information) <= 0.0:  # a warning of plans, which a loss leaves no way to obey
         del hard["capacity_use"]
     limits = {**{name: own[name] for name in own if name not in dropped}, **hard, **question.limits}
-    bounds, layout_ranges = _bounds(scenario, baseline, limits, tokens_vary="loss" in {*objective.names(), *free})
+    bounds, layout_ranges = _bounds(scenario, baseline, limits, tokens_vary=seeks_loss)
     if "loss" in limits:
         check_target(system, plan, limits["loss"], "limit loss")
     not_rows = () if TOKENS in bounds else ("loss",)  # the goal

@@ -7,14 +7,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
 from energymodel.rendered import Rendered
 from energymodel.scenarios.scenario import Scenario
+from energymodel.search.training_run import replace_leaf
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import LIMIT_OF_SLACK, OUTPUTS, limited_values, limits_of_system
 from energymodel.system.plan import ParallelLayout, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
 EXCEEDED = 1e-6  # in the logarithm: by how much a value exceeds its limit before a person is told
@@ -244,6 +247,15 @@ class Optimum(Rendered):
     def success(self) -> bool:
         """Whether the plan can be trusted."""
         return self.result == SearchResult.successful
+
+    @property
+    def system(self) -> TrainingSystem:
+        """System with the numbers that the search has chosen."""
+        system = self.scenario.system
+        for path, value in self.found.items():
+            if path.startswith("system."):
+                system = replace_leaf(system, path.removeprefix("system."), value)
+        return jax.tree.map(np.asarray, system)
 
     @property
     def has_own_plan(self) -> bool:

@@ -35,7 +35,6 @@ from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.sweeps.outcome_spread import outcome_spread
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.outputs import parse_objective
 from energymodel.system.plan import TokenBudget
 
 DECIDED = ("chips", "batch", "clock")
@@ -155,12 +154,8 @@ def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> Sentence:
 
 def scenario_found(optimum: Optimum) -> Scenario:
     """The scenario with the numbers of the system that the search has chosen."""
-    run = TrainingRun(optimum.scenario.system, optimum.plan)
     with jax.enable_x64(True):
-        for path, value in optimum.found.items():
-            if path.startswith("system."):
-                run = run.at(run.changed(path, value))
-    return dataclasses.replace(optimum.scenario, system=run.system)
+        return dataclasses.replace(optimum.scenario, system=optimum.system)
 
 
 _CHIP = declared("chip")
@@ -196,17 +191,22 @@ TOTALS = ("parameters", "active_parameters")
 
 
 def architecture_answer(architecture: Architecture, *, details: bool = False) -> Answer:
-    """Both shapes, what the best saves, and what each depth takes; `details` as for `optimize`."""
-    own, minimize, plan = architecture.scenario, architecture.minimize, architecture.plan
-    unit, success = parse_objective(minimize).unit, architecture.success
-    if isinstance(own.plan.goal, TokenBudget):  # the kind of goal that the scenario has
-        plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(np.asarray(architecture.outcome.tokens)))
+    """The best shape with its plan beside the own one, what it gains, what its limits cost, and what each depth takes.
+
+    `details` as for `optimize`.
+    """
+    own, optimum = architecture.scenario, architecture.optimum
+    minimize, plan, outcome, success = optimum.minimize, optimum.plan, optimum.outcome, optimum.success
+    unit, failed = optimum.value_unit, "" if success else search_parts.failure(optimum)
+    seeks_loss = "loss" not in optimum.limits
+    if isinstance(own.plan.goal, TokenBudget) or seeks_loss:  # the kind of goal that the scenario has
+        plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(np.asarray(outcome.tokens)))
     best = dataclasses.replace(own, system=architecture.system, plan=plan)
     with jax.enable_x64(True):
         baseline = jax.device_get(evaluate_once(own.system, own.plan))
     spreads = [outcome_spread(scenario) if details else None for scenario in (own, best)]
-    runs = {OWN: Run(own.plan, baseline, spreads[0]), FOUND: Run(plan, architecture.outcome, spreads[1])}
-    outcome, energy = run_tables.outcome_table(runs), run_tables.parts_table("energy", "Energy", runs, FULL)
+    runs = {OWN: Run(own.plan, baseline, spreads[0]), FOUND: Run(plan, outcome, spreads[1])}
+    outcomes, energy = run_tables.outcome_table(runs), run_tables.parts_table("energy", "Energy", runs, FULL)
     before, after = (_sizes(scenario) for scenario in (own, best))
     differs = [name for name in COUNTS if not math.isclose(before[name], after[name], rel_tol=1e-9)]
     columns = [Column(name, level=SHORT if name in (*differs, *TOTALS) else FULL) for name in before]
@@ -215,37 +215,52 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
     search |= attributes(architecture, "1", "saving") | attributes(architecture, "nat/token", "loss", "penalty")
     search[words("at_bounds")] = ", ".join(architecture.at_bounds)
     depths, curve = _depths(architecture, unit)
-    tables = [shape, run_tables.plan_table(best, {OWN: own.plan, FOUND: plan}), outcome, energy, depths]
+    prices = search_parts.prices_table(optimum, None)
+    tables = [shape, run_tables.plan_table(best, {OWN: own.plan, FOUND: plan}), outcomes, energy, depths, prices]
     tables += [Table.facts("search", "The search", search, DATA), run_tables.priors_table(best)]
     charts = [*curve, where.parts_chart(energy, "energy", "Energy of the run by where it goes")]
     notes: list[Sentence] = []
     if details:
         more, drawings, notes = where.detail_parts(best, runs, minimize)
-        tables, charts = [*tables, *more], [*charts, *drawings, intervals_chart(outcome, row=FOUND)]
+        tables, charts = [*tables, *more], [*charts, *drawings, intervals_chart(outcomes, row=FOUND)]
     chosen = {f"system.workload.{name}": repr(after[name]) for name in differs}
-    numbers = {name: number(getattr(architecture, name), unit) for name in ("value", "own_value", "baseline_value")}
-    numbers |= {"saving": share(architecture.saving), "loss": number(architecture.loss, "nat/token")}
-    numbers["penalty"] = number(architecture.penalty, "nat/token", digits="two")
+    numbers = {name: number(getattr(architecture, name), unit) for name in ("value", "own_value")}
+    numbers |= {name: (Column(name), Quantity(after[name])) for name in ("layers", "hidden", "heads", *TOTALS)}
+    numbers |= {
+        "gain": number(architecture.own_value - architecture.value, unit, digits="two"),
+        "saving": share(architecture.saving),
+        "loss": number(architecture.loss, "nat/token"),
+        "penalty": number(architecture.penalty, "nat/token", digits="two"),
+        "tokens": number(outcome.tokens, "token"),
+        "each": number(float(outcome.tokens) / after["active_parameters"], digits="two"),
+        "batch": number(np.max(plan.batch), "token"),
+        "chips": (Column("chips", kind="count"), Quantity(float(plan.chips))),
+    }
+    gain = "{gain} less ({saving}) than the own shape with its best plan, {own_value}"
+    if math.isnan(architecture.own_value):
+        gain = "the own shape has no plan within the limits"
     texts = [
-        f"{minimize.capitalize()}: {{value}}, {{saving}} less than the own shape with its best plan ({{own_value}}); "
-        "the own plan takes {baseline_value}. All reach a loss of {loss}.",
-        "Of the loss, {penalty} is what the shape adds, by a prior: how much depends on the shape is not measured "
-        "for models of this size, so that a small saving is none.",
+        f"Lowest {minimize}: {{value}}; {gain}.",
+        "It has {layers} layers, {hidden} wide, with {heads} heads: {parameters} parameters. It takes {tokens}, {each} "
+        f"per active parameter, in batches of {{batch}} on {{chips}} chips in layout {layout_label(plan.layout)}.",
+        "Of the loss of {loss}, {penalty} is what the shape adds, by a prior: how much depends on the shape is not "
+        "measured for models of this size. The tables are without it.",
     ]
     if architecture.at_bounds:
-        texts.append(f"{', '.join(architecture.at_bounds)} would go further than a factor of 4 from the own shape.")
+        texts.append(f"{', '.join(architecture.at_bounds)} would go further than the search does from the own shape.")
+    binding = [search_parts.binding_sentence(optimum, prices)] if success else [Sentence(failed)]
     return Answer.of(
         own,
         "optimize",
         Sentence(f"The shape with the lowest {minimize}" if success else "No shape can be trusted"),
-        [Sentence(text, numbers) for text in (*texts, *([] if success else [architecture.message]))],
+        [*(Sentence(text, numbers) for text in texts), *search_parts.limits_asked(optimum), *binding],
         [table for table in tables if table.rows],
         charts=charts,
         notes=notes,
         also=[("To evaluate this shape", command_of(own, plan, chosen))],
         rows="shape",
         result="successful" if success else "not trusted",
-        message="" if success else architecture.message,
+        message=failed,
     )
 
 
@@ -256,7 +271,7 @@ def _sizes(scenario: Scenario) -> dict[str, float]:
 
 def _depths(architecture: Architecture, unit: str) -> tuple[Table, list[Chart]]:
     """The objective at each depth that divides over the pipeline, all else decided anew, and how flat it is."""
-    minimize = architecture.minimize
+    minimize = architecture.optimum.minimize
     pairs = [*zip(map(float, architecture.depths), map(float, architecture.depth_values), strict=True)]
     pairs = [(depth, value) for depth, value in pairs if math.isfinite(value)]
     columns = [Column("layers", kind="count"), Column(minimize, minimize, unit, digits="rows")]
