@@ -26,7 +26,12 @@ KIND = "step-time"
 UNFITTED = " + "
 """Between the parts of a cluster that nobody has fitted: accelerator, framework, and node and network if given."""
 USUAL_NETWORK = "infiniband-400g"
-ALIKE = {"deepspeed": "megatron-deepspeed", "fsdp": "torchtitan", "fsdp-no-sync": "torchtitan"}
+ALIKE = {
+    "automodel": "torchtitan",
+    "deepspeed": "megatron-deepspeed",
+    "fsdp": "torchtitan",
+    "fsdp-no-sync": "torchtitan",
+}
 """Frameworks of which no cluster was measured, and the one whose effects they have."""
 
 

@@ -18,7 +18,7 @@ from energymodel.performance.pipeline_bubble import microbatch_multiple
 from energymodel.runtime.compilation import Compiled
 from energymodel.system.memory import memory_limit
 from energymodel.system.plan import PRECISIONS, SCHEDULES, ParallelLayout, TrainingPlan
-from energymodel.system.plan_rules import CUTS, OF_STAGES, WHOLE, stage_fault
+from energymodel.system.plan_rules import CUTS, OF_STAGES, TABLES, WHOLE, empty_slots, stage_fault
 from energymodel.system.step import training_step
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
@@ -38,6 +38,7 @@ FIELDS = tuple(field.name for field in fields(ParallelLayout))
 SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
 """As in the scenario, unless they may vary; the fields before them are searched."""
 SEARCHED = (*(name for name in FIELDS if name not in SWITCHES), "embedding_balanced")
+MOST_EMPTY = 1.0 / 16.0  # slots that a pipeline leaves empty, over the layers, if it is tried
 CHUNK = 1024  # layouts in one call of the compiled step
 
 
@@ -50,21 +51,25 @@ def candidates(
 ) -> Lattice:
     """All layouts that divide at most `chips` chips, a plan's own among them.
 
-    Tensor parallelism stays within a node; pipelines are those that the software runs (`system.plan_rules`);
-    ZeRO is of stage 1, 2 or 3, with pipelines up to the stage that the framework runs there; stage 0 sends the same
-    bytes as 1 and keeps more. Recomputation none or full (selective where attention scores are kept) are the ends of
-    what memory costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within. A
-    range of one value fixes the field to it, also to one that is not tried otherwise.
+    Tensor parallelism stays within a node; pipelines are those that the software runs (`system.plan_rules`) with a
+    slot for sixteen layers empty at most; ZeRO is of stage 1, 2 or 3, with pipelines up to the stage that the
+    framework runs there; stage 0 sends the same bytes as 1 and keeps more. Recomputation none or full (selective where
+    attention scores are kept) are the ends of what memory costs. `ranges` are those of fields: a switch takes both ends
+    of its range, all else must lie within. A range of one value fixes the field to it, also to one that is not tried
+    otherwise.
     """
     ranges, workload = ranges or {}, system.workload
     fixed = {name: low for name, (low, high) in ranges.items() if low == high}
     layers, node = round(float(workload.layers)), round(float(system.node.chips))
     tensors = [t for t in _powers(min(node, chips), fixed.get("tensor")) if float(workload.heads) % t == 0]
     kinds = [set(ranges.get(name, (float(getattr(own, name)),))) for name in (*SCHEDULES, *CUTS)]
+    wasted = layers if {"pipeline", "virtual_stages"} <= fixed.keys() else max(TABLES, MOST_EMPTY * layers)
     schedules = list(itertools.product(*kinds))
     stages: dict[int, list[int]] = {}  # virtual stages of each pipeline degree that the software runs in some schedule
     for ranks in range(1, layers + 1):
         for chunks in range(1, math.ceil(layers / ranks) + 1):
+            if empty_slots(layers, ranks * chunks) > wasted:
+                continue
             asked = (dict(zip(OF_STAGES, (float(ranks), float(chunks), *kind), strict=True)) for kind in schedules)
             if any(stage_fault(system, kind) is None for kind in asked):
                 stages.setdefault(ranks, []).append(chunks)

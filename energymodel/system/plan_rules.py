@@ -24,6 +24,7 @@ from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
 WHOLE = 1e-6
+TABLES = 2.0  # embedding and output head, which fill a stage without layers
 LONGEST = 2.0  # longest over shortest side of a torus
 PEAK_OF = {"fp8": "peak_flops_fp8", "fp4": "peak_flops_fp4", "tf32": "peak_flops_tf32", "fp32": "peak_flops_fp32"}
 """Field of an accelerator with the peak rate of a format, by the field of a layout with its share of products."""
@@ -109,9 +110,9 @@ def _layer_fault(system: TrainingSystem, ranks: float, chunks: float, embedding:
                 "not interleave. Set virtual_stages to 1 and pipeline to at most the layers."
             )
         return None
-    empty = math.ceil(layers / slots - WHOLE) * slots - layers
-    allowed = max(float(system.software.empty_slots), 2.0 * embedding)
-    if empty <= allowed + WHOLE:
+    empty = empty_slots(layers, slots)
+    allowed = max(float(system.software.empty_slots), TABLES * embedding)
+    if empty <= allowed + WHOLE and slots <= layers + TABLES:
         return None
     allows = f"allows {allowed:g} (system.software.empty_slots)" if allowed else "needs equal stages (empty_slots = 0)"
     return (
@@ -120,6 +121,11 @@ def _layer_fault(system: TrainingSystem, ranks: float, chunks: float, embedding:
         "plan.layout.embedding_balanced to 1 if embedding and output head take a slot each, or "
         "system.software.empty_slots to what your framework allows."
     )
+
+
+def empty_slots(layers: float, slots: float) -> float:
+    """Slots of layers that stages of equally many leave empty [1], `s ceil(L / s) - L`."""
+    return math.ceil(layers / slots - WHOLE) * slots - layers
 
 
 def check_pipeline(system: TrainingSystem, plan: TrainingPlan) -> None:

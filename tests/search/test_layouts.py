@@ -47,6 +47,14 @@ def test_a_stated_number_of_slots_may_stay_empty():
     assert any(stage["pipeline"] == 3.0 and stage["virtual_stages"] == 27.0 for stage in stages)
 
 
+def test_torchtitan_places_any_number_of_layers_on_stages_that_hold_something():
+    system = load_scenario("deepseek-v3-h800", ["system.software=torchtitan"]).system
+    stages = dict.fromkeys(OF_STAGES, 0.0)
+    # 61 layers on 32 stages of two leave 3 slots empty.
+    assert stage_fault(system, stages | {"pipeline": 4.0, "virtual_stages": 8.0}) is None
+    assert "leave 67 of" in str(stage_fault(system, stages | {"pipeline": 64.0, "virtual_stages": 2.0}))
+
+
 def test_schedules_that_vary_keep_their_virtual_stages():
     ranges = {"zero_bubble": (0.0, 1.0), "zero_bubble_v": (0.0, 1.0)}
     scenario, stages = lattice_of("llama-3.1-70b-b200", ranges=ranges)
