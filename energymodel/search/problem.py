@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
+from energymodel.ranges import declaration
 from energymodel.scenarios.checks import check_target
 from energymodel.scenarios.clock_scale import CLOCK
 from energymodel.scenarios.question import BATCH, OVER_PROGRESS, TOKENS
@@ -160,6 +161,12 @@ class DesignProblem:
         return tuple(path for path in self.formulation.paths if self.bounds[path][0] < self.bounds[path][1])
 
     @property
+    def counts(self) -> tuple[str, ...]:
+        """Paths of whole numbers beside chips and batch: spare nodes, lanes and ports of the network."""
+        paths = [path for path in self.formulation.paths if path != TOKENS]
+        return tuple(path for path in paths if declaration(self.run, path).metadata.get("whole"))
+
+    @property
     def most_chips(self) -> float:
         """The most chips that a plan may use."""
         return self.bounds["plan.chips"][1] if "plan.chips" in self.bounds else self.run.number("plan.chips")
@@ -180,8 +187,9 @@ class DesignProblem:
     def values_at(self, point: Float[np.ndarray, " n"], plan: TrainingPlan) -> dict[str, float]:
         """Value of each variable in SI at a point of the solver, whose plan has exact counts."""
         paths, exact = self.formulation.paths, {"plan.chips": plan.chips, BATCH: np.reshape(plan.batch, ())}
-        values = zip(paths, map(self.formulation.value, paths, point), strict=True)
-        return {path: float(exact.get(path, value)) for path, value in values}
+        values = dict(zip(paths, map(self.formulation.value, paths, point), strict=True))
+        exact |= {path: np.round(values[path], 9) for path in self.counts}
+        return {path: float(exact.get(path, value)) for path, value in values.items()}
 
     def asking(
         self, powers: Mapping[str, float] | None = None, limits: Mapping[str, float] | None = None

@@ -29,11 +29,12 @@ OPTIMAL = 1e-4  # a rounded plan this close to the relaxed optimum of its lane i
 
 
 class WholeCounts(NamedTuple):
-    """Replicas and micro-batches per replica of the layout of a lane."""
+    """Replicas and micro-batches per replica of the layout of a lane, and whether other counts are rounded up."""
 
     lane: int
     data: int
     microbatches: int
+    up: bool = False
 
 
 class RoundedPlan(NamedTuple):
@@ -163,7 +164,8 @@ def nearby_counts(
             data = [round(buildable / group) for buildable in torus_chips(system, chips, most, group)]
             data = [d for d in data if d % expert_step == 0]
     return [
-        WholeCounts(lane, d, m)
+        WholeCounts(lane, d, m, up)
+        for up in ((False, True) if problem.counts else (False,))
         for d in data
         if d >= 1 and fewest_chips <= d * group <= most_chips
         for m in _multiples(batch / (d * replica), multiple, reach)
@@ -188,19 +190,18 @@ def _multiples(value: float, step: int, reach: int) -> list[int]:
 def at_counts(
     problem: DesignProblem, lattice: Lattice, trials: Sequence[WholeCounts], start: Float[np.ndarray, "trials n"]
 ) -> Lanes:
-    """Lanes that begin at some points, with chips, batch and spare nodes fixed to whole counts."""
-    lanes, data, microbatches = np.array(trials).T
+    """Lanes that begin at some points, with chips, batch and other counts fixed to whole numbers."""
+    lanes, data, microbatches, up = np.array(trials).T
     layouts, formulation = take(lattice, lanes), problem.formulation
     unit = data * np.asarray(layouts.microbatch) * float(problem.run.system.workload.sequence)
     group = np.asarray(layouts.tensor) * np.asarray(layouts.pipeline) * np.asarray(layouts.context)
     start, (lower, upper) = np.array(start), problem.boxes(len(trials))
     fixed = {"plan.chips": group * data, "plan.batch": unit * microbatches}
-    spares = problem.index("plan.spares")
-    if spares is not None:
-        low, high = problem.bounds["plan.spares"]
-        low = math.ceil(low - WHOLE)
-        nodes = np.round(formulation.value("plan.spares", start[:, spares]))
-        fixed["plan.spares"] = np.clip(nodes, low, max(math.floor(high + WHOLE), low))
+    for path in problem.counts:
+        low, high = math.ceil(problem.bounds[path][0] - WHOLE), math.floor(problem.bounds[path][1] + WHOLE)
+        values = formulation.value(path, start[:, problem.index(path)])
+        values = np.where(up, np.ceil(values * (1.0 - WHOLE)), np.floor(values * (1.0 + WHOLE)))
+        fixed[path] = np.clip(values, low, max(low, high))
     for path, values in fixed.items():
         index = problem.index(path)
         if index is not None:

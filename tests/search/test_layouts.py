@@ -10,7 +10,7 @@ import pytest
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.problem import formulate
-from energymodel.search.rounding import nearby_counts
+from energymodel.search.rounding import at_counts, nearby_counts
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.layouts import candidates, fastest_layout
 from energymodel.system.plan import SCHEDULES
@@ -93,6 +93,25 @@ def test_replicas_divide_a_batch_that_is_fixed():
     assert [(of.data, of.microbatches) for of in counts] == [(16, 24), (24, 16), (32, 12)]
     blocks = formulate(scenario.with_question(block="16"), evaluate_once(scenario.system, scenario.plan))
     assert [of.data for of in nearby_counts(blocks, lattice, 0, point, 3)] == [16, 32]
+
+
+def test_counts_of_the_system_are_whole():
+    lanes, ranges = "system.network.link.lanes", {"system.network.link.lanes": (4, 6), "plan.spares": (0, 3.5)}
+    scenario = load_scenario("test-1b-h100").with_question(vary=ranges)
+    problem = formulate(scenario, evaluate_once(scenario.system, scenario.plan))
+    assert set(problem.counts) == set(ranges)  # neither clock nor coolant
+    lattice = jax.tree.map(lambda leaf: np.array([leaf]), scenario.plan.layout)
+    values = {path: problem.start(path) for path in problem.formulation.paths} | {lanes: 4.3, "plan.spares": 3.2}
+    point = np.array([problem.formulation.coordinate(path, value) for path, value in values.items()])
+    trials = nearby_counts(problem, lattice, 0, point, 1)[:1]
+    trials = [trials[0]._replace(up=up) for up in (False, True)]
+    fixed = at_counts(problem, lattice, trials, np.stack([point, point]))
+    found = [problem.values_at(start, scenario.plan) for start in fixed.start]
+    assert [(of[lanes], of["plan.spares"]) for of in found] == [(4.0, 3.0), (5.0, 3.0)]
+    for side in fixed.bounds:
+        np.testing.assert_array_equal(side[:, problem.index(lanes)], np.log([4.0, 5.0]))
+    again = at_counts(problem, lattice, trials, fixed.start)  # what is whole stays
+    np.testing.assert_array_equal(again.start, fixed.start)
 
 
 def test_a_layout_that_nobody_gave_leaves_time():
