@@ -21,6 +21,8 @@ BATCH, OVER_PROGRESS = "plan.batch", "@0..1"
 STAGE_POWER = "plan.power."
 USUAL_KNOTS, MOST_KNOTS = 8, 32
 LARGEST_POWER = 100.0  # of an output in an objective: 1e30 J to more than it overflows
+COMPARED = {"system.accelerator": "accelerator", "system.network": "network", "system.network.topology": "topology"}
+"""Options of `compare` by the path of the component that they choose."""
 POSITIVE = ("plan.batch", "plan.chips", TOKENS)
 Minimize = str | OutputFunction
 """What to minimize: an output, a product of powers of outputs, or a function of the outcome (`system.outputs`)."""
@@ -220,6 +222,10 @@ def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale 
             f"{name}: the shape of the model is searched by `energymodel optimize --vary model.*`, in Python by "
             "energymodel.search.optimize_architecture."
         )
+    if path not in units and (part := next((other for other in units if other.startswith(f"{path}.")), None)):
+        each = f"Optimize with each preset (energymodel compare --{COMPARED.get(path)} NAME), or vary"
+        advice = each if path in COMPARED else "Vary"
+        raise InputError(f"{name}: a component, which has no range. {advice} a number of it, such as {part}.")
     if bounds == "":
         raise InputError(f'vary: "{path}" is not PATH=LOW:HIGH. Write for example "{_EXAMPLES["vary"]}".')
     if path != TOKENS and path not in units:
