@@ -1,11 +1,12 @@
 """Commands that search: the best plan, chip, hours and groups, fronts, the same on other hardware, and whole grids."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import energymodel as em
-from energymodel.cli import shell
+from energymodel.cli import completion, shell
 from energymodel.cli.launch import EXTENSIONS, LAUNCH, LaunchFiles, launch_files
 from energymodel.cli.options import flag, option, pairs
 from energymodel.cli.shell import Run, command
@@ -127,12 +128,31 @@ def pareto(run: Run, question: FrontQuestion, points: int = option("Points of th
 
 
 @dataclass(frozen=True)
-class Variants:
-    """What is compared."""
+class VariantSource(Source):
+    """A scenario, or the parts of one, some of which are compared."""
 
-    accelerators: list[str] | None = option(
-        "An accelerator preset, such as b200-sxm; repeatable.", "NAME", None, "--accelerator"
+    accelerator: list[str] | None = option(  # pyright: ignore[reportIncompatibleVariableOverride]
+        "An accelerator preset, such as b200-sxm; repeatable.", "NAME", complete=completion.accelerators
     )
+    chips: list[int] | None = option(  # pyright: ignore[reportIncompatibleVariableOverride]
+        "The most chips, of --model or --training their number; repeatable.", "N", min=1
+    )
+
+    def variant(self, layers: Sequence[str], accelerator: str | None, chips: float | None) -> Any:
+        """The scenario with further changes, on an accelerator; of so many chips if it is made of pieces."""
+        own, over = {"accelerator": None, "chips": None}, accelerator
+        if self.model is not None or self.training is not None:
+            first = accelerator or next(iter(self.accelerator or ()), None), chips or next(iter(self.chips or ()), None)
+            own = {"accelerator": first[0], "chips": None if first[1] is None else str(int(first[1]))}
+            over = accelerator if self.cluster else None
+        last = [] if over is None else [f"system.accelerator={over}"]
+        return replace(self, **own, changes=[*(self.changes or ()), *layers, *last]).read()
+
+
+@dataclass(frozen=True)
+class Variants:
+    """What else is compared."""
+
     precisions: list[str] | None = option(
         "bf16, fp8 or fp4 for the products with weights; repeatable.", "FORMAT", None, "--precision"
     )
@@ -142,25 +162,35 @@ class Variants:
     topologies: list[str] | None = option(
         "fat-tree, rail-only, dragonfly or torus of the same switches; repeatable.", "NAME", None, "--topology"
     )
-    chips: list[float] | None = option("The most chips; repeatable.", "N")
 
 
-@command(Stored, lines=True)
+@command(VariantSource, lines=True)
 def compare(run: Run, variants: Variants, question: Question) -> Any:
     """Optimize and rank accelerators, formats, networks and chips.
 
-    Each combination is optimized; the best is listed first.
+    Each combination is optimized; the best is listed first, the scenario's own plan last.
 
-    Example: energymodel compare olmo-2-13b-h100 --accelerator b200-sxm --accelerator tpu-v5p
+    Example: energymodel compare --model llama-3.1-405b --accelerator h100-sxm --accelerator b200-sxm --chips 1024
+    --tokens "1 T"
     """
-    asked = _on_hardware(run, question)
-    if not any(vars(variants).values()):
+    from energymodel.report.answers.optimize import scenario_found
+    from energymodel.report.answers.pareto import OWN
+    from energymodel.sweeps.outcome_spread import spreads_together
+
+    source, asked = run.source, _on_hardware(run, question)
+    choices = {"accelerators": source.accelerator or (), "chips": source.chips or ()}
+    choices |= {name: values or () for name, values in vars(variants).items()}
+    if not any(choices.values()):
         raise InputError(
             "compare: nothing to compare. Give --accelerator, --precision, --network, --topology or --chips, each "
             "repeatable."
         )
-    choices = {name: values or () for name, values in vars(variants).items()}
-    return answers.compare_answer(em.compare(run.source.stored, **choices, **asked))
+    compared = em.compare(source.variant, **choices, **asked)
+    run.progress("moving the uncertain numbers")
+    plans = {name: (scenario_found(best), best.plan) for name, best in compared.solved.items()}
+    if compared.own is not None:
+        plans[OWN] = compared.own, compared.own.plan
+    return answers.compare_answer(compared, spreads_together(plans))
 
 
 def _on_hardware(run: Run, question: Question) -> dict[str, Any]:

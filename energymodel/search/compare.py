@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +16,13 @@ from energymodel.scenarios.layers import topology_changes
 from energymodel.scenarios.question import Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.optimize import optimize
+from energymodel.search.problem import LEEWAY
 from energymodel.search.result import Optimum
 from energymodel.search.training_run import replace_leaf
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import AbstractChipDesign, CatalogChip, ScaledChip, Technology
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import as_designed
 
@@ -84,12 +85,22 @@ class Candidate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """All combinations, the best first, then those without a plan; `unit` is that of the objective."""
+    """All combinations, the best first, then those without a plan; `unit` is that of the objective.
+
+    `own` is the scenario with its own plan, whose outcome is `baseline`; none where its layout was chosen.
+    """
 
     minimize: str
     unit: str
     limits: Mapping[str, float]
     candidates: tuple[Candidate, ...]
+    own: Scenario | None = None
+    baseline: TrainingOutcome | None = None
+
+    @property
+    def solved(self) -> dict[str, Optimum]:
+        """The plans that can be trusted by name of their combination, the best first."""
+        return {each.name: each.optimum for each in self.candidates if each.optimum is not None and not each.reason}
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -98,8 +109,12 @@ class Comparison:
         return tuple(dict.fromkeys(path for path in paths if path.startswith("system.")))
 
 
+Variants = Callable[[Sequence[str], str | None, float | None], Scenario]
+"""What makes a scenario with further changes, on an accelerator, of so many chips; its own ones where they are none."""
+
+
 def compare(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | Mapping[str, Any] | Variants,
     *,
     accelerators: Sequence[str] = (),
     precisions: Sequence[str] = (),
@@ -115,13 +130,14 @@ def compare(
 ) -> Comparison:
     """Optimize every combination of accelerators, formats, networks and numbers of chips within the same limits.
 
-    Unless limits are given, all reach the loss of the scenario's own plan on its own hardware, in no more time. Node,
-    network and building are those that belong to an accelerator. A combination that cannot be stated or has no plan
-    is listed with its reason.
+    Unless limits are given, all reach the loss of the scenario's own plan on its own hardware, in no more time; where
+    its layout was chosen, in the time that the slowest takes in its fastest layout. Node, network, building and power
+    caps are those that belong to an accelerator. A combination that cannot be stated or has no plan is listed with its
+    reason.
 
     **Arguments:**
 
-    - `source`, `changes`, `cluster`: as in `load_scenario`.
+    - `source`, `changes`, `cluster`: as in `load_scenario`; or a function that makes the scenarios (`Variants`).
     - `accelerators`: names of presets; by default the scenario's own.
     - `precisions`: `"bf16"`, `"fp8"`, `"fp4"` of all products with weights; by default the scenario's own shares.
     - `networks`: names of presets of networks between nodes, with their links and protocol.
@@ -140,48 +156,64 @@ def compare(
     combinations = [Candidate(*choice) for choice in product(*names, chips or (None,))]
     if len(combinations) > MOST:
         raise InputError(f"compare: {len(combinations)} combinations are more than {MOST}. Ask for fewer.")
-    own = load_scenario(source, changes, cluster).with_question(minimize, limits)
-    objective, held = own.optimize.minimize, _of_own_plan(own)
-    held = {name: value for name, value in held.items() if name != objective} | dict(own.optimize.limits)
+
+    def load(layers: Sequence[str], accelerator: str | None, chips: float | None) -> Scenario:
+        if callable(source):
+            return source(layers, accelerator, chips)
+        chip = [] if accelerator is None else [f"system.accelerator={accelerator}"]
+        return load_scenario(source, [*changes, *layers, *chip], cluster)
+
+    scenarios = [_loaded(load, candidate, changes) for candidate in combinations]
+    stated, candidates = [scenario for scenario in scenarios if isinstance(scenario, Scenario)], []
+    made = (scenario for scenario in stated if "layout" in scenario.chosen)
+    own = (next(made, None) or load((), None, None)).with_question(minimize, limits)
     for name in topologies:
         topology_changes(name, own.system.network.topology, changes)
-    candidates = []
-    for candidate in combinations:
+    objective, baseline = own.optimize.minimize, _outcome(own)
+    held = {"loss": float(baseline.loss), "time": float(baseline.time)}
+    if has_chosen := "layout" in own.chosen:
+        held["time"] = LEEWAY * max(float(_outcome(scenario).time) for scenario in stated)
+    held = {name: value for name, value in held.items() if name != objective} | dict(own.optimize.limits)
+    for candidate, scenario in zip(combinations, scenarios, strict=True):
         tell(f"optimizing {candidate.name}")
-        within = held if candidate.chips is None else {**held, "chips": float(candidate.chips)}
-        optimum, reason = _optimized(partial(_loaded, candidate, source, changes, cluster), objective, within, vary)
+        optimum, reason = None, str(scenario)
+        if isinstance(scenario, Scenario):
+            most = candidate.chips or held.get("chips") or float(scenario.plan.chips)
+            optimum, reason = _optimized(scenario, objective, {**held, "chips": float(most)}, vary)
         candidates.append(candidate._replace(optimum=optimum, reason=reason))
     candidates.sort(key=lambda each: each.optimum.value if each.optimum and not each.reason else float("inf"))
     unit = next((candidate.optimum.value_unit for candidate in candidates if candidate.optimum), "")
-    return Comparison(objective, unit, held, tuple(candidates))
+    plan = {} if has_chosen else {"own": own, "baseline": baseline}
+    return Comparison(objective, unit, held, tuple(candidates), **plan)
 
 
-def _loaded(choice: Candidate, source: Any, changes: Sequence[str], cluster: str | Path | None) -> Scenario:
-    """The scenario with a combination in it."""
+def _loaded(load: Variants, choice: Candidate, changes: Sequence[str]) -> Scenario | InputError:
+    """The scenario with a combination in it, or why there is none."""
     shares = {} if choice.precision is None else PRECISIONS[choice.precision]
-    presets = {"system.accelerator": choice.accelerator, "system.network": choice.network}
-    layers = [*changes, *(f"plan.layout.{name}={share:g}" for name, share in shares.items())]
-    layers += [f"{path}={name}" for path, name in presets.items() if name is not None]
-    scenario = load_scenario(source, layers, cluster)
-    if choice.topology is None:
-        return scenario
-    layers += topology_changes(choice.topology, scenario.system.network.topology, layers)
-    return load_scenario(source, layers, cluster)
+    layers = [f"plan.layout.{name}={share:g}" for name, share in shares.items()]
+    layers += [] if choice.network is None else [f"system.network={choice.network}"]
+    try:
+        scenario = load(layers, choice.accelerator, choice.chips)
+        if choice.topology is None:
+            return scenario
+        layers += topology_changes(choice.topology, scenario.system.network.topology, [*changes, *layers])
+        return load(layers, choice.accelerator, choice.chips)
+    except InputError as error:
+        return error
 
 
-def _of_own_plan(own: Scenario) -> dict[str, float]:
-    """Loss, time and chips of a scenario's own plan: limits of all variants."""
+def _outcome(scenario: Scenario) -> TrainingOutcome:
+    """Outcome of the plan of a scenario."""
     with jax.enable_x64(True):
-        baseline = evaluate_once(own.system, own.plan)
-    return {"loss": float(baseline.loss), "time": float(baseline.time), "chips": float(own.plan.chips)}
+        return jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
 
 
 def _optimized(
-    load: Callable[[], Scenario], minimize: str, limits: Mapping[str, float], vary: Ranges | None
+    scenario: Scenario, minimize: str, limits: Mapping[str, float], vary: Ranges | None
 ) -> tuple[Optimum | None, str]:
-    """The best plan of a variant, if it can be stated, and the reason why there is none that can be trusted."""
+    """The best plan of a variant, and the reason why there is none that can be trusted."""
     try:
-        optimum = optimize(load(), minimize=minimize, limits=limits, vary=vary, keep_layout=False)
+        optimum = optimize(scenario, minimize=minimize, limits=limits, vary=vary, keep_layout=False)
     except InputError as error:
         return None, str(error)
     return optimum, "" if optimum.success else optimum.message
@@ -249,14 +281,15 @@ def frontier(
     if isinstance(own.system.chip_design, CatalogChip):
         changes = [*changes, f"{DESIGN}=scaled"]
         own = load_scenario(source, changes, cluster)
-    held = _of_own_plan(own)
-    held["time"] *= 1e6  # far away: no step is late
+    baseline = _outcome(own)
+    held = {"loss": float(baseline.loss), "chips": float(own.plan.chips)}
+    held["time"] = 1e6 * float(baseline.time)  # far away: no step is late
     asked = own.with_question(minimize or "etp", held, CHOICES).with_question(limits=limits, vary=vary).optimize
     steps = []
     for generations in map(float, np.linspace(0.0, last, points)):
         tell(f"optimizing {generations:g} generations from now")
         scenario = load_scenario(source, [*changes, f"{DESIGN}.generations={generations!r}"], cluster)
-        optimum, reason = _optimized(lambda own=scenario: own, asked.minimize, asked.limits, asked.vary)
+        optimum, reason = _optimized(scenario, asked.minimize, asked.limits, asked.vary)
         with jax.enable_x64(True):
             chip = _designed(scenario, scenario.plan, {} if optimum is None else optimum.found)[1]
             energy = float(np.asarray(chip.energy_per_flop))

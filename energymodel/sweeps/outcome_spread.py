@@ -10,7 +10,7 @@ a derivative.
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -78,6 +78,24 @@ def outcome_spread(scenario: Scenario, plan: TrainingPlan | None = None) -> Outc
     with jax.enable_x64(True):
         run = in_float64(TrainingRun(scenario.system, scenario.plan if plan is None else plan))
         return spread_along(run, directions_of(scenario, run).steps)
+
+
+def spreads_together(runs: Mapping[str, tuple[Scenario, TrainingPlan]]) -> dict[str, OutcomeSpread]:
+    """Uncertainty of the outputs of several runs along the same directions, by name.
+
+    What has one name and moves equally far in two of them is one number, such as a price; all else moves alone.
+    """
+    with jax.enable_x64(True):
+        each = {name: in_float64(TrainingRun(scenario.system, plan)) for name, (scenario, plan) in runs.items()}
+        moves: dict[str, dict[Any, np.ndarray]] = {}
+        for name, (scenario, _) in runs.items():
+            own = directions_of(scenario, each[name])
+            moves[name] = {(of, *step[step != 0.0]): step for of, step in zip(own.names, own.steps, strict=True)}
+        keys, spreads = dict.fromkeys(key for own in moves.values() for key in own), {}
+        for name, run in each.items():
+            still = np.zeros(run.vector.size)
+            spreads[name] = spread_along(run, np.array([moves[name].get(key, still) for key in keys]))
+    return spreads
 
 
 def spread_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> OutcomeSpread:

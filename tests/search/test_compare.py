@@ -1,11 +1,12 @@
 """Best plans of variants: combinations ranked, process generations, topologies, and refusals."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 
-from cli.shell import run
+from cli.shell import numbers, run, run_json
 from energymodel.errors import InputError
 from energymodel.performance.switch_topologies import Dragonfly, FatTree, RailOnly
 from energymodel.report.answers.pareto import combinations_table, frontier_answer
@@ -14,6 +15,10 @@ from energymodel.scenarios.layers import topology_changes
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.compare import CHOICES, Candidate, Comparison, compare, frontier
 from energymodel.search.optimize import optimize
+from energymodel.search.training_run import SLOWDOWN
+from energymodel.sweeps.outcome_spread import deviation, outcome_spread, spreads_together
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outputs import objective_value
 from report.reference_optimum import optimum
 
 SMALL, LARGE = "test-1b-h100", "llama-3.1-405b-h100"
@@ -61,6 +66,79 @@ def test_the_table_holds_all_combinations():
     assert more == pytest.approx([0.0, 0.25])
     assert table.column("reason")[1][2] == refused
     assert len(table.rows) == 3
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """A search that takes the plan of each scenario as its best one, and remembers what it was asked."""
+    asked = []
+
+    def answer(scenario, *, minimize, limits, vary, keep_layout):
+        outcome = evaluate_once(scenario.system, scenario.plan)
+        scenario = scenario.with_question(minimize, limits, vary)
+        asked.append(scenario)
+        value = float(objective_value(outcome, minimize))
+        return dataclasses.replace(
+            optimum(), scenario=scenario, plan=scenario.plan, outcome=outcome, value=value, found={}, varied=()
+        )
+
+    monkeypatch.setattr("energymodel.search.compare.optimize", answer)
+    return asked
+
+
+PIECES = ("--model", "llama-3.1-8b", "--tokens", "100 G", "--chips", "16")
+CHIPS = ("--accelerator", "h100-sxm", "--accelerator", "a100-sxm4-80gb")
+
+
+def test_pieces_are_compared_at_the_loss_of_one_and_in_the_time_of_the_slowest(searched):
+    tree = run_json("compare", *PIECES, *CHIPS)
+    assert [scenario.system.accelerator.rated_power for scenario in searched] == [700.0, 400.0]
+    assert all("layout" in scenario.chosen for scenario in searched)
+    assert float(searched[1].system.facility.power_limit) == 3 * 400.0 * 16  # a building for its own chips
+    runs = [evaluate_once(scenario.system, scenario.plan) for scenario in searched]
+    for scenario in searched:
+        limits = scenario.optimize.limits
+        assert limits["chips"] == 16.0
+        assert limits["loss"] == pytest.approx(float(runs[0].loss), rel=1e-9)
+        assert limits["time"] == pytest.approx(1.05 * max(float(run.time) for run in runs), rel=1e-9)
+    rows = [numbers(tree, "combinations", row) for row in range(2)]
+    assert [row["name"] for row in rows] == [f"{name}, 16 chips" for name in (CHIPS[1], CHIPS[3])]
+    assert len(tree["tables"]["combinations"]["rows"]) == 2  # nobody gave a plan
+
+
+def test_the_own_plan_is_the_last_row(searched):
+    tree = run_json("compare", SMALL, "--accelerator", "h100-sxm", "--accelerator", "b200-sxm", "--chips", "8")
+    rows = tree["tables"]["combinations"]["rows"]
+    best, own_chip, own = rows
+    assert [row["name"] for row in rows] == ["b200-sxm, 8 chips", "h100-sxm, 8 chips", "own plan"]
+    assert own["energy"] == own_chip["energy"]
+    assert own["more"]["low"] < own["more"]["value"] < own["more"]["high"]
+    wide = own["energy"]["high"] / own["energy"]["low"]
+    assert (1.0 + own["more"]["high"]) / (1.0 + own["more"]["low"]) < wide**1.5
+    assert best["more"] == 0.0
+    assert searched[1].optimize.limits["time"] == pytest.approx(float(optimum().baseline.time), rel=1e-9)
+
+
+def test_a_function_makes_the_scenarios_and_those_that_cannot_be_are_listed(searched):
+    def scenario(layers, accelerator, chips):
+        if accelerator == "tpu-v5p":
+            raise InputError("no node belongs to it")
+        return load_scenario(SMALL, [*layers, f"plan.chips={chips or 8}"])
+
+    comparison = compare(scenario, accelerators=("tpu-v5p", "h100-sxm"), chips=(8,))
+    assert [candidate.reason for candidate in comparison.candidates] == ["", "no node belongs to it"]
+    assert list(comparison.solved) == ["h100-sxm, 8 chips"]
+
+
+def test_a_number_of_two_runs_moves_both_and_another_one_moves_alone():
+    """Time is in proportion to the slowdown: of two that are unlike, their ratio deviates by sqrt(2) sinh(0.22)."""
+    slowdown = {"unit": "1", "kind": "prior", "distribution": "lognormal 0.22", "source": "a test"}
+    scenarios = [load_scenario(SMALL, {SLOWDOWN: {"value": value, **slowdown}}) for value in (1.252, 1.252, 2.0)]
+    runs = {str(index): (scenario, scenario.plan) for index, scenario in enumerate(scenarios)}
+    first, same, other = (spread.relative("time") for spread in spreads_together(runs).values())
+    assert deviation(first) == pytest.approx(outcome_spread(scenarios[0]).deviation("time"), rel=1e-9)
+    assert deviation(same - first) == 0.0
+    assert deviation(other - first) == pytest.approx(math.sqrt(2.0) * math.sinh(0.22), rel=0.02)
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The answers of `pareto`, `compare` and `frontier`: efficient plans, combinations of hardware, process generations."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,13 +22,14 @@ from energymodel.report.cells import (
     declared,
     number,
     share,
+    spaced,
     words,
 )
 from energymodel.search.compare import Comparison, Frontier, FrontierStep
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import Front
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
-from energymodel.system.outputs import output
+from energymodel.system.outputs import objective_value, output, unit_of
 
 KNEE = "plan at the knee"
 ROWS = 12
@@ -184,27 +184,36 @@ def _exchange_charts(front: Front, plans: Table) -> list[Chart]:
     return [Chart("plane", title, "plans", second, y, subtitle, lines=True, log=[second], axis=axis)]
 
 
+OWN = "own plan"
+"""Name of the row of the scenario's own plan."""
 _CHOICES = ("accelerator", "precision", "network", "topology")
 _OUTPUTS = ("clock", "time", "energy", "power_average", "money", "carbon")
 _NUMBERS = declared("combinations")
 
 
-def compare_answer(comparison: Comparison) -> Answer:
-    """A comparison in numbers, the best combination first; one without a plan has the reason."""
-    of, candidates = comparison.minimize, comparison.candidates
-    solved = {each.name: each.optimum for each in candidates if each.optimum is not None and not each.reason}
-    tables, charts = [combinations_table(comparison)], []
+def compare_answer(comparison: Comparison, spreads: Mapping[str, OutcomeSpread] | None = None) -> Answer:
+    """A comparison in numbers, the best combination first; one without a plan has the reason.
+
+    - `spreads`: of the best plans and the scenario's own, by name of the row, along the same directions.
+    """
+    of, candidates, solved = comparison.minimize, comparison.candidates, comparison.solved
+    tables, charts = [combinations_table(comparison, spreads)], []
     if solved:
         rows = outcome_table({name: Run(best.plan, best.outcome) for name, best in solved.items()})
         outcomes = {"name": "outcomes", "title": "Outcome of each plan", "rows": rows.rows[: len(solved)], "kinds": ()}
         tables.append(dataclasses.replace(rows, **outcomes, level=DATA, labels=tuple(solved)))
         title = Sentence(f"Each combination with its plan of the lowest {of}")
         charts.append(Chart("bars", title, "combinations", "name", ["value"], axis=of))
+    held = {name: number(value, unit_of(name)) for name, value in comparison.limits.items()}
+    within = ", ".join(f"{spaced(name)} {{{name}}}" for name in held)
     return Answer(
         "compare",
         f"Plans of the lowest {of}",
         Sentence(f"{next(iter(solved))} is best" if solved else "No combination has a plan within the limits"),
-        [Sentence(f"{candidate.name}: {candidate.reason}") for candidate in candidates if candidate.reason],
+        [
+            *(Sentence(f"{candidate.name}: {candidate.reason}") for candidate in candidates if candidate.reason),
+            Sentence(f"Limits of all: {within}.", held),
+        ],
         tables,
         charts,
         rows="combinations",
@@ -213,35 +222,44 @@ def compare_answer(comparison: Comparison) -> Answer:
     )
 
 
-def combinations_table(comparison: Comparison) -> Table:
-    """A row for each combination."""
-    candidates = comparison.candidates
-    scenarios = [of.optimum.scenario for of in candidates if of.optimum is not None]
-    units = {path: origin.unit for scenario in reversed(scenarios) for path, origin in scenario.provenance.items()}
+def combinations_table(comparison: Comparison, spreads: Mapping[str, OutcomeSpread] | None = None) -> Table:
+    """A row for each combination, and one for the scenario's own plan."""
+    candidates, of, spreads = comparison.candidates, comparison.minimize, spreads or {}
+    optima = {each.name: each.optimum for each in candidates if each.optimum is not None}
+    origins = (optimum.scenario.provenance for optimum in reversed(optima.values()))
+    units = {path: origin.unit for provenance in origins for path, origin in provenance.items()}
     columns = [
         words("name", ""),
         *(words(name, level=DATA) for name in _CHOICES),
-        *_NUMBERS,
+        *(dataclasses.replace(each, digits="interval") if each.name == of and spreads else each for each in _NUMBERS),
         *(Column(path, path.rpartition(".")[2], units[path], "amount") for path in comparison.varied),
-        Column("value", comparison.minimize, comparison.unit, digits="rows", level=DATA),
+        Column("value", of, comparison.unit, digits="interval" if spreads else "rows", level=DATA),
         Column("more", kind="change"),
         words("reason", level=DATA),
     ]
-    best = next((of.optimum.value for of in candidates if of.optimum is not None and not of.reason), math.nan)
-    rows = []
-    for of in candidates:
-        cells: dict[str, Any] = {name: getattr(of, name) or "" for name in ("name", *_CHOICES, "reason")}
-        cells["most_chips"] = of.chips
-        if (optimum := of.optimum) is not None:
-            plan, outcome = optimum.plan, optimum.outcome
-            degrees = (plan.layout.tensor, plan.layout.pipeline, plan.layout.context)
-            cells |= {"chips": plan.chips, "layout": " x ".join(f"{float(degree):g}" for degree in degrees)}
-            cells |= {name: output(outcome, name) for name in _OUTPUTS} | {"batch": np.ravel(plan.batch)[0]}
-            cells |= {**optimum.found, "value": optimum.value}
-            cells["more"] = None if of.reason else optimum.value / best - 1.0
-        rows.append([cells.get(column.name) for column in columns])
-    short = [index for index, candidate in enumerate(candidates) if not candidate.reason]
-    return Table("combinations", "Each with its best plan", columns, rows, short=short)
+    rows: dict[str, dict[str, Any]] = {
+        each.name: {name: getattr(each, name) or "" for name in ("name", *_CHOICES, "reason")} for each in candidates
+    }
+    plans = {name: (best.plan, best.outcome, best.value) for name, best in optima.items()}
+    if comparison.own is not None and comparison.baseline is not None:
+        own = comparison.own.plan, comparison.baseline, float(objective_value(comparison.baseline, of))
+        rows[OWN], plans[OWN] = {"name": OWN}, own
+    first, best = next(iter(comparison.solved.items()), ("", None))
+    for name, (plan, outcome, value) in plans.items():
+        degrees = (plan.layout.tensor, plan.layout.pipeline, plan.layout.context)
+        cells = {"chips": plan.chips, "layout": " x ".join(f"{float(degree):g}" for degree in degrees)}
+        cells |= {output_name: output(outcome, output_name) for output_name in _OUTPUTS} | {
+            "batch": np.ravel(plan.batch)[0]
+        }
+        cells |= dict.fromkeys(("value", of) if of in cells else ("value",), _objective(of, value, spreads.get(name)))
+        if best is not None and (name in comparison.solved or name == OWN):
+            cells["more"] = run_tables.ratio_change(value / best.value, of, spreads.get(first), spreads.get(name))
+        rows[name] |= cells | (dict(optima[name].found) if name in optima else {})
+    for each in candidates:
+        rows[each.name]["most_chips"] = each.chips
+    short = [index for index, row in enumerate(rows.values()) if not row.get("reason")]
+    cells = [[row.get(column.name) for column in columns] for row in rows.values()]
+    return Table("combinations", "Each with its best plan", columns, cells, short=short)
 
 
 NOTE = (
