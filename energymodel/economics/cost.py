@@ -79,8 +79,8 @@ class AbstractPrice(eqx.Module):
 class OwnedPrice(AbstractPrice):
     """Owned chips in an owned facility: capital with interest, energy, demand charge, and the value of time.
 
-    `C = t [n (C_chip m + C_link) CRF/(year u) + d P + (C_W P + n C_plant) CRF_f/(year u) + v_t] + p_e E`; chips, links
-    and facility share the utilization u.
+    `C = t [n (C_chip m + C_link) (CRF + k)/(year u) + d P + (C_W P + n C_plant) CRF_f/(year u) + v_t] + p_e E`; chips,
+    links and facility share the utilization u, and k keeps servers and links in repair.
     """
 
     server_multiplier: Real = real(
@@ -94,11 +94,15 @@ class OwnedPrice(AbstractPrice):
     facility_price: Real = real("USD/W", doc="building, power and cooling plant per watt provided")
     facility_life: Real = real("s", doc="time over which the facility is recovered", within=ABOVE_ZERO)
     delay_cost: Real = real("USD/s", doc="value of finishing earlier")
+    maintenance: Real = real(
+        "1", 0.0, doc="repairs and spares for one year, per price of servers and links", within=Range(0.0, 10.0)
+    )
 
     def cost(self, usage: Usage) -> Values:
         """See `AbstractPrice.cost`."""
         server_price = (jnp.asarray(usage.chip_price) * self.server_multiplier + usage.link_price) * usage.chips
         hardware = capital_rate(server_price, self.interest_rate, self.life, self.utilization)
+        hardware += server_price * self.maintenance / (YEAR * jnp.asarray(self.utilization))
         building = jnp.asarray(self.facility_price) * usage.power + jnp.asarray(usage.plant_price) * usage.chips
         plant = capital_rate(building, self.interest_rate, self.facility_life, self.utilization)
         held = hardware + plant + self.demand_charge * jnp.asarray(usage.power) + self.delay_cost

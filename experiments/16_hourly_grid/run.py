@@ -30,8 +30,9 @@ SAME = 1e-6  # of a power that is the same
 PAID = {  # equipment and building that cost nothing, whether they are used or not
     "system.accelerator.price": "0 USD",
     "system.market.price.interest_rate": 0.0,
-    "system.market.price.life": "100000 years",
-    "system.market.price.facility_life": "100000 years",
+    "system.market.price.maintenance": 0.0,
+    "system.market.price.life": "30000 years",
+    "system.market.price.facility_life": "30000 years",
 }
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "owned, money": ({}, {}),

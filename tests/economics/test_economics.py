@@ -22,6 +22,7 @@ OWNED = cost.OwnedPrice(
     facility_price=11.0,
     facility_life=15 * cost.YEAR,
     delay_cost=0.01,
+    maintenance=0.06,
 )
 RENTED = cost.RentedPrice(chip_time=2 / 3600, delay_cost=0.01)
 RUN = cost.Usage(chip_price=30e3, chips=16.0, time=1e6, energy=1.6e10, power=2e4)
@@ -49,6 +50,7 @@ def test_recovery_factor_rises_with_interest(rate, more, years):
 def test_costs_and_carbon_are_the_sums_of_their_parts():
     parts = [
         1e6 * cost.capital_rate(30e3 * 16 * 1.5, 0.08, 4 * cost.YEAR, 0.9),
+        1e6 * 43_200 / (31_536_000 * 0.9),  # repairs: 6 % of 720,000 USD a year
         1e6 * cost.capital_rate(11.0 * 2e4, 0.08, 15 * cost.YEAR, 0.9),
         1.6e10 * 0.08 / 3.6e6,
         2e4 * 1e6 * 15 / (1000 * 730 * 3600),

@@ -1,14 +1,16 @@
-"""Rents by contract: medians of quotes, priors where nobody quotes, and a rent that follows the accelerator."""
+"""Rents by contract: medians of quotes, priors where nobody quotes; they follow the accelerator. Owned hours."""
 
 import datetime
 import math
 
 import pytest
 
+from energymodel.economics.cost import Usage
 from energymodel.errors import InputError
 from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.rents import CONTRACTS, rent
 from energymodel.scenarios.scenario import load_scenario
+from energymodel.system.evaluate import evaluate_once
 
 RENT = "system.market.price.chip_time"
 QUOTES = read_preset("prices", "_quotes")["quotes"]
@@ -72,3 +74,15 @@ def test_the_rent_follows_the_accelerator_unless_the_scenario_states_one():
     assert of(stated) == pytest.approx(3.0)
     assert of(load_scenario(stated.named_tables, ["system.accelerator=h100-sxm"])) == pytest.approx(3.0)
     assert of(load_scenario("deepseek-v3-h800")) == pytest.approx(2.0)
+
+
+def test_an_owned_h100_hour_costs_what_epoch_states():
+    # 30,000 USD x 1.35 for chip and server; 0.23181 a year (8 %, 5.5 years) and 0.06 for repairs, over 8,760 h x 0.84.
+    scenario = load_scenario("llama-3.1-405b-h100")
+    chip_hour = scenario.system.market.price.cost(Usage(30e3, 1.0, 3600.0, energy=0.0, power=0.0))
+    assert float(chip_hour) == pytest.approx(40_500 * 0.29181 / 7358.4, rel=1e-4)
+    outcome = evaluate_once(scenario.system, scenario.plan)
+    hour = float(outcome.money / (outcome.time / 3600.0 * scenario.plan.chips))
+    # Epoch AI: 73.4 million USD, over the 30.84 million chip hours that Meta states or the 35.1 that Epoch counts.
+    assert 0.8 * 2.38 < hour < 2.38
+    assert hour == pytest.approx(2.09, rel=0.1)

@@ -51,10 +51,10 @@ def test_its_saving_has_the_same_interval(by_name, by_function):
 
 @pytest.mark.slow
 def test_a_limit_on_a_function_binds():
-    own = optimize(load_scenario(SMALL), limits={price_of_token: 6.62e-9}, tolerance=0.0)
+    own = optimize(load_scenario(SMALL), limits={price_of_token: 8.67e-9}, tolerance=0.0)
     assert own.success, own.message
-    assert float(own.outcome.money / own.outcome.tokens) <= 6.62e-9 * (1 + 1e-6)
-    assert own.limits["price_of_token"] == 6.62e-9
+    assert float(own.outcome.money / own.outcome.tokens) <= 8.67e-9 * (1 + 1e-6)
+    assert own.limits["price_of_token"] == 8.67e-9
 
 
 def test_the_same_function_has_the_same_name():

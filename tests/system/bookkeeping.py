@@ -202,7 +202,7 @@ def at_meter(facility, load):
 
 
 def money(system, plan, site, time, energy, peak):
-    """Rent; or servers and building with interest over their lives, energy, peak power; and the value of time."""
+    """Rent; or servers, their repairs, and building with interest over their lives, energy, peak; and value of time."""
     price, chip = system.market.price, system.accelerator
     chips = plan.chips + plan.spares * system.node.chips
     if hasattr(price, "chip_time"):  # rented
@@ -212,7 +212,8 @@ def money(system, plan, site, time, energy, peak):
         years, r = life / YEAR, price.interest_rate
         return r * (1.0 + r) ** years / ((1.0 + r) ** years - 1.0) / (YEAR * price.utilization)
 
-    servers = chips * (chip.price * price.server_multiplier + site.link_price) * rate(price.life)
+    servers = chips * (chip.price * price.server_multiplier + site.link_price)
+    servers = servers * (rate(price.life) + price.maintenance / (YEAR * price.utilization))
     building = price.facility_price * peak * rate(price.facility_life)
     return time * (servers + building + price.demand_charge * peak + price.delay_cost) + price.electricity * energy
 
