@@ -11,7 +11,7 @@ from typing import Any
 
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.clock_scale import CLOCK, ClockScale, is_frequency
-from energymodel.scenarios.forms import flat, listed, number, plain, quoted, text, word
+from energymodel.scenarios.forms import Form, flat, listed, number, plain, quoted, text, word
 from energymodel.system.outputs import OutputFunction, own_output, parse_limit, parse_number, parse_objective, unit_of
 from energymodel.units import whole_number
 
@@ -147,22 +147,16 @@ def _named(values: Any, where: str) -> dict[str, Any]:
     return pairs
 
 
-def _schedule(knots: Any, where: str) -> int:
-    count = whole_number(knots) if isinstance(knots, str) else knots
-    if isinstance(count, bool) or not isinstance(count, int):
-        raise InputError(
-            f"{where}: {quoted(knots)} is not a whole number of knots. Give 2 to {MOST_KNOTS}, or 0 for none."
-        )
-    return count
+def _whole(what: str) -> Form:
+    """A whole number, of what the message says."""
 
+    def parse(value: Any, where: str) -> int:
+        count = whole_number(value) if isinstance(value, str) else value
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise InputError(f"{where}: {quoted(value)} is not a whole number of {what}.")
+        return count
 
-def _block(chips: Any, where: str) -> int:
-    count = whole_number(chips) if isinstance(chips, str) else chips
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise InputError(
-            f"{where}: {quoted(chips)} is not a whole number of chips. Give for example 64, or 0 for a node."
-        )
-    return count
+    return parse
 
 
 _EXAMPLES = {"limits": "time=60 days", "vary": "plan.clock=0.5:1"}
@@ -172,8 +166,8 @@ _FORMS = {
     "vary": _named,
     "fix": lambda value, where: [word(value, where)] if isinstance(value, str) else listed(word)(value, where),
     "tolerance": lambda value, where: value if isinstance(value := plain(value, where), str) else number(value, where),
-    "knots": _schedule,
-    "block": _block,
+    "knots": _whole(f"knots. Give 2 to {MOST_KNOTS}, or 0 for none"),
+    "block": _whole("chips. Give for example 64, or 0 for a node"),
 }
 
 
@@ -191,7 +185,7 @@ def _over_progress(vary: Mapping[str, Any], knots: int) -> tuple[dict[str, Any],
             knots = USUAL_KNOTS if number is None else number
         if bounds or not over:
             ranges[name if over else path] = bounds
-    if knots < 0 or knots == 1 or knots > MOST_KNOTS:
+    if knots == 1 or knots > MOST_KNOTS:
         raise InputError(f"knots: {knots!r} make no schedule of {BATCH}. Give 2 to {MOST_KNOTS}, or 0 for none.")
     return ranges, knots
 

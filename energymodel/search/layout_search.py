@@ -11,6 +11,7 @@ without f: a layout with `min y . c(x) > 0` has no such plan either [Farkas 1902
 
 import dataclasses
 import math
+from contextlib import suppress
 
 import jax
 import numpy as np
@@ -213,19 +214,18 @@ def worth_of_switches(problem: DesignProblem, optimum: Optimum) -> tuple[SwitchW
         if switch in problem.layout_ranges or float(getattr(plan.layout, switch)) > 0.0:
             continue
         rivals = next((group for group in (PRECISIONS, SCHEDULES) if switch in group), ())
-        layouts[switch] = dataclasses.replace(plan.layout, **{**dict.fromkeys(rivals, 0.0), switch: 1.0})
-        try:
-            check_plan(scenario.system, dataclasses.replace(plan, layout=layouts[switch]))
-        except InputError:
-            del layouts[switch]
+        layout = dataclasses.replace(plan.layout, **{**dict.fromkeys(rivals, 0.0), switch: 1.0})
+        with suppress(InputError):
+            check_plan(scenario.system, dataclasses.replace(plan, layout=layout))
+            layouts[switch] = layout
     lattice = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *layouts.values())
     point = np.array([formulation.coordinate(path, optimum.found[path]) for path in formulation.paths])
     values = evaluate_points(problem, np.tile(point, (len(layouts), 1, 1)), lattice)
     saved = -np.expm1(values.objective[:, 0] - values.objective[0, 0])
     most = np.maximum(values.inequalities[0, 0], TOLERANCE)  # a looser limit than that of the system may be broken
     keeps = np.all(values.inequalities[:, 0] <= most, axis=-1)
-    worth = map(SwitchWorth, layouts, saved.tolist(), keeps.tolist())
-    return tuple(sorted([*worth][1:], key=lambda worth: -worth.saving))
+    worth = [*map(SwitchWorth, layouts, saved.tolist(), keeps.tolist())][1:]
+    return tuple(sorted(worth, key=lambda switch: -switch.saving))
 
 
 def _second_best(searched: LayoutSearch) -> float:

@@ -308,7 +308,8 @@ def _bounds(
     layout_ranges = {path.removeprefix("plan.layout."): bounds.pop(path) for path in layout}
     if not bounds and all(low == high for low, high in (layout_ranges.get(name, (0.0, 1.0)) for name in SEARCHED)):
         raise InputError("Nothing is left to vary: every variable is fixed. Fix fewer paths or vary another.")
-    bounds = bounds or {CLOCK: (float(plan.clock),) * 2}  # the solver has a variable where layouts alone vary
+    clock = float(plan.clock)
+    bounds = bounds or {CLOCK: (clock, clock)}  # the solver has a variable where layouts alone vary
     if question.block > chips:
         raise InputError(
             f"block: {question.block} chips are more than the {chips:,.12g} that there may be. Give fewer."
