@@ -24,6 +24,7 @@ from jaxtyping import Float
 from energymodel.scenarios.question import TOKENS, Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.conflicts import SHARED, conflicts
+from energymodel.search.layout_choice import weigh_layouts
 from energymodel.search.layout_search import restart, search_layouts, worth_of_switches
 from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import Criteria, DesignProblem, formulate
@@ -33,7 +34,6 @@ from energymodel.search.refinement import (
     refine,
     saved_beside,
     tolerance_of,
-    weigh_layouts,
     without_refinements,
 )
 from energymodel.search.relaxation import (
@@ -175,7 +175,7 @@ def _best_plan(
     layouts, choice = (considered, len(lattice.tensor)), NO_CHOICE
     if rounded and not broken and not searched.interrupted and tolerance_of(scenario) > 0.0:
         tell("weighing layouts by the error of the model")
-        searched, rounded, choice = weigh_layouts(searched, rounded, is_given=is_given)
+        searched, rounded, choice = weigh_layouts(scenario, searched, rounded, is_given=is_given)
     optimum = _optimum(scenario, problem, baseline, searched, rounded, broken, layouts, tell)
     if rounded and not broken:
         optimum = dataclasses.replace(optimum, choice=choice, switches=worth_of_switches(problem, optimum))

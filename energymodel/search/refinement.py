@@ -7,13 +7,6 @@ Layouts are found with one batch and one clock. In the best of them the batch at
 the stages are then variables beside the others, within limits that hold at every knot. Whole micro-batches at each knot
 follow, and the rest is solved again.
 
-The step times of two layouts are predicted with errors of their own, `s` in the logarithm
-(`experiments/21_unseen_clusters`). Another layout is better than the own one with the probability
-
-    P = Phi(ln(f_own / f) / (sqrt(2) s g)),    g = d ln f / d ln(step time)
-
-with the limits at their prices; below 90 % the own layout stays.
-
 Where an objective is flat, its exact optimum may cost a lot of something else: the fastest plan cools throttled chips
 for the last tenth of a percent. Another search therefore minimizes the energy (the money, where energy is the
 objective)
@@ -33,32 +26,29 @@ import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import log_ndtr, ndtr
 
 from energymodel.scenarios.clock_scale import CLOCK
 from energymodel.scenarios.question import BATCH, STAGE_POWER
 from energymodel.scenarios.scenario import Scenario
-from energymodel.scenarios.step_population import row_scatter
 from energymodel.search.layout_search import spread_starts
 from energymodel.search.layouts import take
 from energymodel.search.problem import DesignProblem, row_of_objective
 from energymodel.search.relaxation import SETTLED, LayoutSearch, converged, evaluate_points, solve_relaxed, violation
-from energymodel.search.result import Additions, LayoutChoice, LayoutClaim, NearTie, Optimum, RankedLayout, Refinement
+from energymodel.search.result import Additions, NearTie, Optimum, Refinement
 from energymodel.search.rounding import (
     TOLERATED,
     Lanes,
     RoundedPlan,
     at_counts,
     evaluated_plan,
-    plan_at,
     realized,
     round_layouts,
     solve_at_counts,
 )
-from energymodel.search.training_run import SLOWDOWN, TrainingRun, changes_along, in_float64
+from energymodel.search.training_run import TrainingRun
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value, parse_objective
-from energymodel.system.plan import EvenPower, ParallelLayout, StagePower, TrainingPlan
+from energymodel.system.plan import EvenPower, StagePower, TrainingPlan
 from energymodel.system.plan_rules import multiple_count
 
 FIRST_STEP, LAST_STEP, MOST_STEPS = 0.05, 1e-5, 100  # of the compass search, in logarithms
@@ -70,8 +60,6 @@ STARTS = 32  # over all bounds, of the plans of the first search that are search
 RESTARTED = 2  # plans of the first search that are searched again at their counts
 EVALUATED = 4  # plans of which the cheapest is taken, if they are equal in what is saved
 MEANINGLESS = 1e-6  # a share of what is saved that is not worth a line
-SURE = 0.9  # probability of a gain from which on another layout is taken
-RARE = 0.01  # probability to be the best below which a layout is not listed
 EQUAL = 1e-4  # in the logarithm: two plans that differ by less are equal
 
 
@@ -86,87 +74,6 @@ class EvaluatedPlan(NamedTuple):
     def over(self, other: "EvaluatedPlan", name: str) -> float:
         """Ratio of an objective to that of another plan [1]."""
         return float(objective_value(self.outcome, name) / objective_value(other.outcome, name))
-
-
-def weigh_layouts(
-    searched: LayoutSearch, rounded: list[RoundedPlan], *, is_given: bool
-) -> tuple[LayoutSearch, list[RoundedPlan], LayoutChoice]:
-    """The search of the own layout instead of that of all, unless another one is surely better; and the choice.
-
-    The own layout counts only where somebody gave it.
-    """
-    own, best = searched.problem.run.plan.layout, rounded[0]
-    layout = take(searched.lattice, np.array(best.lane))
-    differs = is_given and not np.allclose(_what_acts(own), _what_acts(layout), rtol=1e-9)
-    alone = _search_alone(searched.problem, own) if differs else searched
-    plans = round_layouts(alone, alone.usable) if differs else []
-    if not plans:
-        ranked = _ranked(searched.lattice, searched.values, _layout_deviation(searched, best))
-        return searched, rounded, LayoutChoice(ranked)
-    deviation = _layout_deviation(alone, plans[0])
-    every = jax.tree.map(np.append, searched.lattice, alone.lattice)
-    ranked = _ranked(every, np.append(searched.values, alone.values), deviation)
-    gain = plans[0].value - best.value
-    probability = float(ndtr(gain / (math.sqrt(2.0) * deviation))) if deviation else 1.0
-    taken = probability >= SURE
-    choice = LayoutChoice(ranked, LayoutClaim(-math.expm1(-gain), probability, taken))
-    return (searched, rounded, choice) if taken else (alone, plans, choice)
-
-
-def _search_alone(problem: DesignProblem, layout: ParallelLayout) -> LayoutSearch:
-    """The search of a single layout, from the plan of the problem."""
-    lattice, formulation = jax.tree.map(lambda leaf: np.full(1, float(leaf)), layout), problem.formulation
-    start = [formulation.coordinate(of, np.clip(problem.start(of), *problem.bounds[of])) for of in formulation.paths]
-    return LayoutSearch(problem, lattice, solve_relaxed(problem, lattice, np.array([start]), iterations=SETTLED))
-
-
-def _ranked(layouts: ParallelLayout, values: Float[np.ndarray, " n"], deviation: float) -> tuple[RankedLayout, ...]:
-    """Those of the layouts with these values that may be the best, the likeliest first."""
-    _, first = np.unique(_what_acts(layouts), axis=1, return_index=True)
-    excess, chances = np.expm1(values - np.min(values)), np.zeros(len(values))
-    chances[first] = chances_of_lowest(values[first], deviation)
-    return tuple(
-        RankedLayout(take(layouts, np.array(lane)), float(excess[lane]), float(chances[lane]))
-        for lane in np.argsort(-chances, kind="stable").tolist()
-        if chances[lane] >= RARE
-    )
-
-
-def _what_acts(layouts: ParallelLayout) -> np.ndarray:
-    """The fields of layouts; sequence parallelism without a tensor group is none."""
-    acting = dataclasses.replace(
-        layouts, sequence_parallel=layouts.sequence_parallel * (np.asarray(layouts.tensor) > 1.0)
-    )
-    return np.stack([np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(acting)])
-
-
-def _layout_deviation(search: LayoutSearch, rounded: RoundedPlan) -> float:
-    """Standard deviation of the logarithm of the objective by the error of the step time of one layout."""
-    problem, rows = search.problem, search.problem.formulation.rows
-    plan, _ = plan_at(problem, rounded.point, take(search.lattice, np.array(rounded.lane)), counts=rounded.counts)
-    run = in_float64(TrainingRun(problem.run.system, plan))
-    slower = np.zeros((1, len(run.vector)))
-    slower[0, run.places[SLOWDOWN]] = run.values[SLOWDOWN]
-    slope = float(changes_along(run, slower).relative(problem.minimize)[0])
-    if "time" in rows:
-        slope += float(search.solution.multipliers.inequalities[rounded.lane][rows.index("time")])
-    return row_scatter() * abs(slope)
-
-
-def chances_of_lowest(values: Float[np.ndarray, " n"], deviation: float) -> Float[np.ndarray, " n"]:
-    """Probability of each of some values to be the lowest, with independent normal errors [1].
-
-    `P_i = int phi(z) prod_j!=i (1 - Phi((v_i - v_j) / s + z)) dz`, zero for infinite values.
-    """
-    finite = np.isfinite(values)
-    if not deviation:
-        return np.where(finite, values == np.min(values), 0.0) / max(1, np.sum(values == np.min(values)))
-    z, step = np.linspace(-6.0, 6.0, 241, retstep=True)
-    apart = (values[finite][:, None] - values[finite]) / deviation
-    above = log_ndtr(-(apart[..., None] + z)) * (1.0 - np.eye(len(apart)))[..., None]
-    result = np.zeros(len(values))
-    result[finite] = np.exp(above.sum(axis=1) - 0.5 * z**2).sum(axis=1) * step / math.sqrt(2.0 * math.pi)
-    return result
 
 
 def refine(

@@ -95,8 +95,8 @@ class RunnerUp:
 
 
 class LayoutClaim(NamedTuple):
-    """What the best layout of the model gains on the own one: a share of the objective (0.02 is 2 %), the probability
-    that it gains at all, and whether it is the answer.
+    """What the best layout of the model gains on the own one: a share of the objective in the geometric mean over the
+    uncertain constants of a step (0.02 is 2 %), the probability that it gains at all, and whether it is the answer.
     """
 
     gain: float

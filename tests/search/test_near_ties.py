@@ -11,8 +11,10 @@ import energymodel as em
 from energymodel.report.answers.search_parts import near_tie_sentence
 from energymodel.report.number import sentence
 from energymodel.runtime.compilation import compiler_options
+from energymodel.search.layout_choice import chances_of_lowest, constant_draws
 from energymodel.search.problem import formulate, row_of_objective
-from energymodel.search.refinement import chances_of_lowest, saved_beside, tolerance_of
+from energymodel.search.refinement import saved_beside, tolerance_of
+from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import objective_value
 
@@ -171,3 +173,18 @@ def test_a_range_of_chips_is_not_cut_to_those_of_the_own_plan():
 def test_a_range_of_chips_above_their_limit_is_refused():
     with pytest.raises(em.InputError, match=re.escape("vary plan.chips: 64 is more than the limit of 16 chips.")):
         chips_allowed((8, 64), {"chips": 16})
+
+
+def test_constants_are_drawn_as_they_are_known():
+    scenario = em.load_scenario("test-1b-h100", {"system.software.data_overlap": 0.5}, cluster="llm-foundry-a100")
+    draws = constant_draws(scenario, TrainingRun(scenario.system, scenario.plan))
+    table, path = scenario.tables["calibration"]["step-time"], "software.product_efficiency"
+    index = table["names"].index(path)
+    logarithms = np.log(draws[f"system.{path}"])
+    np.testing.assert_allclose(logarithms.mean(), table["coordinates"][index], rtol=1e-12)
+    np.testing.assert_allclose(logarithms.std(), table["covariance"][index][index] ** 0.5, rtol=0.25)
+    assert "system.software.data_overlap" not in draws  # stated, so exact
+    alone = em.load_scenario("test-1b-h100")
+    priors = constant_draws(alone, TrainingRun(alone.system, alone.plan))
+    expected = float(alone.system.software.product_efficiency)
+    assert np.median(priors[f"system.{path}"]) == pytest.approx(expected, rel=0.02)

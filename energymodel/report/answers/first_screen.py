@@ -43,14 +43,14 @@ def choice_sentences(optimum: Optimum) -> list[Sentence]:
     if claim is None:
         return []
     numbers = {"gain": share(claim.gain), "sure": share(claim.probability)}
-    text = f"gains {{gain}} {optimum.minimize} on the own one with a probability of {{sure}}"
+    text = f"saves {{gain}} {optimum.minimize} on average over what is uncertain, and anything with {{sure}}"
     if claim.taken:
-        return [Sentence(f"The layout {text}.", numbers)]
+        return [Sentence(f"Another layout {text}.", numbers)]
     nearest = sorted(ranked, key=lambda layout: layout.excess)[:TRIED]
     listed = ", ".join(layout_label(layout.layout) for layout in nearest)
     return [
         Sentence(
-            f"The own layout stays: the best of the model {text}, and a change needs 90 %. To know, run "
+            f"The own layout stays: the best of the model {text}; a change needs 90 %. To know, run "
             f"{listed} for 200 steps each, then `energymodel calibrate step-time`.",
             numbers,
         )

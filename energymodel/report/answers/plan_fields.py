@@ -67,10 +67,10 @@ def command_of(scenario: Scenario, plan: TrainingPlan, chosen: Mapping[str, str]
     own, fields = {field.name: field.value for field in plan_fields(scenario.plan)}, plan_fields(plan)
     always = {"plan.batch", *(f"plan.layout.{name}" for name in SEARCHED)} if scenario.chosen else ()
     values = {
-        field.name: exact(field) for field in fields if own.get(field.name) != field.value or field.name in always
+        field.name: set_word(field) for field in fields if own.get(field.name) != field.value or field.name in always
     }
     if plan.knots > 1:
-        batch = [exact(field) for field in fields if field.name.startswith("plan.batch[")]
+        batch = [set_word(field) for field in fields if field.name.startswith("plan.batch[")]
         values = {name: value for name, value in values.items() if not name.startswith("plan.batch")}
         values["plan.batch"] = f"[{', '.join(batch)}]"
     changes = {path: value for path, value in scenario.changes if not path.startswith("optimize.")}
@@ -80,7 +80,9 @@ def command_of(scenario: Scenario, plan: TrainingPlan, chosen: Mapping[str, str]
     return " ".join([f"energymodel evaluate {scenario.source or shlex.quote(scenario.name)}", *cluster, *options])
 
 
-def exact(field: Field) -> str:
-    """A number with all digits and its unit, as `--set` reads it."""
-    number = repr(field.value).removesuffix(".0")
+def set_word(field: Field) -> str:
+    """A number with its unit, as `--set` reads it: whole numbers with all digits, others with nine."""
+    number = (
+        f"{field.value:.0f}" if 1.0 <= abs(field.value) < 2.0**53 and field.value % 1.0 == 0.0 else f"{field.value:.9g}"
+    )
     return number if field.unit == "1" else f"{number} {field.unit}"

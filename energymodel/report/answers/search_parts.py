@@ -9,7 +9,7 @@ import numpy as np
 
 from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Chart, Sentence, Table
-from energymodel.report.answers.plan_fields import Field, command_of, exact, plan_fields
+from energymodel.report.answers.plan_fields import Field, command_of, plan_fields, set_word
 from energymodel.report.answers.run_tables import Run, outcome_table, plan_table
 from energymodel.report.cells import DATA, FULL, Column, Number, Quantity, attributes, number, share, spaced, words
 from energymodel.report.number import sentence
@@ -369,5 +369,5 @@ def chosen_of_system(optimum: Optimum) -> dict[str, Field]:
 
 def evaluate_command(optimum: Optimum) -> str:
     """The command that evaluates the plan of a search."""
-    chosen = {path: exact(field) for path, field in chosen_of_system(optimum).items()}
+    chosen = {path: set_word(field) for path, field in chosen_of_system(optimum).items()}
     return command_of(optimum.scenario, optimum.plan, chosen)
