@@ -49,7 +49,7 @@ def optimize(
     """
     from energymodel.report.answers.optimize import scenario_found
 
-    own = run.source.read(tokens_otherwise=ANY_TOKENS if question.minimize == "loss" and question.limit else None)
+    own = run.source.read(tokens_otherwise=ANY_TOKENS if question.minimize == "loss" else None)
     files = launch_files(run, run.source, own, launch)
     if any(path.strip().startswith(MODEL) for path in question.vary or ()):
         if tolerance is not None or block is not None:
@@ -65,7 +65,9 @@ def optimize(
 
 
 def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, files: LaunchFiles) -> Any:
-    """Search the shape of the model with the plan, at the loss of the scenario's own."""
+    """Search the shape of the model with the plan, at the loss of the scenario's own or for the lowest loss."""
+    from energymodel.report.answers.optimize import scenario_found
+
     vary = [path.strip() for path in question.vary or ()]
     names = [path.removeprefix(MODEL) for path in vary if path.startswith(MODEL)]
     if bounded := next((name for name in names if "=" in name), None):
@@ -78,7 +80,7 @@ def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, f
     shape = None if "*" in names else [name for name in names if name != "layers"]
     best = em.search.optimize_architecture(asked, names=shape, progress=run.progress)
     answer, optimum = answers.architecture_answer(best, details=run.show.details), best.optimum
-    written = files(replace(scenario, system=best.system), optimum.plan, float(optimum.outcome.tokens))
+    written = files(scenario_found(optimum), optimum.plan, float(optimum.outcome.tokens))
     return answer, written if optimum.success else None
 
 

@@ -108,7 +108,8 @@ class Parts(Stored):
         made = self.pieces("own", changes, tokens_otherwise)
         for sentence in made.assumed:
             shell.note(sentence)
-        options = (part for name, value in self.of_pieces.items() for part in (f"--{name}", value))
+        given = self.of_pieces if made.says_tokens else {**self.of_pieces, "tokens": str(tokens_otherwise)}
+        options = (part for name, value in given.items() for part in (f"--{name}", value))
         return replace(made.scenario, source=shlex.join(options))
 
     def pieces(self, name: str, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Pieces":

@@ -34,7 +34,7 @@ from energymodel.search.model_shape import (
     realizable_shapes,
 )
 from energymodel.search.optimize import optimize
-from energymodel.search.problem import DesignProblem, formulate
+from energymodel.search.problem import DesignProblem, check_ends, formulate
 from energymodel.search.relaxation import layout_bounds, obeys_limits, solve_relaxed
 from energymodel.search.result import Optimum
 from energymodel.search.rounding import nearby_counts, with_counts
@@ -43,12 +43,9 @@ from energymodel.system.evaluate import evaluate_once
 from energymodel.system.layouts import Lattice, fastest_layout
 from energymodel.system.outputs import parse_objective
 from energymodel.system.plan import ParallelLayout, TrainingPlan
-from energymodel.system.training_system import TrainingSystem
 
 HELD = ("plan.chips", "plan.coolant_temperature")
 """Variables of a plan that keep the scenario's value at a loss, unless they are varied."""
-RESOURCES = ("time", "money", "energy", "carbon")
-"""Outputs of which one must be limited where the loss is minimized."""
 AT_BOUND = 1e-4  # distance from a bound, in the logarithm
 RANGE = 4.0  # of a shape variable around the scenario's own
 FEW = 5  # depths of each layout while the layout is open
@@ -66,8 +63,8 @@ class Architecture:
 
     - `optimum`: the best plan of that shape, whose losses are without the penalty of the shape.
     - `loss`, `penalty`: loss with the penalty, and the penalty [nat/token].
-    - `value`: the objective; `own_value`: that of the own shape with its best plan, NaN where none obeys the limits;
-      `baseline_value`: of the scenario as it is. A loss is with the penalty.
+    - `value`: the objective; `own_value`: that of the own shape with its best plan, NaN where none obeys the limits.
+      A loss is with the penalty.
     - `relaxed_value`: with counts free to be fractions at the best depth: a bound.
     - `at_bounds`: shape variables that want to go further than a factor of 4 from the scenario's own.
     - `depths`, `depth_values`: objective at each depth in the best layout, all else optimized.
@@ -80,16 +77,10 @@ class Architecture:
     penalty: float
     value: float
     own_value: float
-    baseline_value: float
     relaxed_value: float
     at_bounds: tuple[str, ...]
     depths: Float[np.ndarray, " depths"]
     depth_values: Float[np.ndarray, " depths"]
-
-    @property
-    def system(self) -> TrainingSystem:
-        """With the best shape."""
-        return self.optimum.system
 
     @property
     def saving(self) -> float:
@@ -135,12 +126,9 @@ def optimize_architecture(
             raise InputError(f'Shape variable "{name}" is none of {", ".join(all_names)}.')
     tell = progress or (lambda sentence: None)
     asked = scenario.with_question(minimize, limits, vary, fix)
-    seeks_loss = "loss" in parse_objective(asked.optimize.minimize).names()
-    if seeks_loss and not asked.optimize.limits.keys() & set(RESOURCES):
-        raise InputError(
-            f"minimize {asked.optimize.minimize}: a larger model on more tokens always has a lower loss. Limit time, "
-            'money, energy or carbon, such as --limit "time=30 d".'
-        )
+    seeks_loss, is_loss = "loss" in parse_objective(asked.optimize.minimize).names(), asked.optimize.minimize == "loss"
+    if seeks_loss:
+        check_ends(asked)
     with jax.enable_x64(True):
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         own_penalty = float(prior.penalty(scenario.system.workload))
@@ -152,14 +140,13 @@ def optimize_architecture(
         for path in problem.formulation.paths:
             if path.startswith("system.workload."):
                 raise InputError(f"{path}: the shape varies by `names`, and the rest of the workload stays.")
-
         given = {name: problem.limits[name] for name in ("time", "chips", "loss") if name in problem.limits}
         asked = asked.with_question(limits=given)
         tell("searching the best plan of the own shape")
         own_value = math.nan
         with suppress(InputError):  # it may not fit
             own = _best_plan(asked, own_penalty, tell)
-            own_value = _objective(own, own_penalty) if own.success else math.nan
+            own_value = own.value + own_penalty * is_loss if own.success else math.nan
         present, best, outcome = asked, None, baseline
         starts = _layouts_by_size(problem) if seeks_loss else [(1.0, scenario.plan.layout)]
         for _ in range(ROUNDS):
@@ -169,11 +156,10 @@ def optimize_architecture(
             if (rounded := search.rounded(depths)) is None:
                 break
             workload, plan = rounded
-            layout = plan.layout
             system = eqx.tree_at(lambda system: system.workload, present.system, workload)
             penalty = float(prior.penalty(workload))
             optimum = _best_plan(dataclasses.replace(present, system=system, plan=plan), penalty, tell)
-            value = _objective(optimum, penalty)
+            value = optimum.value + penalty * is_loss
             if best is not None and not (optimum.success and value < best.value * (1.0 - BETTER)):
                 break
             best = Architecture(
@@ -184,16 +170,16 @@ def optimize_architecture(
                 penalty=penalty,
                 value=value,
                 own_value=own_value,
-                baseline_value=optimum.baseline_value,
                 relaxed_value=min(float(np.exp(depths.values[depths.best])), value),
                 at_bounds=search.at_bounds(depths, names),
                 depths=depths.lanes.layers,
                 depth_values=np.exp(depths.values),
             )
-            if not optimum.success or layout_label(optimum.plan.layout) == layout_label(layout):
+            if not optimum.success or layout_label(optimum.plan.layout) == layout_label(plan.layout):
                 break
             starts, outcome = [(1.0, optimum.plan.layout)], optimum.outcome
-            plan = eqx.tree_at(lambda plan: plan.layout, optimum.plan, scenario.plan.layout)  # of the compiled programs
+            # The own layout belongs to the compiled programs; lanes have their own.
+            plan = eqx.tree_at(lambda plan: plan.layout, optimum.plan, scenario.plan.layout)
             present = dataclasses.replace(present, system=system, plan=plan)
     if best is None:
         raise InputError(
@@ -207,11 +193,6 @@ def _best_plan(scenario: Scenario, penalty: float, tell: Callable[[str], None]) 
     """The best plan of a scenario whose limit of the loss contains the penalty of its shape."""
     loss = {name: limit - penalty for name, limit in scenario.optimize.limits.items() if name == "loss"}
     return optimize(scenario, limits=loss, progress=tell, tolerance=0.0, keep_layout=False)
-
-
-def _objective(optimum: Optimum, penalty: float) -> float:
-    """Value of what is minimized, a loss with the penalty of the shape."""
-    return optimum.value + (penalty if optimum.minimize == "loss" else 0.0)
 
 
 def _layouts_by_size(problem: DesignProblem) -> list[tuple[float, ParallelLayout]]:
@@ -255,7 +236,7 @@ class _ShapeSearch:
     """
 
     def __init__(self, plain: DesignProblem, prior: ShapePrior, names: Sequence[str], center: Transformer) -> None:
-        self.workload = plain.run.system.workload
+        self.plain, self.workload = plain, plain.run.system.workload
         self.layers = float(self.workload.layers)
         reach = {name: RANGE if name in names else 1.0 for name in SHAPE}
         if TOKENS in plain.bounds and "hidden" in names:
@@ -353,7 +334,7 @@ class _ShapeSearch:
         if not np.isfinite(ends.values[best]):
             best = int(np.argmax(np.min(solution.slacks.inequalities, axis=1)))
         problem, point, layout = self.problem, ends.points[best], take(ends.lanes.layout, np.array([best]))
-        counts = nearby_counts(problem, layout, 0, point, 1)
+        counts = nearby_counts(self.plain, layout, 0, point[len(SHAPE) :], 1)
         if not counts:
             raise InputError("optimize_architecture: no whole micro-batches lie within the bounds of chips and batch.")
         at = Depth(ends.lanes.layers[best], take(layout, np.array(0)))

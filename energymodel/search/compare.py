@@ -18,12 +18,10 @@ from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.optimize import optimize
 from energymodel.search.problem import LEEWAY
 from energymodel.search.result import Optimum
-from energymodel.search.training_run import replace_leaf
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.chip_design import AbstractChipDesign, CatalogChip, ScaledChip, Technology
+from energymodel.system.chip_design import CatalogChip, ScaledChip, Technology
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import as_designed
 
 PRECISIONS: Mapping[str, Mapping[str, float]] = {
@@ -291,22 +289,12 @@ def frontier(
         scenario = load_scenario(source, [*changes, f"{DESIGN}.generations={generations!r}"], cluster)
         optimum, reason = _optimized(scenario, asked.minimize, asked.limits, asked.vary)
         with jax.enable_x64(True):
-            chip = _designed(scenario, scenario.plan, {} if optimum is None else optimum.found)[1]
+            system = scenario.system if optimum is None else optimum.system
+            chip = as_designed(system, scenario.plan).system.accelerator
             energy = float(np.asarray(chip.energy_per_flop))
             multiple = energy / float(landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature))
         steps.append(FrontierStep(generations, energy, multiple, optimum, reason))
     return Frontier(asked.minimize, asked.limits, tuple(steps))
-
-
-def _designed(
-    scenario: Scenario, plan: TrainingPlan, values: Mapping[str, float]
-) -> tuple[AbstractChipDesign, Accelerator]:
-    """The chip's design with the numbers that a search chose, and the accelerator that it makes."""
-    system = scenario.system
-    for path, value in values.items():
-        if path.startswith("system."):
-            system = replace_leaf(system, path.removeprefix("system."), value)
-    return system.chip_design, as_designed(system, plan).system.accelerator
 
 
 class DesignedOptimum(NamedTuple):
@@ -369,8 +357,7 @@ def design_chip(asked: Scenario, progress: Callable[[str], None] | None = None) 
     """The best chip and plan for a question of `chip_question`. Runs in float64."""
     with jax.enable_x64(True):
         optimum = optimize(asked, progress=progress, keep_layout=False)
-        numbers = {path: value for path, value in optimum.found.items() if path.startswith(CHIP)}
-        design, chip = _designed(asked, optimum.plan, numbers)
+        design, chip = optimum.system.chip_design, as_designed(optimum.system, optimum.plan).system.accelerator
         if not isinstance(design, ScaledChip):
             raise TypeError(f"system.chip_design is {type(design).__name__}; use ScaledChip.")
         caches = cache_sizes(chip, design.technology)

@@ -175,6 +175,7 @@ def realizable_shapes(
     """Whole shapes around a point: hidden in heads and tensor ranks, heads in fours and ranks, widths in blocks of 256.
 
     All combinations of the nearest whole numbers; `point` begins with logarithms in the order of `SHAPE`.
+    Key-value heads are as many as heads, or a power of two.
     """
     own: dict[str, Any] = dict(zip(SHAPE, np.exp(point[: len(SHAPE)]), strict=True))
     shape = shaped(workload, layers, own)
@@ -191,7 +192,7 @@ def realizable_shapes(
     )
     shapes = []
     for hidden, heads, (experts, active) in product(*widths, expert_counts):
-        groups = [kv for kv in range(1, heads + 1) if heads % kv == 0]
+        groups = [kv for kv in range(1, heads + 1) if heads % kv == 0 and (kv == heads or kv.bit_count() == 1)]
         for feed_forward in around(width / (active + shared_experts), math.lcm(FEED_FORWARD_STEP, tensor)):
             dense_blocks = round(dense * feed_forward * (active + shared_experts) / FEED_FORWARD_STEP)
             counts = {

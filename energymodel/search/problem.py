@@ -227,8 +227,10 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     }
     dropped = free or (objective.names() if len(objective.factors) == 1 else ())
     seeks_loss = "loss" in {*objective.names(), *free}
-    if seeks_loss and question.limits.keys() & {"money", "energy", "carbon"}:
+    if seeks_loss and question.limits.keys() & set(USUAL_OBJECTIVES):
         dropped = (*dropped, "time")  # another limit ends the run
+    elif objective.names() == ("loss",) and "layout" in scenario.chosen:
+        check_ends(scenario)
     hard = limits_of_system(system, plan, baseline)
     if seeks_loss or float(baseline.slack.information) <= 0.0:  # a warning of plans, which a loss leaves no way to obey
         del hard["capacity_use"]
@@ -256,6 +258,18 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     formulation = Formulation(tuple(bounds), objectives, rows, affine, own=own_outputs(named))
     run = TrainingRun(system, plan)
     return DesignProblem(formulation, run, criteria, question.minimize, limits, bounds, layout_ranges, question.block)
+
+
+def check_ends(scenario: Scenario) -> None:
+    """Refuse a lowest loss without a limit that ends the run.
+
+    **Raises:** `InputError` that says which limits do.
+    """
+    if not scenario.optimize.limits.keys() & set(USUAL_OBJECTIVES):
+        raise InputError(
+            f"minimize {scenario.optimize.minimize}: more parameters and tokens always lower the loss. Limit time, "
+            'money, energy or carbon, such as --limit "time=30 d".'
+        )
 
 
 def check_plain(scenario: Scenario) -> None:

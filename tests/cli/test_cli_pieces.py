@@ -15,11 +15,16 @@ from cli.shell import numbers, run, run_json
 from cli.test_cli_scenario import TITAN
 from energymodel.cli import app
 from energymodel.cli.commands import COMMANDS, EXAMPLE
+from energymodel.cli.source import Parts
 from energymodel.errors import InputError
 from energymodel.scenarios.files import names
 from energymodel.scenarios.pieces import accelerator_of, title_of_model
 
 PIECES = ("--model", "test-1b", "--accelerator", "h100-sxm", "--chips", "16", "--tokens", "50 G")
+
+
+def test_tokens_from_which_a_search_begins_are_named_for_the_next_command():
+    assert shlex.split(Parts(model="test-1b", accelerator="h100-sxm", chips="8").read((), "1 T").source)[-1] == "1 T"
 
 
 def test_what_was_assumed_is_said_beside_the_result():

@@ -51,7 +51,7 @@ def test_a_model_that_serves_much_is_smaller():
     trained = optimize_architecture(load_scenario(SMALL), "lifetime_energy", limits, names=["hidden"])
     read = "system.serving.read_tokens=10 T tokens", "system.serving.written_tokens=0 token"
     served = optimize_architecture(load_scenario(SMALL, read), "lifetime_energy", limits, names=["hidden"])
-    assert served.system.workload.parameters < 0.9 * trained.system.workload.parameters
+    assert served.optimum.system.workload.parameters < 0.9 * trained.optimum.system.workload.parameters
     assert served.optimum.outcome.tokens > trained.optimum.outcome.tokens
 
 

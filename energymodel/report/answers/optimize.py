@@ -201,7 +201,7 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
     seeks_loss = "loss" not in optimum.limits
     if isinstance(own.plan.goal, TokenBudget) or seeks_loss:  # the kind of goal that the scenario has
         plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(np.asarray(outcome.tokens)))
-    best = dataclasses.replace(own, system=architecture.system, plan=plan)
+    best = dataclasses.replace(own, system=scenario_found(optimum).system, plan=plan)
     with jax.enable_x64(True):
         baseline = jax.device_get(evaluate_once(own.system, own.plan))
     spreads = [outcome_spread(scenario) if details else None for scenario in (own, best)]
@@ -211,7 +211,7 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
     differs = [name for name in COUNTS if not math.isclose(before[name], after[name], rel_tol=1e-9)]
     columns = [Column(name, level=SHORT if name in (*differs, *TOTALS) else FULL) for name in before]
     shape = run_tables.compared("shape", "Shape", columns, {OWN: [*before.values()], FOUND: [*after.values()]})
-    search = attributes(architecture, unit, "value", "own_value", "baseline_value")
+    search = attributes(architecture, unit, "value", "own_value")
     search |= attributes(architecture, "1", "saving") | attributes(architecture, "nat/token", "loss", "penalty")
     search[words("at_bounds")] = ", ".join(architecture.at_bounds)
     depths, curve = _depths(architecture, unit)
