@@ -1,17 +1,19 @@
 """Predict published step times and memory with constants fitted to other groups of all clusters, and say the error.
 
-`python experiments/01_step_time/run.py [--data FOLDER] [--write-presets]`
+`python experiments/01_step_time/run.py [--data FOLDER] [--write-presets] [--choice]`
 """
 
 import argparse
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import held_out_groups
 import memory_labels
 import numpy as np
+from held_out_groups import Error
+from layout_choice import choices, regrets
 
 from energymodel.calibration.step_prediction import predict
 from energymodel.report import toml_text
@@ -23,6 +25,7 @@ import outputs
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
 ONLY_HERE = ("release", "degraded")  # what the table of `predict` has no column for
+KNOWN = ("group held out", "no row", "few rows")  # of a cluster
 BUSY = "nanotron, MFU > 25 %"
 MODEL = "model"
 SETS = {
@@ -44,22 +47,23 @@ SETS = {
 """What was held out of the fit of each set, what it covers, and what peers achieve on the same rows, on the mean."""
 
 
-class Error(NamedTuple):
-    """A measured row and the logarithm of predicted over measured time."""
-
-    row: dict[str, Any]
-    log: float
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the CSV files")
     parser.add_argument("--write-presets", action="store_true", help="write memory constants to the cluster presets")
+    parser.add_argument("--choice", action="store_true", help="print only what a chosen layout loses")
     chosen = parser.parse_args()
     rows = held_out_groups.measured_runs.read_all(chosen.data)
-    errors = [Error(*parts) for parts in held_out_groups.held_out_errors(rows)]
-    (preset_errors, risks), sets = with_presets(rows), by_set(errors)
-    preset_sets = by_set(preset_errors)
+    preset_errors, risks = with_presets(rows)
+    choice = regrets(preset_errors, "all rows")
+    print("time over that of the fastest layout, less one\n" + outputs.table(choice), flush=True)
+    clusters = {error.row["cluster"] for group in choices(preset_errors) for error in group} if chosen.choice else ()
+    errors = list(held_out_groups.held_out_errors(rows, clusters))
+    choice = [row for known in KNOWN for row in regrets(errors, known)] + choice
+    print(outputs.table(choice))
+    if chosen.choice:
+        return
+    sets, preset_sets = by_set(errors), by_set(preset_errors)
     for name, own in sets.items():
         print_set(name, own)
     tables: outputs.Tables = {
@@ -69,8 +73,7 @@ def main() -> None:
         ],
         "sets": [{"set": name, **summary(own)} for name, own in sets.items()],
         "sets_with_presets": [{"set": name, **summary(preset_sets[name])} for name in sets],
-        "best_layout": [regret(sets)],
-        "best_layout_with_presets": [regret(preset_sets)],
+        "layout_choice": choice,
         "false_out_of_memory": risks,
     }
     print("\nwith the presets, which know all rows\n" + outputs.table(tables["sets_with_presets"]))
@@ -147,27 +150,10 @@ def print_set(name: str, errors: list[Error]) -> None:
         groups[error.row["group"]].append(error)
     print(f"\n{name}\n" + outputs.table([{"group": group, **summary(own)} for group, own in sorted(groups.items())]))
     keys = ("chips", "tensor", "pipeline", "microbatch", "batch_sequences", "hidden")
-    for row, log in sorted(errors, key=lambda pair: -abs(pair.log))[:5]:
+    for row, log, *_ in sorted(errors, key=lambda error: -abs(error.log))[:5]:
         where = ", ".join(f"{key} {row.get(key, 1)}" for key in keys)
         word = "slower than any resource explains" if log < 0 else "faster than predicted"
         print(f"  worst: {np.expm1(log):+.0%} at {where}: measured {float(row['step_time_s']):.3g} s, {word}")
-
-
-def regret(sets: dict[str, list[Error]]) -> dict[str, float]:
-    """What the layout that the model picks loses against the measured best, by model and GPU count."""
-    groups: dict[Any, list[tuple[float, float]]] = defaultdict(list)
-    for row, log in sets.get("nanotron", []) + sets.get("vtrain-multi", []):
-        measured = float(row["step_time_s"]) / float(row["batch_sequences"])
-        key = (row["set"], row["cluster"], row["hidden"], row["layers"], row["chips"])
-        groups[key].append((measured * np.exp(log), measured))
-    losses = [
-        min(pairs)[1] / min(measured for _, measured in pairs) - 1.0 for pairs in groups.values() if len(pairs) >= 3
-    ]
-    return {
-        "groups": len(losses),
-        "mean_percent": 100 * float(np.mean(losses)),
-        "median_percent": 100 * float(np.median(losses)),
-    }
 
 
 def draw(sets: dict[str, list[Error]]) -> None:

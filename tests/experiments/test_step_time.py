@@ -69,11 +69,14 @@ def test_result_states_each_set_within_its_goal():
     assert sets["nanotron"]["median_percent"] <= 7.0
     assert sets["korthikanti"]["mean_percent"] <= 4.0
     assert sets["korthikanti"]["largest_percent"] <= 7.0
-    for name in ("best_layout", "best_layout_with_presets"):
-        (best,) = RESULT[name]
-        assert best["groups"] > 50
-        assert best["median_percent"] <= 0.5
-        assert best["mean_percent"] <= 5.5
+    chosen = {(row["known"], row["set"]): row for row in RESULT["layout_choice"]}
+    assert sum(row["groups"] for row in RESULT["layout_choice"] if row["known"] == "all rows") > 150
+    for name, limit in (("nanotron", 6.5), ("vtrain-single", 4.0)):
+        for known in ("group held out", "all rows"):
+            row = chosen[known, name]
+            assert row["fastest_predicted_percent"] <= limit
+            assert row["rule_from_best_percent"] < row["fastest_predicted_percent"] < row["tuned_percent"]
+            assert row["rule_from_tuned_percent"] < row["tuned_percent"]
     (memory,) = (row for row in RESULT["accuracy"] if row["prediction"].startswith("memory"))
     assert memory["mean_error"] <= 0.09
     assert RESULT["out_of_memory"][0]["accuracy_percent"] >= 98.5
@@ -81,6 +84,13 @@ def test_result_states_each_set_within_its_goal():
     for row in RESULT["risk"]:
         deviation = np.sqrt(row["mean_risk"] * (1 - row["mean_risk"]) / row["runs"])
         assert abs(row["failed"] - row["mean_risk"]) < max(3 * deviation, 0.01)
+
+
+def test_losses_of_a_choice_by_hand():
+    """Times of 1, 1.1, 1.5 and 2, predicted 1.05, 1, 2 and 2: the second is chosen, surely over the last two only."""
+    measured, predicted = np.log([1.0, 1.1, 1.5, 2.0]), np.log([1.05, 1.0, 2.0, 2.0])
+    losses = STEP_TIME.layout_choice.losses(measured, predicted)
+    np.testing.assert_allclose(losses, [0.4, 0.0, 0.1, (0.0 + 3 * 0.1) / 4, 0.0, 0.0], atol=1e-12)
 
 
 def test_presets_know_their_rows():
