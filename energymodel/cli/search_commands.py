@@ -47,8 +47,6 @@ def optimize(
     Example: energymodel optimize --model config.json --accelerator h100-sxm --chips 64 --tokens "1 T" --limit
     "time=30 d"
     """
-    from energymodel.report.answers.optimize import scenario_found
-
     own = run.source.read(tokens_otherwise=ANY_TOKENS if question.minimize == "loss" else None)
     files = launch_files(run, run.source, own, launch)
     if any(path.strip().startswith(MODEL) for path in question.vary or ()):
@@ -60,14 +58,12 @@ def optimize(
         optimum = em.optimize(scenario, progress=run.progress)
     run.progress("moving the uncertain numbers")
     answer = answers.optimize_answer(optimum, at_risk(optimum), details=run.show.details)
-    written = files(scenario_found(optimum), optimum.plan, float(optimum.outcome.tokens))
+    written = files(optimum.scenario_found, optimum.plan, float(optimum.outcome.tokens))
     return answer, written if optimum.success else None
 
 
 def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, files: LaunchFiles) -> Any:
     """Search the shape of the model with the plan, at the loss of the scenario's own or for the lowest loss."""
-    from energymodel.report.answers.optimize import scenario_found
-
     vary = [path.strip() for path in question.vary or ()]
     names = [path.removeprefix(MODEL) for path in vary if path.startswith(MODEL)]
     if bounded := next((name for name in names if "=" in name), None):
@@ -80,7 +76,7 @@ def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, f
     shape = None if "*" in names else [name for name in names if name != "layers"]
     best = em.search.optimize_architecture(asked, names=shape, progress=run.progress)
     answer, optimum = answers.architecture_answer(best, details=run.show.details), best.optimum
-    written = files(scenario_found(optimum), optimum.plan, float(optimum.outcome.tokens))
+    written = files(optimum.scenario_found, optimum.plan, float(optimum.outcome.tokens))
     return answer, written if optimum.success else None
 
 
@@ -175,7 +171,6 @@ def compare(run: Run, variants: Variants, question: Question) -> Any:
     Example: energymodel compare --model llama-3.1-405b --accelerator h100-sxm --accelerator b200-sxm --chips 1024
     --tokens "1 T"
     """
-    from energymodel.report.answers.optimize import scenario_found
     from energymodel.report.answers.pareto import OWN
     from energymodel.sweeps.outcome_spread import spreads_together
 
@@ -189,7 +184,7 @@ def compare(run: Run, variants: Variants, question: Question) -> Any:
         )
     compared = em.compare(source.variant, **choices, **asked)
     run.progress("moving the uncertain numbers")
-    plans = {name: (scenario_found(best), best.plan) for name, best in compared.solved.items()}
+    plans = {name: (best.scenario_found, best.plan) for name, best in compared.solved.items()}
     if compared.own is not None:
         plans[OWN] = compared.own, compared.own.plan
     return answers.compare_answer(compared, spreads_together(plans))

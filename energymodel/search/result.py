@@ -258,6 +258,11 @@ class Optimum(Rendered):
         return jax.tree.map(np.asarray, system)
 
     @property
+    def scenario_found(self) -> Scenario:
+        """The scenario with the numbers of the system that the search has chosen."""
+        return dataclasses.replace(self.scenario, system=self.system)
+
+    @property
     def has_own_plan(self) -> bool:
         """Whether the layout of the scenario's plan was given, so that a saving against it says something."""
         return "layout" not in self.scenario.chosen

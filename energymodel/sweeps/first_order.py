@@ -112,10 +112,7 @@ def _spread_of_optimum(
 
     A plan that minimizes the loss keeps its tokens.
     """
-    run = in_float64(TrainingRun(optimum.scenario.system, optimum.plan))
-    for path, value in optimum.found.items():
-        if path.startswith("system."):
-            run = run.at(run.changed(path, value))
+    run = in_float64(TrainingRun(optimum.system, optimum.plan))
     columns, moves = run.places, np.zeros((len(steps), len(run.vector)))  # whose batch may have other knots
     for path, column in own_run.places.items():
         if path.startswith("system."):

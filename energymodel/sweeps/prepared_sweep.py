@@ -18,7 +18,7 @@ from energymodel.sweeps.ledger import Ledger, fingerprint
 from energymodel.sweeps.points import Output
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
 from energymodel.sweeps.scenario_axes import ScenarioModel
-from energymodel.sweeps.sweep_result import Choice, SweepCost, SweepResult, edges_of, polish, rank_points
+from energymodel.sweeps.sweep_result import SweepCost, SweepResult, edges_of, polish, rank_points
 from energymodel.sweeps.tile_program import TileProgram
 from energymodel.units import format_point_rate
 
@@ -104,7 +104,6 @@ class PreparedSweep:
             message=" ".join(filter(None, messages)),
             units=self.units,
             store=store,
-            choice=Choice(program.name, program.reason),
             edges=edges,
             loss=model.target_loss if isinstance(model, ScenarioModel) else None,
         )

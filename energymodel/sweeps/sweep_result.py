@@ -53,27 +53,14 @@ class Polished:
 class Edge(NamedTuple):
     """An end of an axis at which the best point lies, though the number goes on beyond it.
 
-    - `axis`, `is_low`: the axis, and whether it is its low end.
     - `end`, `beyond`: that end, and the value a step beyond it, in SI.
     - `saving`: share of what is minimized that the step saves [1]; minus infinity where it breaks a limit.
     """
 
     axis: Axis
-    is_low: bool
     end: float
     beyond: float
     saving: float
-
-
-class Choice(NamedTuple):
-    """Name of the program that evaluated a sweep, and why."""
-
-    program: str
-    reason: str
-
-    def sentence(self) -> str:
-        """The choice in words."""
-        return f"Evaluated by {self.program}: {self.reason}."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +74,6 @@ class SweepResult:
     - `loss`: to which every point trains [nat/token]; none where tokens are as given.
     - `points`: number of points evaluated, in `seconds`; `complete` unless the sweep was interrupted.
     - `store`: Zarr store of a full array, if it was written.
-    - `choice`: which program evaluated the points, and why.
     """
 
     axes: tuple[Axis, ...]
@@ -103,7 +89,6 @@ class SweepResult:
     message: str
     units: Mapping[str, str]
     store: Path | None
-    choice: Choice
     edges: tuple[Edge, ...] = ()
     loss: float | None = None
 
@@ -190,8 +175,7 @@ def edges_of(
         values = np.unique(axis.values) if axis.numeric and axis.name in searched else ()
         if len(values) < 2 or point[axis.name] not in (values[0], values[-1]):
             continue
-        is_low = bool(point[axis.name] == values[0])
-        end, inner = map(float, values[[0, 1] if is_low else [-1, -2]])
+        end, inner = map(float, values[[0, 1] if point[axis.name] == values[0] else [-1, -2]])
         beyond = end * (end / inner) if values[0] > 0.0 else 2.0 * end - inner
         with contextlib.suppress(InputError), np.errstate(all="ignore"), jax.enable_x64(True):
             check_values(model.system, model.plan, axis.name, [beyond], calibration, axis.name)
@@ -199,7 +183,7 @@ def edges_of(
             value = float(np.ravel(output_of(outputs, minimized))[0])
             saving = 1.0 - (value / winner.value if isinstance(minimized, str) else float(np.exp(value - winner.value)))
             saving = saving if np.all(feasible(outputs, limits)) and math.isfinite(saving) else -math.inf
-            edges += [Edge(axis, is_low, end, beyond, saving)] if abs(saving) > SAME else []
+            edges += [Edge(axis, end, beyond, saving)] if abs(saving) > SAME else []
     return tuple(edges)
 
 

@@ -30,7 +30,6 @@ from energymodel.sweeps.float32_functions import substitutes
 from energymodel.sweeps.grid import Costs, Grid, cheapest_order, costs_by_axes
 from energymodel.sweeps.points import evaluate_points
 from energymodel.sweeps.reductions import AbstractReduction, Chunk
-from energymodel.units import counted
 
 LANES = 8
 """Float32 numbers in a vector register of AVX2."""
@@ -129,7 +128,7 @@ class TileProgram:
     - `quick`: whether to compile for less time, which pays for a short run.
     """
 
-    name, reason = "XLA", "compiled for this grid"
+    name = "XLA"
 
     def __init__(
         self,
@@ -264,11 +263,6 @@ class SmallGrid(TileProgram):
     """Looks up what `ScenarioModel.many` returned at all points of a small grid; a tile evaluates none."""
 
     name = "the model in float64"
-
-    @property
-    def reason(self) -> str:
-        """Why it has no program of its own."""
-        return f"a grid of {counted(self.grid.points, 'point')} needs no program of its own"
 
     @cached_property
     def outputs(self) -> Lookup:

@@ -7,7 +7,7 @@ from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.monte_carlo import MonteCarlo
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.sample_statistics import Chance, SobolIndex, Spread
-from energymodel.sweeps.sweep_result import Choice, SweepResult, Winner
+from energymodel.sweeps.sweep_result import SweepResult, Winner
 
 CLOCK = Axis("plan.clock", np.array([0.6, 0.8, 1.0]))
 LAYOUT = Axis("plan.layout", np.arange(2.0), labels=("t1·p1", "t2·p1"))
@@ -39,7 +39,6 @@ def swept(keep: AbstractReduction, energies: tuple[float, ...], message: str = "
         message=message,
         units={"energy": "J", "time": "s"},
         store=None,
-        choice=Choice("XLA", "compiled for this grid"),
     )
 
 

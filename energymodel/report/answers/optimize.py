@@ -83,7 +83,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     more: list[Table] = []
     if details:
         subtitle, pays = "Largest elasticities, the plan found held", money is None
-        more, drawings, sentences = where.detail_parts(scenario_found(optimum), runs, minimize, subtitle, money=pays)
+        more, drawings, sentences = where.detail_parts(optimum.scenario_found, runs, minimize, subtitle, money=pays)
         charts, notes = [*charts, *drawings], [*notes, *sentences]
     tables += [*present(why), *more, *search_parts.search_tables(optimum, risk), run_tables.priors_table(scenario)]
     what = f"The plan with the lowest {minimize}" if success else "No plan was found that can be trusted"
@@ -152,12 +152,6 @@ def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> Sentence:
     return Sentence(f"{what}: {{value:i}}, {compared} the scenario's own plan.", numbers)
 
 
-def scenario_found(optimum: Optimum) -> Scenario:
-    """The scenario with the numbers of the system that the search has chosen."""
-    with jax.enable_x64(True):
-        return dataclasses.replace(optimum.scenario, system=optimum.system)
-
-
 _CHIP = declared("chip")
 
 
@@ -201,7 +195,7 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
     seeks_loss = "loss" not in optimum.limits
     if isinstance(own.plan.goal, TokenBudget) or seeks_loss:  # the kind of goal that the scenario has
         plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(np.asarray(outcome.tokens)))
-    best = dataclasses.replace(own, system=scenario_found(optimum).system, plan=plan)
+    best = dataclasses.replace(own, system=optimum.system, plan=plan)
     with jax.enable_x64(True):
         baseline = jax.device_get(evaluate_once(own.system, own.plan))
     spreads = [outcome_spread(scenario) if details else None for scenario in (own, best)]

@@ -76,8 +76,6 @@ def sweep_answer(
         _RATE: swept.points / swept.seconds if swept.seconds else None,
         words("complete", level=DATA): swept.complete,
         words("order", "order of the axes", DATA): ", ".join(swept.grid.names),
-        words("program", "evaluated by", DATA): swept.choice.program,
-        words("reason", "because", DATA): swept.choice.reason,
     }
     tables = [rows, axes_table(swept.axes), Table.facts("run", "The sweep", run)]
     charts = [_chart(swept, rows, minimize)] if swept.winners else []
@@ -99,7 +97,7 @@ def sweep_answer(
         scenario,
         "sweep",
         Sentence(f"Sweep of {counted(swept.points, 'point')}"),
-        [*_sentences(scenario, swept, rows, minimize), Sentence(swept.choice.sentence())],
+        _sentences(scenario, swept, rows, minimize),
         [*tables, *([priors_table(scenario)] if details else [])],
         charts=charts,
         notes=[prior_count(scenario)],
@@ -141,13 +139,13 @@ def _sentences(scenario: Scenario, swept: SweepResult, rows: Table, minimize: st
 
 def _edge_sentence(edge: Edge, minimize: str) -> Sentence:
     """That the best point lies at the end of an axis, and what lies a step beyond."""
-    column = axis_column(edge.axis)
+    column, is_low = axis_column(edge.axis), edge.beyond < edge.end
     numbers = {name: number(getattr(edge, name), column.unit, column.kind) for name in ("end", "beyond")}
     numbers["saving"] = share(abs(edge.saving))
     saves = f"{spaced(minimize)} is {{saving}} {'lower' if edge.saving > 0.0 else 'higher'}"
     beyond = saves if math.isfinite(edge.saving) else "a limit is broken"
-    widen = f" {'Begin the axis lower' if edge.is_low else 'End the axis higher'}." if edge.saving > 0.0 else ""
-    end = f"The best point lies at the {'low' if edge.is_low else 'high'} end of {edge.axis.name}, {{end}}"
+    widen = f" {'Begin the axis lower' if is_low else 'End the axis higher'}." if edge.saving > 0.0 else ""
+    end = f"The best point lies at the {'low' if is_low else 'high'} end of {edge.axis.name}, {{end}}"
     return Sentence(f"{end}: a step beyond, at {{beyond}}, {beyond}.{widen}", numbers)
 
 
