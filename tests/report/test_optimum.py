@@ -14,8 +14,8 @@ import pytest
 import energymodel as em
 from cli.shell import numbers
 from energymodel.report import data
-from energymodel.report.answers.first_screen import switches_sentence
-from energymodel.report.answers.optimize import headline, optimize_answer
+from energymodel.report.answers.first_screen import decision_sentence, switches_sentence
+from energymodel.report.answers.optimize import headline, optimize_answer, plans_table
 from energymodel.report.answers.plan_fields import command_of, plan_fields
 from energymodel.report.answers.run_tables import Run, limits_table, prior_count
 from energymodel.report.answers.search_parts import (
@@ -96,6 +96,14 @@ def test_switches_that_were_not_searched_are_listed_by_worth():
     (words,) = map(sentence, switches_sentence(optimum()))
     assert "fp8 25 % (other numerics), cuda_graphs 3.0 %; --vary plan.layout.fp8=0:1" in words
     assert switches_sentence(dataclasses.replace(optimum(), switches=optimum().switches[2:])) == []
+
+
+def test_the_decision_names_switches_that_turn():
+    best = optimum()
+    layout = dataclasses.replace(best.plan.layout, fp8=1.0, shard_optimizer=0.0)
+    best = dataclasses.replace(best, plan=dataclasses.replace(best.plan, layout=layout))
+    words = sentence(decision_sentence(plans_table(best), best))
+    assert words == "Change: batch to 262.1 k tokens †, clock to 80.0 %, shard optimizer to 0, fp8 share to 1."
 
 
 def test_search_sentences():

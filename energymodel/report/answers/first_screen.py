@@ -22,13 +22,13 @@ def decision_sentence(plan: Table, optimum: Optimum) -> Sentence:
     """What to change, with the share of the saving that it brings."""
     total = sum(optimum.saving.values())
     parts, numbers = [], {}
-    for index, column in enumerate(plan.columns):
-        change = plan.rows[2][index] if len(plan.rows) > 2 else None
-        if not isinstance(change, Quantity) or abs(change.value) < _UNSEEN or column.name in _FOLLOWS:
+    for column, *cells in zip(plan.columns, *plan.rows, strict=True):
+        before, after, change = (cell.value if isinstance(cell, Quantity) else None for cell in cells)
+        turned = None not in (before, after) and (before == 0.0) != (after == 0.0)  # which has no relative change
+        if column.name in _FOLLOWS or not (turned or abs(change or 0.0) >= _UNSEEN):
             continue
-        after = plan.rows[1][index]
         cause = _CAUSES.get(column.name, "layout" if column.name.startswith("layout.") else "")
-        numbers[column.name] = column, after
+        numbers[column.name] = column, cells[1]
         parts.append(f"{column.title} to {{{column.name}}}")
         if total and cause in optimum.saving and f"{cause} share" not in numbers:
             numbers[f"{cause} share"] = share(optimum.saving[cause] / total)
@@ -62,9 +62,8 @@ def switches_sentence(optimum: Optimum) -> list[Sentence]:
     useful = [worth for worth in optimum.switches if worth.keeps_limits and worth.saving > _WORTH_A_LINE][:NAMED]
     if not useful:
         return []
-    other = dict.fromkeys(PRECISIONS, " (other numerics)")
-    named = ", ".join(f"{worth.switch} {{{worth.switch}}}{other.get(worth.switch, '')}" for worth in useful)
-    text = f"Not searched, saves more: {named}; --vary plan.layout.{useful[0].switch}=0:1 searches it."
+    words = (f"{of.switch} {{{of.switch}}}" + " (other numerics)" * (of.switch in PRECISIONS) for of in useful)
+    text = f"Not searched, saves more: {', '.join(words)}; --vary plan.layout.{useful[0].switch}=0:1 searches it."
     return [Sentence(text, {worth.switch: share(worth.saving) for worth in useful})]
 
 
