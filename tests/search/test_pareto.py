@@ -27,11 +27,11 @@ def test_efficient_points_are_those_that_no_other_dominates(points):
         assert mask[index] == (not beaten and not again)
 
 
-@pytest.mark.parametrize("ends", [(-1.0, 2.0), (-0.2, 2.0), (-1.0, 0.1), (-30.0, 0.1)])
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 2.0), (-0.2, 2.0), (-1.0, 0.1), (-30.0, 0.1)])
 @pytest.mark.parametrize("units", [(1.0, 1.0), (3.6e12, 86400.0)])
-def test_the_knee_depends_neither_on_the_ends_of_a_front_nor_on_units(ends, units):
+def test_the_knee_depends_neither_on_the_ends_of_a_front_nor_on_units(low, high, units):
     """1 % more of the second objective saves 0.8 % of the first before the bend at x = 1, and 0.1 % after it."""
-    logarithms = np.sort(np.append(np.linspace(*ends, 60), 0.0))
+    logarithms = np.sort(np.append(np.linspace(low, high, 60), 0.0))
     first = np.where(logarithms < 0.0, -0.8, -0.1) * logarithms
     values = np.exp(np.stack([first, logarithms], axis=1)) * units
     assert logarithms[knee(values)] == 0.0
