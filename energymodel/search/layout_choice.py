@@ -52,7 +52,7 @@ def weigh_layouts(
     """
     own, best, draws = searched.problem.run.plan.layout, rounded[0], constant_draws(scenario, searched.problem.run)
     layout = take(searched.lattice, np.array(best.lane))
-    differs = is_given and not np.allclose(_what_acts(own), _what_acts(layout), rtol=1e-9)
+    differs = is_given and not np.allclose(_fields(own), _fields(layout), rtol=1e-9)
     alone = _search_alone(searched.problem, own) if differs else searched
     plans = round_layouts(alone, alone.usable) if differs else []
     order = np.argsort(searched.values, kind="stable")[:MOST_WEIGHED].tolist()
@@ -120,6 +120,10 @@ def _moves(search: LayoutSearch, lane: int, draws: Draws) -> Float[np.ndarray, "
     return logarithms[1:] - logarithms[0]
 
 
+def _fields(layout: ParallelLayout) -> Float[np.ndarray, " fields"]:
+    return np.array(jax.tree.leaves(layout), np.float64)
+
+
 def _search_alone(problem: DesignProblem, layout: ParallelLayout) -> LayoutSearch:
     """The search of a single layout, from the plan of the problem."""
     lattice, formulation = jax.tree.map(lambda leaf: np.full(1, float(leaf)), layout), problem.formulation
@@ -131,7 +135,7 @@ def _ranked(
     layouts: list[ParallelLayout], values: Float[np.ndarray, "layouts draws"], deviation: float
 ) -> tuple[RankedLayout, ...]:
     """Those of the layouts with these logarithms of the objective that may be the best, the likeliest first."""
-    _, first = np.unique([_what_acts(layout) for layout in layouts], axis=0, return_index=True)
+    _, first = np.unique([*map(_fields, layouts)], axis=0, return_index=True)
     means, chances = values.mean(axis=1), np.zeros(len(layouts))
     chances[first] = np.mean([chances_of_lowest(draw, abs(deviation)) for draw in values[first].T], axis=0)
     excess = np.expm1(means - np.min(means))
@@ -140,12 +144,6 @@ def _ranked(
         for index in np.argsort(-chances, kind="stable").tolist()
         if chances[index] >= RARE
     )
-
-
-def _what_acts(layout: ParallelLayout) -> Float[np.ndarray, " fields"]:
-    """The fields of a layout; sequence parallelism without a tensor group is none."""
-    acting = dataclasses.replace(layout, sequence_parallel=layout.sequence_parallel * (float(layout.tensor) > 1.0))
-    return np.array(jax.tree.leaves(acting), np.float64)
 
 
 def chances_of_lowest(values: Float[np.ndarray, " n"], deviation: float) -> Float[np.ndarray, " n"]:

@@ -81,7 +81,7 @@ def candidates(
     recomputations = [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)][: 2 + int(float(workload.flash) < 1.0)]
     with_pipeline = max(1.0, float(system.software.zero_with_pipeline))
     rows = [
-        (t, p, v, c, e, b, float(t > 1), *ZERO[stage], *recomputation)
+        (t, p, v, c, e, b, 1.0 if t > 1 else float(own.sequence_parallel), *ZERO[stage], *recomputation)
         for t, p, c, e in itertools.product(tensors, pipelines, contexts, experts)
         if t * p * max(c, e) <= chips
         for v, b, stage, recomputation in itertools.product(stages[p], microbatches, ZERO, recomputations)

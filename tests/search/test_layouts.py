@@ -12,7 +12,7 @@ from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.problem import formulate
 from energymodel.search.rounding import at_counts, nearby_counts
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.layouts import candidates, fastest_layout
+from energymodel.system.layouts import FIELDS, candidates, fastest_layout
 from energymodel.system.plan import SCHEDULES
 from energymodel.system.plan_rules import OF_STAGES, stage_fault
 
@@ -45,6 +45,13 @@ def test_equal_stages_divide_the_layers():
 def test_a_stated_number_of_slots_may_stay_empty():
     _, stages = lattice_of("llama-3.1-70b-b200", ["system.software.empty_slots=1"])
     assert any(stage["pipeline"] == 3.0 and stage["virtual_stages"] == 27.0 for stage in stages)
+
+
+def test_a_given_layout_without_a_tensor_group_is_a_single_one():
+    scenario = load_scenario("llama-3.1-70b-b200", ["plan.layout.tensor=1", "plan.chips=512"])
+    ranges = {name: (value, value) for name in FIELDS[:6] for value in [float(getattr(scenario.plan.layout, name))]}
+    lattice = candidates(scenario.system, scenario.plan.layout, float(scenario.plan.chips), ranges)
+    assert np.all(np.asarray(lattice.sequence_parallel) == float(scenario.plan.layout.sequence_parallel))
 
 
 def test_torchtitan_places_any_number_of_layers_on_stages_that_hold_something():
