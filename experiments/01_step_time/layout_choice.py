@@ -1,7 +1,8 @@
 """What a chosen layout loses against the fastest measured one, with and without the rule of `optimize`.
 
-The rule keeps the own layout unless another one is faster with a probability of 90 %, by the errors that the step times
-of both have of their own (`energymodel.search.refinement`).
+The rule keeps the own layout unless another one is faster with a probability of 90 %, here by the errors that the step
+times of both have of their own; `optimize` draws the constants besides (`energymodel.search.layout_choice`), so that it
+leaves the own layout more seldom where they are uncertain.
 """
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ from held_out_groups import Error
 from scipy.special import ndtr
 
 from energymodel.scenarios.step_population import row_scatter
-from energymodel.search.refinement import SURE
+from energymodel.search.layout_choice import SURE
 
 FEWEST = 3  # layouts of a choice
 FIXED = ("cluster", "model", "layers", "hidden", "kv_heads", "sequence", "chips", "batch_sequences", "fp8", "release")
