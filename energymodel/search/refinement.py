@@ -52,7 +52,7 @@ from energymodel.system.plan import EvenPower, StagePower, TrainingPlan
 from energymodel.system.plan_rules import multiple_count
 
 FIRST_STEP, LAST_STEP, MOST_STEPS = 0.05, 1e-5, 100  # of the compass search, in logarithms
-LAYOUTS = 4  # best ones that are refined
+LAYOUTS = 4  # best ones that are refined, or all that may be the best
 RISES = (1.0, 2.0, 4.0)  # batch at the end of a start over that at its beginning
 ROUNDINGS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (np.round, np.floor, np.ceil)
 MOST_LAYOUTS = 128  # layouts that are searched, those with the best objective
@@ -96,7 +96,7 @@ def refine(
     for added in both.searches:
         tell(f"searching {added.names}")
         refined = _with_variables(optimum.scenario, searched.problem, added)
-        plan = _refined(refined, searched, rounded[:LAYOUTS])
+        plan = _refined(refined, searched, rounded[: max(LAYOUTS, len(optimum.choice.ranked))])
         value = plain_value if plan is None else float(objective_value(plan.outcome, minimize))
         gain = max(0.0, plain_value - value), plan is not None and plan.converged
         gains.append(Refinement(added, *gain, plain, plain_outcome))
