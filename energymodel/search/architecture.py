@@ -66,7 +66,8 @@ class Architecture:
     - `value`: the objective; `own_value`: that of the own shape with its best plan, NaN where none obeys the limits.
       A loss is with the penalty.
     - `relaxed_value`: with counts free to be fractions at the best depth: a bound.
-    - `at_bounds`: shape variables that want to go further than a factor of 4 from the scenario's own.
+    - `at_bounds`: shape variables at the end of their range, a factor of 4 from the scenario's own; of the width 32,
+      where the loss is sought.
     - `depths`, `depth_values`: objective at each depth in the best layout, all else optimized.
     """
 

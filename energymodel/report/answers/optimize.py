@@ -24,6 +24,7 @@ from energymodel.report.cells import (
     number,
     present,
     share,
+    spaced,
     words,
 )
 from energymodel.scenarios.scenario import Scenario
@@ -241,7 +242,8 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
         "measured for models of this size. The tables are without it.",
     ]
     if architecture.at_bounds:
-        texts.append(f"{', '.join(architecture.at_bounds)} would go further than the search does from the own shape.")
+        names = ", ".join(map(spaced, architecture.at_bounds))
+        texts.append(f"At the end of what is searched around the own shape: {names}. A nearer model goes further.")
     binding = [search_parts.binding_sentence(optimum, prices)] if success else [Sentence(failed)]
     return Answer.of(
         own,
