@@ -334,10 +334,10 @@ class _ShapeSearch:
         best = ends.best
         if not np.isfinite(ends.values[best]):
             best = int(np.argmax(np.min(solution.slacks.inequalities, axis=1)))
-        problem, point, layout = self.problem, ends.points[best], take(ends.lanes.layout, np.array([best]))
-        counts = nearby_counts(self.plain, layout, 0, point[len(SHAPE) :], 1)
+        plain, point, layout = self.plain, ends.points[best, len(SHAPE) :], take(ends.lanes.layout, np.array([best]))
+        counts = nearby_counts(plain, layout, 0, point, 1)
         if not counts:
             raise InputError("optimize_architecture: no whole micro-batches lie within the bounds of chips and batch.")
-        at = Depth(ends.lanes.layers[best], take(layout, np.array(0)))
-        system, plan = jax.tree.map(np.asarray, problem.formulation.at(point, at, problem.criteria, problem.run))
+        at = plain.formulation.at(point, take(layout, np.array(0)), plain.criteria, plain.run)
+        system, plan = jax.tree.map(np.asarray, at)
         return trials[best][1], with_counts(plan, system, counts[0])
