@@ -68,7 +68,11 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
     plans, layout = plans_table(optimum), Column("layout_label", "layout", kind="words")
     labels = [*(layout_label(run.plan.layout) for run in runs.values()), *[None] * (len(plans.rows) - len(runs))]
     labelled = dataclasses.replace(plans, columns=[layout], rows=[[label] for label in labels])
-    parts = (labelled, ["layout_label"]), (plans, DECIDED), (outcome, [*MAIN_RESULTS, minimize])
+    parts = (
+        (labelled, ["layout_label"]),
+        (plans, DECIDED),
+        (outcome, [*MAIN_RESULTS, minimize, *["tokens"] * (minimize == "loss")]),
+    )
     decision = run_tables.chosen_columns("decision", "In short", *parts)
     switches = search_parts.switches_table(optimum)
     tables = [plans, outcome, energy, step, prices, saving, limits, layouts, switches, decision]
