@@ -10,7 +10,7 @@ from energymodel.search.result import Optimum
 from energymodel.system.plan import PRECISIONS
 
 TRIED = 3  # layouts to try on the machine
-_NOTICED, MOST_EFFECTS = 0.1, 4  # change of an output that is no side matter, and how many are listed
+_NOTICED, MOST_EFFECTS = 0.1, 2  # change of an output that is no side matter, and how many are listed
 _CAUSES = {name: name for name in ("batch", "clock", "chips")} | {"coolant_temperature": "coolant"}
 _WORTH_A_LINE, NAMED = 0.02, 2  # saving of a switch that is named, and how many are
 _UNSEEN = 5e-4  # change of a number of a plan that is none
@@ -43,15 +43,15 @@ def choice_sentences(optimum: Optimum) -> list[Sentence]:
     if claim is None:
         return []
     numbers = {"gain": share(claim.gain), "sure": share(claim.probability)}
-    text = f"saves {{gain}} {optimum.minimize} on average over what is uncertain, and anything with {{sure}}"
+    text = f"saves {{gain}} {optimum.minimize} on average, anything with {{sure}}"
     if claim.taken:
         return [Sentence(f"Another layout {text}.", numbers)]
     nearest = sorted(ranked, key=lambda layout: layout.excess)[:TRIED]
     listed = ", ".join(layout_label(layout.layout) for layout in nearest)
     return [
         Sentence(
-            f"The own layout stays: the best of the model {text}; a change needs 90 %. To know, run "
-            f"{listed} for 200 steps each, then `energymodel calibrate step-time`.",
+            f"The own layout stays: the best of the model {text} (90 % is asked). Run {listed} for 200 steps each, "
+            "then `energymodel calibrate step-time`.",
             numbers,
         )
     ]
@@ -71,9 +71,9 @@ def danger_sentence(best: Run, limits: Table) -> Sentence:
     """The probability to run out of memory, and the other limit that is most likely to be exceeded."""
     numbers = {"risk": share(best.outcome.out_of_memory)}
     text = "Risk to run out of memory {risk}"
-    others = [column for column in limits.columns if column.name != "memory"]
+    others = [column for column in limits.columns if column.name not in ("memory", "information")]
     if len(limits.rows) > 1 and others:
-        text += f", to exceed the likeliest other limit ({others[0].title}) {{chance}}"
+        text += f", to exceed another limit at most {{chance}} ({others[0].title})"
         numbers["chance"] = limits.number(others[0].name, 1)
     return Sentence(f"{text}.", numbers)
 
@@ -86,7 +86,9 @@ def side_effects(outcome: Table, but: Collection[str]) -> list[Sentence]:
         if column.level <= FULL and column.name not in but and column.changed.kind == "change"
     ]
     large = [(column, cell) for column, cell in changes if isinstance(cell, Quantity) and abs(cell.value) > _NOTICED]
-    large = sorted(large, key=lambda pair: -abs(pair[1].value))[:MOST_EFFECTS]
+    large.sort(key=lambda pair: -abs(pair[1].value))
+    large, more = large[:MOST_EFFECTS], len(large[MOST_EFFECTS:])
     numbers = {column.name: (column.changed, Quantity(cell.value)) for column, cell in large}
     listed = ", ".join(f"{column.title} {{{column.name}}}" for column, _ in large)
-    return [Sentence(f"Side effects beyond 10 %: {listed}.", numbers)] if large else []
+    rest = f", {more} more" if more else ""
+    return [Sentence(f"Side effects: {listed}{rest}.", numbers)] if large else []
