@@ -9,24 +9,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from energymodel.learning.critical_batch import AbstractCriticalBatch
-from energymodel.learning.loss_law import (
-    AbstractLossLaw,
-    ThreeTermLaw,
-    at_optimal_batch,
-    batch_term,
-    three_term_loss,
-    tokens_for_gap,
-)
-from energymodel.numerics import Numeric, Real, Values, implicit_root, power_law, real
+from energymodel.learning.loss_law import AbstractLossLaw
+from energymodel.numerics import Numeric, Real, Values, implicit_root, real
 
 _LEAST_LOG_EFFICIENCY = -40.0
 """Bracket of ln(effective tokens / tokens)."""
 
 _LEAST_SOUND_LOG_EFFICIENCY = -7.0
 """End of the bracket where 99.9 % of the tokens are wasted and some laws fail: see `least_log_efficiency`."""
-
-_LEAST_GAP_SHARE = 1e-6
-"""Share of the data term below which the step term of the three-term law counts as exhausted."""
 
 
 class AbstractLearning(eqx.Module):
@@ -121,60 +111,6 @@ class CriticalBatchLearning(AbstractLearning):
         """Tokens [token] of a whole run that ends at `effective_tokens` [token] and at `loss` [nat/token]."""
         penalty = self.critical_batch.run_penalty(batch, effective_tokens, loss)
         return effective_tokens * penalty / (1.0 + self.absorbed_overhead)
-
-
-class ThreeTermLearning(AbstractLearning):
-    """A loss term each for steps and batch size; effective tokens are those of the best constant batch.
-
-    Every batch has a floor `c_2 B^-gamma_2` that more steps do not remove, so that a best batch exists.
-    """
-
-    loss_law: ThreeTermLaw
-
-    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Values:
-        """See `AbstractLearning.loss`."""
-        return at_optimal_batch(self.loss_law).loss(parameters, effective_tokens)
-
-    def run(self, parameters: Numeric, tokens: Numeric, batch: Numeric) -> tuple[Values, Values]:
-        """See `AbstractLearning.run`; explicit."""
-        law, best = self.loss_law, at_optimal_batch(self.loss_law)
-        steps = tokens / jnp.asarray(batch)
-        gap = law.step_term(steps) + batch_term(batch, law)
-        effective_tokens = jnp.power(best.data_coefficient / gap, 1.0 / best.data_exponent)
-        return three_term_loss(parameters, steps, batch, law), effective_tokens
-
-    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Values:
-        """See `AbstractLearning.tokens`: `D = B (c_1 / gap)^(1/gamma_1)`, the gap above size and batch terms."""
-        law = self.loss_law
-        gap = loss - law.entropy_floor - law.size_term(parameters) - batch_term(batch, law)
-        # c_1 S^-g = c_1 B^g D^-g: in tokens, so that a loss out of reach costs as much as in other laws.
-        coefficient = power_law(batch, law.step_coefficient, law.step_exponent)
-        return tokens_for_gap(gap, coefficient, law.step_exponent)
-
-    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
-        """See `AbstractLearning.tokens_to`."""
-        return self.tokens(parameters, self.loss(parameters, effective_tokens), batch)
-
-    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Values:
-        """See `AbstractLearning.effective_tokens`."""
-        return at_optimal_batch(self.loss_law).effective_tokens(parameters, loss)
-
-    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Values:
-        """See `AbstractLearning.penalty`: dD/dx along the curve of this batch through the present loss.
-
-        With `g = b x^-beta - c_2 B^-gamma_2` and `D = B (c_1/g)^(1/gamma_1)` it is
-        `(D/x) beta b x^-beta / (gamma_1 g)`. A batch whose floor is the present loss makes no progress; a minimum of
-        1e-6 of the data term for g keeps the penalty finite.
-        """
-        law, best = self.loss_law, at_optimal_batch(self.loss_law)
-        data = best.data_term(effective_tokens)
-        gap = jnp.maximum(data - batch_term(batch, law), _LEAST_GAP_SHARE * data)
-        tokens = batch * jnp.power(law.step_coefficient / gap, 1.0 / law.step_exponent)
-        return jnp.asarray(tokens) / effective_tokens * best.data_exponent * data / (law.step_exponent * gap)
-
-    def information(self, effective_tokens: Numeric) -> Values:
-        """See `AbstractLearning.information`."""
-        return at_optimal_batch(self.loss_law).information(effective_tokens)
 
 
 def least_log_efficiency(excess: Callable[[Any, Any], Any], inputs: Any, tokens: Numeric) -> Values:

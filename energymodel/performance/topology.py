@@ -98,15 +98,6 @@ class AbstractTopology(eqx.Module):
         return jnp.asarray(1.0)
 
 
-class Ring(AbstractTopology):
-    """Every node linked to two neighbors [Dally & Towles 2004, ch. 5]; exact for an even number of nodes."""
-
-    def at(self, nodes: Numeric) -> NetworkShape:
-        """Two links across the middle, one link and no switch port per node, a quarter of the ring on the way."""
-        n = jnp.asarray(nodes)
-        return _shape(n, 2.0, 1.0, n / 4.0)
-
-
 class FullyConnected(AbstractTopology):
     """Every node one switch away from every other, as over NVSwitch [NVIDIA 2022, H100 architecture]."""
 

@@ -11,41 +11,8 @@ import abc
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.constants import ZERO_CELSIUS
 from energymodel.numerics import Numeric, Real, Values, degrees, real, share
 from energymodel.ranges import ABSOLUTE, SHARE_ABOVE_ZERO
-
-LEAST_LIFT = 1.0
-"""Minimum temperature lift of a chiller [K], at which a Carnot fraction of 0.45 gives a COP of about 130."""
-
-
-def quadratic_cop(supply_temperature: Numeric, curvature: Numeric, slope: Numeric, offset: Numeric) -> Values:
-    """Chiller fit, `COP = a T^2 + b T + c`, T in °C [Moore et al. 2005].
-
-    Fitted on chilled water of a machine room (a = 0.0068, b = 0.0008, c = 0.458), valid for a supply of 10 to 30 °C.
-
-    **Arguments:**
-
-    - `curvature`, `slope`, `offset`: a [1/K^2], b [1/K], c [1].
-
-    **Returns:** coefficient of performance, heat removed per electric work [1].
-    """
-    celsius = jnp.asarray(supply_temperature) - ZERO_CELSIUS
-    return celsius**2 * curvature + celsius * slope + offset
-
-
-def carnot_cop(supply_temperature: Numeric, heat_rejection_temperature: Numeric, fraction: Numeric) -> Values:
-    """Fraction of the ideal refrigerator [1], `COP = eta_c T / (T_h - T)` [Carnot 1824].
-
-    The lift `T_h - T` is at least `LEAST_LIFT`.
-
-    **Arguments:**
-
-    - `heat_rejection_temperature`: temperature at which the condenser rejects heat, T_h [K].
-    - `fraction`: share of the Carnot limit, eta_c [1], 0.4 to 0.5.
-    """
-    supply = jnp.asarray(supply_temperature)
-    return supply * fraction / jnp.maximum(heat_rejection_temperature - supply, LEAST_LIFT)
 
 
 def lift_cop(
@@ -139,30 +106,3 @@ class LiftChiller(AbstractChiller):
         full = lift_cop(supply, condenser, self.quality, self.exchange)
         running = jnp.maximum(jnp.asarray(load), self.load)
         return full * running / part_load_power(running, self.fixed_work, self.quadratic_work)
-
-
-class QuadraticChiller(AbstractChiller):
-    """Fit to one machine room's supply air, whatever is outside; clamped to its range, with zero slope beyond."""
-
-    curvature: Real = real("1/K^2")
-    slope: Real = real("1/K")
-    offset: Real = real("1")
-    minimum_temperature: Real = real("K", doc="lowest supply temperature of the fit", within=ABSOLUTE)
-    maximum_temperature: Real = real("K", doc="highest supply temperature of the fit", within=ABSOLUTE)
-
-    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0) -> Values:
-        """COP [1] at a supply temperature [K], at any load."""
-        within = jnp.clip(jnp.asarray(supply_temperature), self.minimum_temperature, self.maximum_temperature)
-        return quadratic_cop(within, self.curvature, self.slope, self.offset)
-
-
-class CarnotChiller(AbstractChiller):
-    """A fraction of the Carnot limit, for supply temperatures beyond the range of fits, see `carnot_cop`."""
-
-    fraction: Real = real("1", doc="share of the Carnot limit", within=SHARE_ABOVE_ZERO)
-    heat_rejection_temperature: Real = real("K", doc="lowest temperature of the condenser", within=ABSOLUTE)
-
-    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0) -> Values:
-        """COP [1] at temperatures of supply and condenser coolant [K], at any load."""
-        rejection = jnp.maximum(jnp.asarray(condenser_temperature), self.heat_rejection_temperature)
-        return carnot_cop(supply_temperature, rejection, self.fraction)

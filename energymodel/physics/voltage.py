@@ -47,30 +47,6 @@ def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numer
     return 1.0 + (ramp(clock) - ramp(1.0)) * rise / (ramp(1.0) * rise + floor)
 
 
-def polynomial_voltage(
-    frequency: Numeric, c0: Numeric, c1: Numeric, c2: Numeric, center: Numeric, scale: Numeric
-) -> Values:
-    """Quadratic voltage table, `V = c0 + c1 z + c2 z^2`, `z = max((f - f_c) / f_s, -c1 / (2 c2))`.
-
-    The form of the Tenstorrent Blackhole firmware, the one public curve of an AI accelerator
-    [Tenstorrent tt-system-firmware 2025, vf_curve.c]: 700 to 1350 MHz, margin 20 mV. Below its vertex, where the
-    parabola would rise again, voltage stays at the floor.
-
-    **Arguments:**
-
-    - `frequency`: clock f [Hz].
-    - `c0`, `c1`, `c2`: coefficients [V], `c1` not negative.
-    - `center`, `scale`: f_c and f_s [Hz], which center and scale the clock.
-
-    **Returns:** voltage [V], not decreasing in `frequency`.
-    """
-    z = (jnp.asarray(frequency) - center) / scale
-    curved = jnp.asarray(c2) > 0
-    vertex = -jnp.asarray(c1) / (2.0 * jnp.where(curved, c2, 1.0))
-    z = jnp.where(curved, jnp.maximum(z, vertex), z)
-    return z**2 * c2 + z * c1 + c0
-
-
 def posynomial_voltage(clock: Numeric, cubic_share: Numeric) -> Values:
     """Voltage behind `switching.mixed_cubic_power`, `v = sqrt(1 - m + m phi^2)`.
 
@@ -127,25 +103,6 @@ class PosynomialVoltage(AbstractVoltageCurve):
     def __call__(self, clock: Numeric) -> Values:
         """Voltage fraction [1] at a clock fraction [1]."""
         return posynomial_voltage(clock, self.cubic_share)
-
-
-class PolynomialVoltage(AbstractVoltageCurve):
-    """Quadratic table `v(phi) = V(phi f_ref) / V(f_ref)`, see `polynomial_voltage`."""
-
-    c0: Real = real("V")
-    c1: Real = real("V")
-    c2: Real = real("V")
-    center: Real = real("Hz")
-    scale: Real = real("Hz")
-    reference_clock: Real = real("Hz", doc="clock whose voltage is the reference")
-
-    def __call__(self, clock: Numeric) -> Values:
-        """Voltage fraction [1] at a clock fraction [1]."""
-        return self.voltage(jnp.asarray(clock) * self.reference_clock) / self.voltage(self.reference_clock)
-
-    def voltage(self, frequency: Numeric) -> Values:
-        """Voltage [V] at a clock [Hz]."""
-        return polynomial_voltage(frequency, self.c0, self.c1, self.c2, self.center, self.scale)
 
 
 @overload

@@ -10,19 +10,18 @@ from jax.test_util import check_grads
 
 import energymodel as em
 from energymodel.learning.data_set import ContinuedLearning
-from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning, ThreeTermLearning
+from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning
 from energymodel.learning.schedule import schedule_tokens
 from energymodel.numerics import as_real
 from energymodel.system.training_system import parameters_in_loss
-from learning.laws import BERGSMA, KAPLAN, LAW, THREE_TERM
+from learning.laws import BERGSMA, KAPLAN, LAW
 from outcomes import outcome_of
 
 WHOLES: list[AbstractLearning] = [
     CriticalBatchLearning(LAW, BERGSMA, as_real(0.08)),
     CriticalBatchLearning(LAW, KAPLAN, as_real(0.0)),
-    ThreeTermLearning(THREE_TERM),
 ]
-each = pytest.mark.parametrize("total", WHOLES, ids=["bergsma", "kaplan", "three_term"])
+each = pytest.mark.parametrize("total", WHOLES, ids=["bergsma", "kaplan"])
 SIZE, LLAMA = 7e10, "llama-3.1-405b-h100"
 
 

@@ -8,18 +8,14 @@ from hypothesis import strategies as st
 
 from energymodel.learning.loss_law import (
     UNREACHABLE_TOKENS,
-    at_optimal_batch,
-    batch_term,
     chinchilla_loss,
     chinchilla_tokens,
     information_absorbed,
     shape_penalty,
-    three_term_loss,
-    three_term_optimal_batch,
     tokens_for_gap,
     unique_equivalent_tokens,
 )
-from learning.laws import LAW, THREE_TERM
+from learning.laws import LAW
 
 sizes, data = st.floats(1e8, 1e12), st.floats(1e9, 1e14)
 
@@ -85,22 +81,3 @@ def test_absorbed_information_and_shape_of_a_model():
     assert jax.grad(shape_penalty)(8000.0, 80.0, 100.0, 0.005) == 0.0
     wide, deep = shape_penalty(16000.0, 80.0, 100.0, 0.005), shape_penalty(8000.0, 160.0, 100.0, 0.005)
     np.testing.assert_allclose(wide, deep, rtol=1e-12)
-
-
-@given(log_tokens=st.floats(20.0, 30.0))
-def test_optimal_batch_is_stationary_and_gives_the_chinchilla_form(log_tokens):
-    tokens = jnp.exp(log_tokens)
-    best = three_term_optimal_batch(tokens, THREE_TERM)
-
-    def loss_at(log_batch):
-        return three_term_loss(7e10, tokens / jnp.exp(log_batch), jnp.exp(log_batch), THREE_TERM)
-
-    np.testing.assert_allclose(jax.grad(loss_at)(jnp.log(best)), 0.0, atol=1e-10)
-    np.testing.assert_allclose(loss_at(jnp.log(best)), at_optimal_batch(THREE_TERM).loss(7e10, tokens), rtol=1e-12)
-
-
-@given(batch=st.floats(1e3, 1e8), factor=st.floats(1.1, 10.0))
-def test_loss_falls_with_steps_down_to_the_batch_floor(batch, factor):
-    assert three_term_loss(7e10, 1e5 * factor, batch, THREE_TERM) < three_term_loss(7e10, 1e5, batch, THREE_TERM)
-    floor = 1.8 + 482.0 * 7e10**-0.35 + batch_term(batch, THREE_TERM)
-    np.testing.assert_allclose(three_term_loss(7e10, 1e60, batch, THREE_TERM), floor, rtol=1e-12)

@@ -3,11 +3,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.learning.learning import CriticalBatchLearning, ThreeTermLearning
+from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_ode import integrate, integrate_training, loss_rate
 from energymodel.numerics import as_real
 from gradients import check_grads
-from learning.laws import BERGSMA, LAW, THREE_TERM
+from learning.laws import BERGSMA, LAW
 
 LEARNING = CriticalBatchLearning(LAW, BERGSMA, as_real(0.0))
 SIZE, RATE, END = 70e9, 1e9, 1.4e12
@@ -44,12 +44,7 @@ def test_constant_batch_agrees_with_the_closed_form(batch):
     np.testing.assert_allclose(run.totals["none"], 0.0)
 
 
-def test_three_terms_and_prices_of_the_hour_agree_with_their_closed_forms():
-    learning = ThreeTermLearning(THREE_TERM)
-    run = integrate_training(jnp.asarray([1000.0]), lambda x: 1e8, lambda b, x: RATE, learning, SIZE, 1e9)
-    passed = learning.tokens(SIZE, run.loss, 1e8) - learning.tokens(SIZE, learning.loss(SIZE, 1e9), 1e8)
-    np.testing.assert_allclose(passed, 1e12, rtol=1e-7)
-
+def test_prices_of_the_hour_agree_with_their_closed_form():
     # A price that rises linearly, at constant power: the mean price counts.
     def money(time, batch, x):
         return 2e6 * (1.0 + time / 1000.0)

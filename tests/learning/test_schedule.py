@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 from scipy.integrate import quad_vec
 
-from energymodel.learning.learning import CriticalBatchLearning, ThreeTermLearning
+from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_ode import integrate_training
 from energymodel.learning.schedule import batch_at, quadrature_over_progress, schedule_effective_tokens, schedule_tokens
 from energymodel.numerics import as_real
 from learning.laws import BERGSMA, KAPLAN, LAW
-from learning.laws import THREE_TERM as TERMS
 
 LEARNING = CriticalBatchLearning(LAW, BERGSMA, as_real(0.0))
 # Invented constants: only the algebra is tested.
-THREE_TERM = ThreeTermLearning(TERMS)
 SIZE, END = 70e9, 1.4e12
 KNOTS = np.log([1e6, 3e6, 4e6, 8e6])
 tokens_jit = jax.jit(schedule_tokens)
@@ -72,8 +70,8 @@ def test_two_knots_equal_the_same_line_of_three():
 
 @pytest.mark.parametrize(
     ("learning", "tolerance"),
-    [(LEARNING, 1e-9), (CriticalBatchLearning(LAW, KAPLAN, as_real(0.08)), 1e-6), (THREE_TERM, 1e-9)],
-    ids=["power", "kaplan", "three"],
+    [(LEARNING, 1e-9), (CriticalBatchLearning(LAW, KAPLAN, as_real(0.08)), 1e-6)],
+    ids=["power", "kaplan"],
 )
 def test_quadrature_agrees_with_an_adaptive_one(learning, tolerance):
     summed = quadrature_over_progress(rates, END, KNOTS, learning, SIZE)
@@ -105,10 +103,7 @@ def test_effective_tokens_invert_tokens(knots, log_tokens):
     np.testing.assert_allclose(tokens_jit(effective, knots, LEARNING, SIZE), tokens, rtol=1e-9)
 
 
-def test_three_terms_invert_and_warming_up_takes_fewer_tokens():
-    knots = jnp.log(jnp.asarray([1e6, 1e8]))
-    effective = effective_jit(1e12, knots, THREE_TERM, SIZE)
-    np.testing.assert_allclose(tokens_jit(effective, knots, THREE_TERM, SIZE), 1e12, rtol=1e-9)
+def test_warming_up_takes_fewer_tokens():
     # The critical batch grows: large batches belong at the end.
     knots = np.log([1e6, 1e7, 1e8])
     assert tokens_jit(END, knots, LEARNING, SIZE) < tokens_jit(END, knots[::-1].copy(), LEARNING, SIZE)

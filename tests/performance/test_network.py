@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from energymodel.performance import collectives
 from energymodel.performance.network import Link, contended_bandwidth
 from energymodel.performance.switch_topologies import Dragonfly, FatTree, dragonfly_groups, dragonfly_nodes
-from energymodel.performance.topology import FullyConnected, Ring, Torus
+from energymodel.performance.topology import FullyConnected, Torus
 from gradients import check_grads
 
 # NVLink 4 of an H100: 18 links of 25 GB/s per direction; protocol and efficiency of docs/physics.md B3 and B7.
@@ -120,12 +120,12 @@ def test_gradients_of_measured_collectives(n):
     assert np.all(np.isfinite(jax.grad(law, argnums=(0, 1, 2, 3))(*arguments)))
 
 
-TORUS = Torus(dimensions=3)
+RING, TORUS = Torus(dimensions=1), Torus(dimensions=3)
 TREE = FatTree(radix=32, pod=256)
 POD, RATIO = 3072.0, 7.0
 PODS = FatTree(radix=64, pod=POD, oversubscription=RATIO)  # Llama team 2024, sec. 3.3.1
 DRAGONFLY = Dragonfly(routers_per_group=16, global_links=8, hosts_per_router=8)
-EVERY = pytest.mark.parametrize("topology", [Ring(), TORUS, TREE, PODS, DRAGONFLY, FullyConnected()], ids=repr)
+EVERY = pytest.mark.parametrize("topology", [RING, TORUS, TREE, PODS, DRAGONFLY, FullyConnected()], ids=repr)
 
 
 def switches(tree, nodes):
@@ -149,8 +149,7 @@ def hops_in_graph(neighbors, nodes):
 def test_ring_and_torus_against_breadth_first_search():
     n = 12
     hops = hops_in_graph(lambda node: [(node - 1) % n, (node + 1) % n], n)
-    for ring in Ring(), Torus(dimensions=1):
-        np.testing.assert_allclose(ring.at(12.0).mean_switches, hops.mean())
+    np.testing.assert_allclose(RING.at(12.0).mean_switches, hops.mean())
     a = 4
 
     def neighbors(node):
@@ -234,7 +233,7 @@ def test_table_of_integer_examples():
     np.testing.assert_allclose(switches(TREE, 8192.0), 1280, rtol=1e-12)
     np.testing.assert_allclose(TREE.at(8192.0).bisection_links, 4096)
     np.testing.assert_allclose(DRAGONFLY.groups(16512.0), 129)
-    ring, full = Ring().at(16.0), FullyConnected().at(8.0)
+    ring, full = RING.at(16.0), FullyConnected().at(8.0)
     np.testing.assert_allclose([ring.bisection_links, ring.links_per_node, ring.mean_switches], [2, 1, 4])
     np.testing.assert_allclose([full.bisection_links, full.links_per_node, full.mean_switches], [4, 1, 1])
     tree = FatTree(radix=48, pod=24 * 24)

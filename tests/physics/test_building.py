@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energymodel.physics.chiller import (
-    AbstractChiller,
-    CarnotChiller,
-    LiftChiller,
-    QuadraticChiller,
-    carnot_cop,
-    part_load_power,
-)
+from energymodel.physics.chiller import LiftChiller, part_load_power
 from energymodel.physics.cooling import UNLIMITED_HEAT_FLUX, Cooling, InletClass, SinglePhaseLoop, TwoPhaseLoop
 from energymodel.physics.heat_rejection import (
     LATENT_HEAT,
@@ -27,7 +20,8 @@ from energymodel.physics.heat_rejection import (
 )
 from energymodel.physics.weather import Hour, Weather
 
-MOORE = QuadraticChiller(0.0068, 0.0008, 0.458, 283.15, 303.15)
+CHILLER = LiftChiller(0.5, 20.0, 6.0, 400.0, 1.0, 0.0, 0.0)
+STEADY_LIFT = LiftChiller(0.45, 0.0, 25.0, 400.0, 1.0, 0.0, 0.0)  # in weather colder than its supply and 25 K
 LOOP = SinglePhaseLoop(0.02, 0.03, 1.0, 0.02, 10.0, UNLIMITED_HEAT_FLUX)
 SEASONS = Weather(285.0, 9.0, 3.0, 280.0, 8.0, 2.0, 3.5)
 BOILING = TwoPhaseLoop(0.015, 0.01, 2.0, 88e3, 13.4, 1602.0, 0.0083, 0.7, 9.0, 0.7)  # FC-72, docs/physics.md B6
@@ -40,7 +34,7 @@ def steady(temperature):
     return Weather(temperature, 0.0, 0.0, temperature, 0.0, 0.0, 0.1)
 
 
-def cooling_at(weather, chiller: AbstractChiller = MOORE, loop=LOOP, rejection: AbstractHeatRejection = NO_FANS):
+def cooling_at(weather, chiller=CHILLER, loop=LOOP, rejection: AbstractHeatRejection = NO_FANS):
     return Cooling(loop, chiller, rejection, weather, ANY_INLET, 0.0)
 
 
@@ -49,8 +43,8 @@ def demand(cooling, heat, supply):
 
 
 def test_power_is_heat_over_cop_with_mover_and_tower():
-    # 1 MW / 3.194 = 313.1 kW (docs/physics.md A2.20), and 2 % of a MW for pumps.
-    np.testing.assert_allclose(demand(cooling_at(steady(320.0)), 1e6, 293.15).power, 313.1e3 + 20e3, atol=50.0)
+    # COP = 0.5 x 293.15 / (26.85 + 20) = 3.1286: 319.63 kW of 1 MW, and 2 % of a MW for pumps.
+    np.testing.assert_allclose(demand(cooling_at(steady(320.0)), 1e6, 293.15).power, 319.63e3 + 20e3, atol=50.0)
     # COP = 0.9 x 293 / (24 + 18) = 6.279 at tower water of 317 K: 1.8 % of 1 + 1 / 6.279, and its vapor.
     chiller = LiftChiller(0.9, 18.0, 0.0, 400.0, 1.0, 0.0, 0.0)
     needed = demand(cooling_at(steady(313.0), chiller, rejection=CoolingTower(4.0, 0.018, 0.85, 1.33)), 1e6, 293.0)
@@ -61,7 +55,7 @@ def test_power_is_heat_over_cop_with_mover_and_tower():
 
 @given(heat=st.floats(0.0, 1e8), supply=st.floats(283.0, 320.0), warming=st.floats(0.0, 10.0))
 def test_power_is_proportional_to_heat_and_falls_with_supply(heat, supply, warming):
-    cooling = cooling_at(SEASONS, CarnotChiller(0.45, 330.0))
+    cooling = cooling_at(SEASONS, STEADY_LIFT)
     power = demand(cooling, heat, supply).power
     assert power >= 0
     np.testing.assert_allclose(demand(cooling, 2 * heat, supply).power, 2 * power, rtol=1e-12)
@@ -71,7 +65,7 @@ def test_power_is_proportional_to_heat_and_falls_with_supply(heat, supply, warmi
 
 def test_the_year_is_the_mean_of_its_hours():
     # An independent sum over 365 x 24 phases, with the formulas called one by one: the rule has 8.
-    cooling = cooling_at(SEASONS, CarnotChiller(0.45, 318.15))
+    cooling = cooling_at(SEASONS, STEADY_LIFT)
     year, day = np.meshgrid(np.arange(365) / 365, (np.arange(24) + 0.5) / 24, indexing="ij")
     wave = 9.0 * np.cos(2 * np.pi * year) + 3.0 * np.cos(2 * np.pi * day)
     chilled = 1.0 - np.asarray(free_cooling_share(293.15, 10.0, 285.0 + wave + 5.0, 3.5))
@@ -121,24 +115,6 @@ def test_gradients_are_finite_at_the_bounds_of_the_chiller():
     for supply in (273.15, 283.15, 295.0, 303.15, 330.0):
         slopes = jax.grad(lambda system, supply=supply: demand(system, 1e6, supply).power)(cooling)
         assert np.all(np.isfinite(jax.tree.leaves(slopes)))
-
-
-def test_quadratic_and_carnot_chillers_are_held_at_their_range():
-    # 0.0068 x 100 + 0.008 + 0.458 = 1.146; 0.0068 x 900 + 0.024 + 0.458 = 6.602
-    np.testing.assert_allclose(
-        MOORE.performance(jnp.array([263.15, 283.15, 303.15, 323.15]), 300.0), [1.146, 1.146, 6.602, 6.602]
-    )
-    np.testing.assert_allclose(MOORE.performance(298.15, 300.0), 4.728)
-    for supply in (263.15, 283.15, 303.15, 323.15):
-        assert np.isfinite(jax.grad(MOORE.performance)(supply, 300.0))
-    np.testing.assert_allclose(carnot_cop(300.0, 330.0, 1.0), 10.0)
-    chiller = CarnotChiller(0.45, 318.15)
-    supply = jnp.array([280.0, 300.0, 317.0, 318.15, 340.0])
-    assert np.all(np.isfinite(chiller.performance(supply, 300.0)))
-    assert np.all(np.diff(chiller.performance(supply, 300.0)) > 0)
-    assert np.all(chiller.performance(supply[:2], 325.0) < chiller.performance(supply[:2], 300.0))
-    for temperature in (300.0, 317.15, 318.15, 340.0):
-        assert np.isfinite(jax.grad(chiller.performance)(temperature, 300.0))
 
 
 # The median water-cooled chiller of experiments/14_cooling.

@@ -10,7 +10,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import lambertw
 
 from energymodel.physics import thermal
-from energymodel.physics.chiller import chiller_power, quadratic_cop
+from energymodel.physics.chiller import chiller_power
 from energymodel.physics.leakage import leakage_power
 from gradients import check_grads
 
@@ -98,7 +98,8 @@ def test_set_point_of_least_power():
     def total(supply):
         temperature = thermal.leakage_temperature(600.0, 70.0, supply, 0.06, 0.015, 338.15)
         power = 600.0 + leak(temperature)
-        return power + chiller_power(power, quadratic_cop(supply, 0.0068, 0.0008, 0.458))
+        celsius = supply - 273.15
+        return power + chiller_power(power, 0.0068 * celsius**2 + 0.0008 * celsius + 0.458)  # Moore et al. 2005
 
     np.testing.assert_allclose([total(293.15), total(303.15)], [873.0, 778.5], atol=0.05)
     best = float(brentq(jax.jit(jax.grad(total)), 303.15, 333.15))  # pyright: ignore[reportArgumentType]
