@@ -301,8 +301,7 @@ def around(best):
         "system.facility.cooling.weather.wet_bulb",
         "system.workload.hidden",
         "plan.goal.tokens",
-        "plan.clock",  # chosen by the search: only through the limit of time
-        "plan.batch",
+        "plan.batch",  # chosen by the search: only through the limit of time
     ],
 )
 def test_the_optimum_moves_as_the_envelope_theorem_says(small, around, path):
@@ -323,7 +322,9 @@ def test_limits_are_those_that_the_problem_takes_from_the_scenario(small, best, 
         assert problem.limits[name] == pytest.approx(problem.run.number(path), rel=1e-12), name
     others = set(problem.limits) - set(envelope.OF_HARDWARE) - {"heat_flux"}
     assert others >= {"time", "loss"}
-    for name in others - {"time", "loss"}:  # what is used of a capacity, wherever that comes from
+    memory = float(memory_limit(small.system, small.plan))
+    assert problem.limits["memory"] == pytest.approx(memory, rel=1e-12)
+    for name in others - {"time", "loss", "memory"}:  # what is used of a capacity, wherever that comes from
         assert problem.limits[name] == pytest.approx(1.0, rel=1e-12), name
     low, high = problem.bounds["plan.batch"]
     assert math.sqrt(low * high) == pytest.approx(float(small.plan.batch.item()))
