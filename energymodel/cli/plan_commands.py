@@ -106,9 +106,9 @@ def timeline(
 
     Example: energymodel timeline llama-3.1-405b-h100 --plot step.svg
     """
-    from energymodel.search.pipeline import step_timeline
     from energymodel.search.pipeline_clocks import Per, stage_front
     from energymodel.system.outputs import parse_number
+    from energymodel.system.timeline import step_timeline
 
     for name, value in (("per", per), ("points", points), ("slowdown", slowdown)):
         if value is not None and not clocks:

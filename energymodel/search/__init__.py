@@ -8,9 +8,9 @@ multipliers are the prices of the constraints.
 
 from energymodel.search.architecture import optimize_architecture
 from energymodel.search.fleet import Fleet, FleetOptimum, load_fleet, optimize_fleet
-from energymodel.search.pipeline import layers_per_stage
 from energymodel.search.pipeline_clocks import PipelineLoad, StageClocks, pipeline_load, stage_clocks
 from energymodel.search.site import SiteLoad, SiteSplit, divide_site_power, least_power, most_throughput, site_load
+from energymodel.system.timeline import layers_per_stage
 
 __all__ = [
     "Fleet",

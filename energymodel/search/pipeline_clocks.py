@@ -19,13 +19,13 @@ from energymodel.errors import InputError
 from energymodel.numerics import Numeric, Real, Scalar, component, real
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.runtime.compilation import Compiled
-from energymodel.search.pipeline import stage_layers
 from energymodel.solver import RESULTS, Solution, minimize_many
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_load import ChipLoad, operating_point
 from energymodel.system.communication import pipeline_messages
 from energymodel.system.plan import SCHEDULES, StagePower, TrainingPlan
 from energymodel.system.step import step_work
+from energymodel.system.timeline import stage_layers
 from energymodel.system.training_system import TrainingSystem, as_designed
 from energymodel.system.work import layer_work
 

@@ -48,7 +48,6 @@ from energymodel.report.answers.timeline import stage_clocks_answer, timeline_an
 from energymodel.search.calendar import calendar
 from energymodel.search.compare import CacheSizes, Candidate, Comparison, DesignedOptimum, Frontier, FrontierStep
 from energymodel.search.fleet import FleetOptimum, load_fleet
-from energymodel.search.pipeline import step_timeline
 from energymodel.search.pipeline_clocks import StageClocks
 from energymodel.search.posterior import Update
 from energymodel.search.replan import Forecast, Replan, Rest
@@ -59,6 +58,7 @@ from energymodel.sweeps.best_points import Top
 from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.timeline import step_timeline
 from energymodel.system.trajectory import RunTrajectory
 from monitor.recorded_run import plan as recorded_plan
 from monitor.recorded_run import steps_until

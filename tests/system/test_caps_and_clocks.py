@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from energymodel.physics.switching import low_clock_share
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.optimize import optimize
-from energymodel.search.pipeline import step_timeline
 from energymodel.system.chip_load import operating_point
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.plan import EvenPower, StagePower
 from energymodel.system.step import step_work, training_step
+from energymodel.system.timeline import step_timeline
 from outcomes import assert_log_slopes, outcome_of
 
 GPT3 = load_scenario("gpt3-175b-h100")

@@ -10,9 +10,9 @@ from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run
 from energymodel.report.cells import DATA, FULL, Column, Quantity, declared, number, spaced, words
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.pipeline import Timeline, step_timeline
 from energymodel.search.pipeline_clocks import StageClocks
 from energymodel.solver import RESULTS, result_is
+from energymodel.system.timeline import Timeline, step_timeline
 
 NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
 DIRECTIONS = ("forward", "backward")

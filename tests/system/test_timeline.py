@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.pipeline import stage_layers, step_timeline
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.timeline import stage_layers, step_timeline
 
 NAME = "llama-3.1-405b-h100"
 PLANS = [
