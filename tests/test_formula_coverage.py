@@ -21,6 +21,7 @@ NO_FORMULAS = {
     "energymodel.system.layouts",  # lists layouts and compares them
     "energymodel.system.plan_rules",  # refuses plans of a person
     "energymodel.system.run_outcome",  # joins a whole run
+    "energymodel.system.timeline",  # runs a simulated step
     "energymodel.system.trajectory",  # follows a whole run
     "energymodel.system.outputs",  # reads names and limits that a person writes
 }

@@ -112,7 +112,8 @@ def _layer_fault(system: TrainingSystem, ranks: float, chunks: float, embedding:
         return None
     empty = empty_slots(layers, slots)
     allowed = max(float(system.software.empty_slots), TABLES * embedding)
-    if empty <= allowed + WHOLE and slots <= layers + TABLES:
+    # Where any number of layers is placed, each stage holds a layer, the embedding or the output head.
+    if empty <= allowed + WHOLE and (allowed < layers or slots <= layers + TABLES):
         return None
     allows = f"allows {allowed:g} (system.software.empty_slots)" if allowed else "needs equal stages (empty_slots = 0)"
     return (

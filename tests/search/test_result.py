@@ -59,7 +59,7 @@ def test_replan_throws_where_asked(monkeypatch):
 def test_pareto_throws_where_asked(monkeypatch):
     scenario = optimum().scenario
     result = SearchResult.not_converged
-    front = Front(scenario, ("energy", "time"), {}, (), {}, 0.0, 0, 1, 1, result, NOT_CONVERGED)
+    front = Front(scenario, ("energy", "time"), {}, (), {}, 0, 1, 1, result, NOT_CONVERGED)
     monkeypatch.setattr(trading, "_searched", lambda *arguments: front)
     assert not em.pareto(scenario).success
     with pytest.raises(RuntimeError, match="not converged: Some plans are feasible"):

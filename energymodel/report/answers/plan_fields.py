@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
+import numpy as np
 
 from energymodel.ranges import declared_numbers
 from energymodel.report.cells import spaced
@@ -82,7 +83,6 @@ def command_of(scenario: Scenario, plan: TrainingPlan, chosen: Mapping[str, str]
 
 def set_word(field: Field) -> str:
     """A number with its unit, as `--set` reads it: whole numbers with all digits, others with nine."""
-    number = (
-        f"{field.value:.0f}" if 1.0 <= abs(field.value) < 2.0**53 and field.value % 1.0 == 0.0 else f"{field.value:.9g}"
-    )
+    rounded = field.value if field.value % 1.0 == 0.0 else float(np.format_float_scientific(field.value, precision=8))
+    number = repr(rounded).removesuffix(".0")
     return number if field.unit == "1" else f"{number} {field.unit}"
