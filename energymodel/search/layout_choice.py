@@ -7,12 +7,14 @@ probability
 
     P = mean over c of Phi(ln(f_own(c) / f(c)) / (sqrt(2) s g)),    g = d ln f / d ln(step time)
 
-with the limits at their prices; below 90 % the own layout stays.
+with the limits at their prices, where the limit of time is that of the own plan at the draw unless it was given; below
+90 % the own layout stays.
 """
 
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -23,15 +25,13 @@ from energymodel.ranges import ends_of
 from energymodel.scenarios.clusters import KIND
 from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, row_scatter
-from energymodel.search.layouts import take
+from energymodel.search.layouts import concatenate, take
 from energymodel.search.problem import DesignProblem
-from energymodel.search.relaxation import SETTLED, LayoutSearch, solve_relaxed
+from energymodel.search.relaxation import SETTLED, LayoutSearch, evaluate_points, solve_relaxed
 from energymodel.search.result import LayoutChoice, LayoutClaim, RankedLayout
 from energymodel.search.rounding import RoundedPlan, round_layouts
-from energymodel.search.training_run import SLOWDOWN, TrainingRun, in_float64
-from energymodel.system.evaluate import evaluate_once
-from energymodel.system.outputs import objective_value
-from energymodel.system.plan import ParallelLayout
+from energymodel.search.training_run import SLOWDOWN, TrainingRun, changes_along, in_float64
+from energymodel.system.layouts import Lattice
 
 SURE = 0.9  # probability of a gain from which on another layout is taken
 RARE = 0.01  # probability to be the best below which a layout is not listed
@@ -50,32 +50,34 @@ def weigh_layouts(
 
     The own layout counts only where somebody gave it.
     """
-    own, best, draws = searched.problem.run.plan.layout, rounded[0], constant_draws(scenario, searched.problem.run)
-    layout = take(searched.lattice, np.array(best.lane))
+    problem, best = searched.problem, rounded[0]
+    own, layout = problem.run.plan.layout, take(searched.lattice, np.array(best.lane))
     differs = is_given and not np.allclose(_fields(own), _fields(layout), rtol=1e-9)
-    alone = _search_alone(searched.problem, own) if differs else searched
+    alone = _search_alone(problem) if differs else searched
     plans = round_layouts(alone, alone.usable) if differs else []
-    order = np.argsort(searched.values, kind="stable")[:MOST_WEIGHED].tolist()
-    lanes = dict.fromkeys([best.lane, *(lane for lane in order if np.isfinite(searched.values[lane]))])
-    moves = {lane: _moves(searched, lane, draws) for lane in lanes}
-    values = {lane: searched.values[lane] + moves[lane][:-1] for lane in lanes}
-    deviation, layouts = moves[best.lane][-1], [take(searched.lattice, np.array(lane)) for lane in lanes]
+    order = [lane for lane in np.argsort(searched.values, kind="stable") if np.isfinite(searched.values[lane])]
+    lanes = _relaxed(searched, *dict.fromkeys([best.lane, *order[:MOST_WEIGHED]]))
+    if plans:
+        lanes = _Lanes(*concatenate(lanes, _relaxed(alone, plans[0].lane)))
+    deviation, follows = _layout_error(searched, best), "time" not in scenario.optimize.limits
+    moves, late = _moves(problem, lanes, constant_draws(scenario, problem.run), follows=follows)
+    ranked = _ranked(lanes, moves, late, deviation)
     if not plans:
-        return searched, rounded, LayoutChoice(_ranked(layouts, np.stack([*values.values()]), deviation))
-    own_moves = _moves(alone, plans[0].lane, draws)
-    logarithms = np.stack([*values.values(), alone.values[plans[0].lane] + own_moves[:-1]])
-    ranked = _ranked([*layouts, own], logarithms, deviation)
-    gains = plans[0].value - best.value + own_moves[:-1] - moves[best.lane][:-1]
-    error = math.hypot(deviation, own_moves[-1])
+        return searched, rounded, LayoutChoice(ranked)
+    lead = plans[0].value - best.value
+    gain = -math.expm1(-(lead + float(np.mean(moves[:, -1] - moves[:, 0]))))
+    gains, error = lead + (moves + late)[:, -1] - (moves + late)[:, 0], math.sqrt(2.0) * deviation
     probability = float(np.mean(ndtr(gains / error))) if error else float(np.mean(gains > 0.0))
-    gain = -math.expm1(-float(np.mean(gains)))
     taken = gain > 0.0 and probability >= SURE
     choice = LayoutChoice(ranked, LayoutClaim(gain, probability, taken))
     return (searched, rounded, choice) if taken else (alone, plans, choice)
 
 
 def constant_draws(scenario: Scenario, run: TrainingRun) -> Draws:
-    """Antithetic draws of the uncertain constants of a step: those of a calibration together, others each alone."""
+    """Antithetic draws of the uncertain constants of a step: those of a calibration together, others each alone.
+
+    Without the slowdown in production, which all layouts have alike.
+    """
     values, table = run.values, scenario.tables.get("calibration", {}).get(KIND, {})
     fitted = list(table["names"]) if "slopes" in table else []
     rest = [name for name in NAMES if name not in fitted and f"system.{name}" in scenario.uncertainty]
@@ -91,58 +93,95 @@ def constant_draws(scenario: Scenario, run: TrainingRun) -> Draws:
     uncertain = distributions(dataclasses.replace(scenario, uncertainty=alone), values)
     for (path, distribution), column in zip(uncertain.items(), normal[:, len(fitted) :].T, strict=True):
         draws[path] = np.clip(distribution.quantiles(values[path], ndtr(column)), *ends_of(scenario, path))
-    return draws
+    return {path: column for path, column in draws.items() if path != SLOWDOWN}
 
 
-def _moves(search: LayoutSearch, lane: int, draws: Draws) -> Float[np.ndarray, " draws+1"]:
-    """Changes of the logarithm of the objective, with limits at their prices, at each draw of the constants; the last
-    one is that with a step time one error of a layout longer.
+class _Lanes(NamedTuple):
+    """Layouts at their relaxed optima: points, logarithms of the objective, and the price of the limit of time."""
+
+    lattice: Lattice
+    points: Float[np.ndarray, "lanes n"]
+    values: Float[np.ndarray, " lanes"]
+    prices: Float[np.ndarray, " lanes"]
+
+
+def _relaxed(search: LayoutSearch, *chosen: int) -> _Lanes:
+    index = np.array(chosen)
+    prices, rows = search.solution.multipliers.inequalities[index], search.problem.formulation.rows
+    price = prices[:, rows.index("time")] if "time" in rows else np.zeros(len(index))
+    return _Lanes(take(search.lattice, index), search.solution.x[index], search.values[index], price)
+
+
+def _moves(
+    problem: DesignProblem, lanes: _Lanes, draws: Draws, *, follows: bool
+) -> tuple[Float[np.ndarray, "draws lanes"], Float[np.ndarray, "draws lanes"]]:
+    """Changes of the logarithm of the objective at each draw of the constants, and of the time at the price of its
+    limit, which `follows` the own plan's.
     """
-    problem, rows = search.problem, search.problem.formulation.rows
-    layout = take(search.lattice, np.array(lane))
-    run = in_float64(
-        TrainingRun(*problem.formulation.at(search.solution.x[lane], layout, problem.criteria, problem.run))
+    rows, run = problem.formulation.rows, in_float64(problem.run)
+    vectors = np.tile(run.vector, (DRAWS + 1, 1))
+    for path, values in draws.items():
+        vectors[1:, run.places[path]] = values[:, None]
+    lattice, points = _own_lane(problem)
+    lattice, points = concatenate((lanes.lattice, lanes.points), (lattice, points))
+
+    def at(vector: Float[np.ndarray, " n"]) -> tuple[Float[np.ndarray, " lanes"], Float[np.ndarray, " lanes"]]:
+        values = evaluate_points(dataclasses.replace(problem, run=run.at(vector)), points[:, None], lattice)
+        time = values.inequalities[:, 0, rows.index("time")] if "time" in rows else np.zeros(len(points))
+        return values.objective[:-1, 0], lanes.prices * (time[:-1] - follows * time[-1])
+
+    objective, late = map(np.array, zip(*map(at, vectors), strict=True))
+    return objective[1:] - objective[0], late[1:] - late[0]
+
+
+def _layout_error(search: LayoutSearch, rounded: RoundedPlan) -> float:
+    """Standard deviation of the logarithm of the objective by the error of the step time of a layout."""
+    lanes = _relaxed(search, rounded.lane)
+    system, plan = search.problem.formulation.at(
+        lanes.points[0], take(lanes.lattice, np.array(0)), search.problem.criteria, search.problem.run
     )
-    steps, places = np.zeros((DRAWS + 1, run.vector.size)), run.places
-    for path in draws.keys() - set(problem.formulation.paths):
-        steps[:-1, places[path]] = (draws[path] - run.values[path])[:, None]
-    steps[-1, places[SLOWDOWN]] = row_scatter() * run.values[SLOWDOWN]
-    price = search.solution.multipliers.inequalities[lane][rows.index("time")] if "time" in rows else 0.0
-    evaluate_numbers, structure = evaluate_once.of_numbers(run.system, run.plan)
-    numbers, changes = jax.device_put((jax.tree.leaves(run), run.moved(steps)))
-
-    def logarithm(change: Mapping[int, np.ndarray]) -> float:
-        leaves = evaluate_numbers([*map(change.get, range(len(numbers)), numbers)])
-        outcome = jax.tree.unflatten(structure, map(np.asarray, leaves))
-        return math.log(float(objective_value(outcome, problem.minimize))) + price * math.log(float(outcome.time))
-
-    logarithms = np.array([logarithm(change) for change in ({}, *changes)])
-    return logarithms[1:] - logarithms[0]
+    run = in_float64(TrainingRun(system, plan))
+    slower = np.zeros((1, run.vector.size))
+    slower[0, run.places[SLOWDOWN]] = run.values[SLOWDOWN]
+    changes = changes_along(run, slower)
+    slope = changes.relative(search.problem.minimize) + lanes.prices * changes.relative("time")
+    return row_scatter() * abs(float(slope[0]))
 
 
-def _fields(layout: ParallelLayout) -> Float[np.ndarray, " fields"]:
+def _fields(layout: Lattice) -> np.ndarray:
+    """The fields of a layout or of many, each a row."""
     return np.array(jax.tree.leaves(layout), np.float64)
 
 
-def _search_alone(problem: DesignProblem, layout: ParallelLayout) -> LayoutSearch:
-    """The search of a single layout, from the plan of the problem."""
-    lattice, formulation = jax.tree.map(lambda leaf: np.full(1, float(leaf)), layout), problem.formulation
-    start = [formulation.coordinate(of, np.clip(problem.start(of), *problem.bounds[of])) for of in formulation.paths]
-    return LayoutSearch(problem, lattice, solve_relaxed(problem, lattice, np.array([start]), iterations=SETTLED))
+def _own_lane(problem: DesignProblem) -> tuple[Lattice, Float[np.ndarray, "1 n"]]:
+    """The own layout and the point of the own plan within the bounds."""
+    lattice, formulation = (
+        jax.tree.map(lambda leaf: np.full(1, float(leaf)), problem.run.plan.layout),
+        problem.formulation,
+    )
+    point = [formulation.coordinate(of, np.clip(problem.start(of), *problem.bounds[of])) for of in formulation.paths]
+    return lattice, np.array([point])
+
+
+def _search_alone(problem: DesignProblem) -> LayoutSearch:
+    """The search of the own layout alone, from the own plan."""
+    lattice, start = _own_lane(problem)
+    return LayoutSearch(problem, lattice, solve_relaxed(problem, lattice, start, iterations=SETTLED))
 
 
 def _ranked(
-    layouts: list[ParallelLayout], values: Float[np.ndarray, "layouts draws"], deviation: float
+    lanes: _Lanes, moves: Float[np.ndarray, "draws lanes"], late: Float[np.ndarray, "draws lanes"], deviation: float
 ) -> tuple[RankedLayout, ...]:
-    """Those of the layouts with these logarithms of the objective that may be the best, the likeliest first."""
-    _, first = np.unique([*map(_fields, layouts)], axis=0, return_index=True)
-    means, chances = values.mean(axis=1), np.zeros(len(layouts))
-    chances[first] = np.mean([chances_of_lowest(draw, abs(deviation)) for draw in values[first].T], axis=0)
+    """The layouts that may be the best by their objectives at the draws, the likeliest first."""
+    _, first = np.unique(_fields(lanes.lattice), axis=1, return_index=True)
+    values, chances = lanes.values + moves + late, np.zeros(len(lanes.values))
+    chances[first] = np.mean([chances_of_lowest(draw, deviation) for draw in values[:, first]], axis=0)
+    means = lanes.values + moves.mean(axis=0)
     excess = np.expm1(means - np.min(means))
     return tuple(
-        RankedLayout(layouts[index], float(excess[index]), float(chances[index]))
-        for index in np.argsort(-chances, kind="stable").tolist()
-        if chances[index] >= RARE
+        RankedLayout(take(lanes.lattice, np.array(lane)), float(excess[lane]), float(chances[lane]))
+        for lane in np.argsort(-chances, kind="stable").tolist()
+        if chances[lane] >= RARE
     )
 
 

@@ -188,3 +188,10 @@ def test_constants_are_drawn_as_they_are_known():
     priors = constant_draws(alone, TrainingRun(alone.system, alone.plan))
     expected = float(alone.system.software.product_efficiency)
     assert np.median(priors[f"system.{path}"]) == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.slow
+def test_no_layout_pays_for_a_limit_that_moves_with_it():
+    # The own plan's time is the limit, at which its layout has no slack: draws that are slow for both are neutral.
+    claim = em.optimize(em.load_scenario("test-1b-h100")).choice.claim
+    assert 0.0 < claim.gain < 0.5
