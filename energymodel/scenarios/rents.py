@@ -69,18 +69,16 @@ def rent(chip: Mapping[str, Any], contract: str) -> dict[str, Any]:
 
 
 @cache
-def _of_presets(name: str) -> tuple[str, tuple[Mapping[str, Any], ...]]:
-    """Title of a preset by contract, and the rents that such a price has when it follows a preset accelerator."""
-    preset, chips = read_preset("prices", name), (read_preset("hardware", chip) for chip in names("hardware"))
-    rents = (rent(chip, CONTRACTS[name]) for chip in chips if "price" in chip)
-    return preset["title"], (preset["chip_time"], *rents)
+def _rents(name: str) -> tuple[Mapping[str, Any], ...]:
+    """The rents that a preset by contract has, its own and those of all preset accelerators."""
+    chips = (read_preset("hardware", chip) for chip in names("hardware"))
+    return read_preset("prices", name)["chip_time"], *(rent(chip, CONTRACTS[name]) for chip in chips if "price" in chip)
 
 
 def with_rent(system: Mapping[str, Any]) -> Mapping[str, Any]:
     """Resolved tables of a system in which a rent by contract is that of its accelerator; a rent of its own stays."""
     price = system["market"]["price"]
     for name, contract in CONTRACTS.items():
-        title, rents = _of_presets(name)
-        if price.get("title") == title and price["chip_time"] in rents:
+        if price.get("title") == read_preset("prices", name)["title"] and price["chip_time"] in _rents(name):
             price = {**price, "chip_time": rent(system["accelerator"], contract)}
     return {**system, "market": {**system["market"], "price": price}}
