@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.components import quantity, resolve
@@ -26,6 +27,7 @@ KIND = "step-time"
 UNFITTED = " + "
 """Between the parts of a cluster that nobody has fitted: accelerator, framework, and node and network if given."""
 USUAL_NETWORK = "infiniband-400g"
+SAME = 1e-4  # relative difference of a number that was not changed
 ALIKE = {
     "automodel": "torchtitan",
     "deepspeed": "megatron-deepspeed",
@@ -156,6 +158,14 @@ def with_coordinates(
         "covariance": coordinates.covariance.tolist(),
     }
     return {**result, "calibration": {KIND: {"source": source, **joint, "scatter": scatter}}}
+
+
+def as_fitted(table: Mapping[str, Any], values: Mapping[str, float]) -> Bool[np.ndarray, " names"]:
+    """Which numbers of a calibration are still those of its fit; those changed by `--set` or in Python are exact.
+
+    `values` are those of a run, by path.
+    """
+    return np.isclose([values[f"system.{name}"] for name in table["names"]], table["values"], rtol=SAME, atol=0.0)
 
 
 def constant_table(constant: StepConstant, point: float, deviation: float, source: str, kind: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from scipy.special import log_ndtr, ndtr
 
 from energymodel.ranges import ends_of
-from energymodel.scenarios.clusters import KIND
+from energymodel.scenarios.clusters import KIND, as_fitted
 from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, row_scatter
 from energymodel.search.layouts import concatenate, take
@@ -37,7 +37,6 @@ SURE = 0.9  # probability of a gain from which on another layout is taken
 RARE = 0.01  # probability to be the best below which a layout is not listed
 DRAWS = 64  # of the constants of a step
 MOST_WEIGHED = 16  # layouts that are evaluated at the draws, those of the lowest objective
-UNCHANGED = 1e-4  # relative difference of a constant that was not changed since it was fitted
 
 Draws = Mapping[str, Float[np.ndarray, " draws"]]
 """Constants of a step by path."""
@@ -86,8 +85,8 @@ def constant_draws(scenario: Scenario, run: TrainingRun) -> Draws:
     if fitted:
         root = np.linalg.cholesky(np.asarray(table["covariance"], np.float64))
         coordinates = np.asarray(table["coordinates"]) + normal[:, : len(fitted)] @ root.T
-        for name, value, column in zip(fitted, table["values"], coordinates.T, strict=True):
-            if math.isclose(values[f"system.{name}"], value, rel_tol=UNCHANGED):
+        for name, is_fitted, column in zip(fitted, as_fitted(table, values), coordinates.T, strict=True):
+            if is_fitted:
                 draws[f"system.{name}"] = np.array([STEP_CONSTANTS[name].value(number) for number in column])
     alone = {f"system.{name}": scenario.uncertainty[f"system.{name}"] for name in rest}
     uncertain = distributions(dataclasses.replace(scenario, uncertainty=alone), values)

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
+from energymodel.scenarios.clusters import as_fitted
 from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.search.training_run import SLOWDOWN, OutcomeChanges, TrainingRun, changes_along, in_float64
 from energymodel.sweeps.draws import UncertainNumber, in_groups, joint_draws
@@ -28,7 +29,6 @@ LEVEL = 0.9
 """Probability of the intervals that are printed."""
 DEVIATIONS = float(ndtri(0.5 + 0.5 * LEVEL))  # half of such an interval of a normal distribution
 DECADE = math.log(10.0)
-SAME = 1e-4  # relative difference of a number that was not changed
 _ONE_DEVIATION = ndtr(np.array([-1.0, 1.0]))
 _SHARES = frozenset(name for name in AT_LEAST if OUTPUTS.get(name) == "1") - {"eei"}  # never above one
 
@@ -142,15 +142,11 @@ def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
 def _calibrated(
     scenario: Scenario, values: Mapping[str, float]
 ) -> dict[str, tuple[list[str], Float[np.ndarray, "numbers numbers"]]]:
-    """By kind of calibration that keeps values and slopes: the numbers, and a root of their covariance.
-
-    Numbers that were changed since, by `--set` or in Python, are exact.
-    """
+    """By kind of calibration that keeps values and slopes: the numbers, and a root of their covariance."""
     roots = {}
     for kind, table in scenario.tables.get("calibration", {}).items():
         if "slopes" in table:
             paths = [f"system.{name}" for name in table["names"]]
-            unchanged = np.isclose([values[path] for path in paths], table["values"], rtol=SAME)
             root = np.linalg.cholesky(np.asarray(table["covariance"], np.float64))
-            roots[kind] = (paths, (unchanged * np.asarray(table["slopes"]))[:, None] * root)
+            roots[kind] = (paths, (as_fitted(table, values) * np.asarray(table["slopes"]))[:, None] * root)
     return roots
