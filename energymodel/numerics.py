@@ -67,16 +67,16 @@ def real(
     within: Range = ANY,
     difference: bool = False,
     signed: bool = False,
-    whole: bool = False,
+    integer: bool = False,
 ) -> Any:
     """Declare a scalar field of a component: converted by `as_real`, with unit, meaning and range in the metadata.
 
     `difference` marks a temperature that is a difference, so that 5 °C is 5 K; `signed` a number that may be negative;
-    `whole` a count, which searches round.
+    `integer` a count, which searches round.
     """
     allowed = SIGNED if signed and within == ANY else within
     metadata = {"unit": unit, "doc": doc, "range": allowed.within(unit)}
-    metadata |= {"difference": difference, "signed": signed, "whole": whole}
+    metadata |= {"difference": difference, "signed": signed, "integer": integer}
     if default is None:
         return eqx.field(converter=as_real, metadata=metadata)
     return eqx.field(converter=as_real, metadata=metadata, default=default)

@@ -108,8 +108,8 @@ class Parts(Stored):
         made = self.pieces("own", changes, tokens_otherwise)
         for sentence in made.assumed:
             shell.note(sentence)
-        given = self.of_pieces if made.says_tokens else {**self.of_pieces, "tokens": str(tokens_otherwise)}
-        options = (part for name, value in given.items() for part in (f"--{name}", value))
+        parts = self.of_pieces if made.says_tokens else {**self.of_pieces, "tokens": str(tokens_otherwise)}
+        options = (part for name, value in parts.items() for part in (f"--{name}", value))
         return replace(made.scenario, source=shlex.join(options))
 
     def pieces(self, name: str, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Pieces":

@@ -204,7 +204,7 @@ class Sram(eqx.Module):
 class CoreMemory(eqx.Module):
     """Memories in the cores of a chip."""
 
-    cores: Real = real("1", whole=True)
+    cores: Real = real("1", integer=True)
     registers: Real = real("B", doc="of a core", within=ABOVE_ZERO)
     local_memory: Real = real("B", doc="of a core", within=ABOVE_ZERO)
     local_width: Real = real("B", doc="from local memory to registers of a core in a cycle", within=ABOVE_ZERO)

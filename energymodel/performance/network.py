@@ -72,7 +72,7 @@ class Link(eqx.Module):
     other lanes add theirs, or save it.
     """
 
-    lanes: Real = real("1", within=ABOVE_ZERO, whole=True)
+    lanes: Real = real("1", within=ABOVE_ZERO, integer=True)
     lane_bandwidth: Real = real("B/s", doc="line rate of a lane in one direction", within=ABOVE_ZERO)
     payload: Real = real("B", doc="data in a packet", within=ABOVE_ZERO)
     overhead: Real = real("B", doc="headers, checks and gaps of a packet")

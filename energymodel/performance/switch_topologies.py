@@ -51,14 +51,16 @@ class AbstractSwitchTree(AbstractTopology):
     switch with more lanes than a chip is itself of several (`chips_per_port`).
     """
 
-    radix: Real = real("1", 64.0, doc="ports of a switch", within=AT_LEAST_ONE, whole=True)
-    pod: Real = real("1", 1024.0, doc="nodes of a pod, among which bandwidth is full", within=AT_LEAST_ONE, whole=True)
+    radix: Real = real("1", 64.0, doc="ports of a switch", within=AT_LEAST_ONE, integer=True)
+    pod: Real = real(
+        "1", 1024.0, doc="nodes of a pod, among which bandwidth is full", within=AT_LEAST_ONE, integer=True
+    )
     oversubscription: Real = real(
         "1", 1.0, doc="bandwidth of the nodes of a pod over that of its links upwards", within=AT_LEAST_ONE
     )
-    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a switch", within=AT_LEAST_ONE, whole=True)
+    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a switch", within=AT_LEAST_ONE, integer=True)
     switch_lanes: Real = real(
-        "1", 256.0, doc="lanes of a switch chip; larger switches are made of several", within=ABOVE_ZERO, whole=True
+        "1", 256.0, doc="lanes of a switch chip; larger switches are made of several", within=ABOVE_ZERO, integer=True
     )
     uplink_lane_price: Real = real("USD", 0.0, doc="of cable and transceivers between switches, per lane")
     hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")
@@ -145,12 +147,12 @@ class Dragonfly(AbstractTopology):
     (`chips_per_port`).
     """
 
-    routers_per_group: Real = real("1", within=AT_LEAST_ONE, whole=True)
-    global_links: Real = real("1", doc="per router", within=AT_LEAST_ONE, whole=True)
-    hosts_per_router: Real = real("1", within=AT_LEAST_ONE, whole=True)
-    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a router", within=ABOVE_ZERO, whole=True)
+    routers_per_group: Real = real("1", within=AT_LEAST_ONE, integer=True)
+    global_links: Real = real("1", doc="per router", within=AT_LEAST_ONE, integer=True)
+    hosts_per_router: Real = real("1", within=AT_LEAST_ONE, integer=True)
+    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a router", within=ABOVE_ZERO, integer=True)
     switch_lanes: Real = real(
-        "1", 256.0, doc="lanes of a switch chip; larger routers are made of several", within=ABOVE_ZERO, whole=True
+        "1", 256.0, doc="lanes of a switch chip; larger routers are made of several", within=ABOVE_ZERO, integer=True
     )
     uplink_lane_price: Real = real("USD", 0.0, doc="of cable and transceivers between routers, per lane")
     hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")

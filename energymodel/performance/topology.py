@@ -118,7 +118,7 @@ class Torus(AbstractTopology):
     traffic has those links alone that lead where it goes. With 0 it has all of them, wherever it goes.
     """
 
-    dimensions: Real = real("1", within=AT_LEAST_ONE, whole=True)
+    dimensions: Real = real("1", within=AT_LEAST_ONE, integer=True)
     single_links: Real = share(0.0, doc="1 if traffic is bound by single links of a node, 0 by all together")
     hop_latency: Real = real("s", 0.0, doc="of a router on the way")
 

@@ -141,8 +141,8 @@ def optimize_architecture(
         for path in problem.formulation.paths:
             if path.startswith("system.workload."):
                 raise InputError(f"{path}: the shape varies by `names`, and the rest of the workload stays.")
-        given = {name: problem.limits[name] for name in ("time", "chips", "loss") if name in problem.limits}
-        asked = asked.with_question(limits=given)
+        own_limits = {name: problem.limits[name] for name in ("time", "chips", "loss") if name in problem.limits}
+        asked = asked.with_question(limits=own_limits)
         tell("searching the best plan of the own shape")
         own_value = math.nan
         with suppress(InputError):  # it may not fit

@@ -144,8 +144,8 @@ class ShapedFormulation(Formulation):
     def _plan(self, point: Any, depth: Depth, criteria: Criteria, run: TrainingRun) -> tuple[Any, ...]:
         """Arguments of the formulation of the plan: with the workload of the shape, whose penalty the loss contains."""
         shape: dict[str, Any] = dict(zip(SHAPE, jnp.exp(point[: len(SHAPE)]), strict=True))
-        workload, one = shaped(run.system.workload, depth.layers, shape), jnp.ones(())
-        learning = RecipeLearning(run.system.learning, one, one, self.prior.penalty(workload))
+        workload, neutral = shaped(run.system.workload, depth.layers, shape), jnp.ones(())
+        learning = RecipeLearning(run.system.learning, neutral, neutral, self.prior.penalty(workload))
         run = eqx.tree_at(lambda run: (run.system.workload, run.system.learning), run, (workload, learning))
         return point[len(SHAPE) :], depth.layout, criteria, run
 

@@ -164,7 +164,7 @@ class DesignProblem:
     def counts(self) -> tuple[str, ...]:
         """Paths of whole numbers beside chips and batch: spare nodes, lanes and ports of the network."""
         paths = [path for path in self.formulation.paths if path != TOKENS]
-        return tuple(path for path in paths if declaration(self.run, path).metadata.get("whole"))
+        return tuple(path for path in paths if declaration(self.run, path).metadata.get("integer"))
 
     @property
     def most_chips(self) -> float:

@@ -18,7 +18,7 @@ HALF_CROSSING = 0.5  # of uniform random traffic, half of the messages cross the
 class Node(eqx.Module):
     """Chips that share a scale-up network and a host."""
 
-    chips: Real = real("1", within=AT_LEAST_ONE, whole=True)
+    chips: Real = real("1", within=AT_LEAST_ONE, integer=True)
     overhead_power: Real = real("W")
     scale_up: Link = component()
     host_bandwidth: Real = real("B/s", within=ABOVE_ZERO)

@@ -150,7 +150,7 @@ class TrainingPlan(eqx.Module):
         doc="clock of a chip that waits for others between steps, over that of its work",
         within=SHARE_ABOVE_ZERO,
     )
-    spares: Real = real("1", 0.0, doc="nodes that idle until one that trains fails", whole=True)
+    spares: Real = real("1", 0.0, doc="nodes that idle until one that trains fails", integer=True)
 
     @property
     def knots(self) -> int:
