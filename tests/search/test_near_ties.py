@@ -194,4 +194,5 @@ def test_constants_are_drawn_as_they_are_known():
 def test_no_layout_pays_for_a_limit_that_moves_with_it():
     # The own plan's time is the limit, at which its layout has no slack: draws that are slow for both are neutral.
     claim = em.optimize(em.load_scenario("test-1b-h100")).choice.claim
+    assert claim is not None
     assert 0.0 < claim.gain < 0.5
