@@ -53,12 +53,17 @@ def wait_until(page, function, argument=None):
 
 
 def answers_come_after(page, milliseconds, kind=""):
-    """Let what the server sends, or one kind of it, reach the page only so much later, once it is loaded anew."""
+    """Let what the server sends, or one kind of it, reach the page only so much later, once it is loaded anew.
+
+    A refusal is also of the kind of the request that it refuses.
+    """
     page.add_init_script(
-        "const usual = Object.getOwnPropertyDescriptor(WebSocket.prototype, 'onmessage');"
+        "{ const usual = Object.getOwnPropertyDescriptor(WebSocket.prototype, 'onmessage');"
         "Object.defineProperty(WebSocket.prototype, 'onmessage', { set(hear) { window.socket = this; "
-        f"const isLate = (event) => !'{kind}' || JSON.parse(event.data).kind === '{kind}';"
+        f"const isLate = (event) => !'{kind}' || ((answer) => [answer.kind, answer.request].includes('{kind}'))"
+        "(JSON.parse(event.data));"
         f"usual.set.call(this, (event) => setTimeout(() => hear(event), isLate(event) ? {milliseconds} : 0)); }} }});"
+        " }"
     )
     page.reload()
     expect(page.locator("#energy svg")).to_be_visible(timeout=GRACE)

@@ -39,6 +39,17 @@ def test_what_a_link_asks_for_in_vain_is_told_and_left_out(opened, server):
         expect(page).to_have_url(re.compile(r"#plan\.clock=[0-9.]+$"))
 
 
+def test_number_that_is_refused_once_more_after_the_next_move_is_not_told_again(opened):
+    page = opened()
+    answers_come_after(page, 200, "knob")
+    answers_come_after(page, 1200, "state")
+    page.evaluate("() => { location.hash = 'nonsense=3'; }")
+    expect(page.locator("#error")).to_contain_text("nonsense")
+    press(page, CLOCK, "ArrowLeft")
+    expect(page).to_have_url(re.compile(r"#plan\.clock=[0-9.]+$"))
+    expect(page.locator("#error")).to_be_hidden()
+
+
 def test_link_that_is_too_long_for_a_message_is_told_and_left_out(opened, server):
     page = opened(address=f"{server.address}#plan.clock=0.8&pin=name%3D{'n' * LONGEST}")
     expect(page.locator("#error")).to_contain_text("The link holds")

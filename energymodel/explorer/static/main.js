@@ -54,6 +54,11 @@ function request() {
   return { ...state, moved, front: at("objective").value, width, seen: [...seen] };
 }
 
+function isAskedFor(path) {
+  const { values, layout } = request();
+  return Object.hasOwn(values, path) || Object.hasOwn(layout, path);
+}
+
 // Only what is on the screen is drawn while a control moves. What comes onto it is drawn of the same plan, which rests:
 // to ask for its intervals again would move the page, and so could go on for ever.
 const screen = new IntersectionObserver((entries) => {
@@ -110,8 +115,10 @@ function received(answer, isNewest) {
   } else if (answer.kind === "intervals") {
     place(answer.parts);
   } else if (answer.kind === "error") {
-    if (answer.path !== undefined) drop(answer.path, answer.message);
-    else if (answer.number) fail(answer.message);
+    if (answer.path !== undefined) {
+      // A number without a control is refused twice: as a control, and in the state; the second answer is late.
+      if (answer.request !== "state" || isAskedFor(answer.path)) drop(answer.path, answer.message);
+    } else if (answer.number) fail(answer.message);
     else refuse(answer.message);
     if (answer.request === "optimize") at("optimize").disabled = false;
   } else if (answer.kind === "knob") {
