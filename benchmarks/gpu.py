@@ -122,7 +122,7 @@ def evaluate_points() -> Iterator[Case]:
         }
         return em.sweep(scenario, axes, keep)
 
-    for keep in ("best", "bins:energy,time"):
+    for keep in ("best", "pareto:energy,time"):
         yield Case(f"em.sweep, {points:.1e} points, {keep}", points, lambda k=keep: swept(k))
 
 

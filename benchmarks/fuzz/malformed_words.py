@@ -31,7 +31,7 @@ energy**2 | 0.5:1 | 1:0.5 | 1: | : | a:b:c | 0:inf | nan:nan | 1 W:2 K | 2 Mi to
 1..2 log 0 | 0..0 log 3 | 1,2, | a,b | all | 64 | 0 layouts | plan.clock=0.8 | plan.clock | =1
 plan.batch@0..1= | plan.power.* | plan.power.*=1:2 | model.* | ٣ | ² | 1.2 GHz | 1e300 GHz | 50 MHz | 700
 1980 | none | full | zb-h1 | gpipe | standard | selective | true | plan.clock | system.accelerator | system
-plan.layout | energy,time | top:99999999999999999999 | top:² | pareto:energy | bins:x,y | full:energy
+plan.layout | energy,time | top:99999999999999999999 | top:² | pareto:energy | full:energy
 histogram:x | along:plan.clock | best | dask://x | process | devices
 """,
     "",

@@ -294,7 +294,7 @@ def model_table(count: int) -> None:
     again = row("this library, minimum (again)", points, minimum)
     own = max(own, again)
     results = {}
-    for word in ("best", "top:32", "count", "along:batch,voltage", "bins:energy,time", "pareto:energy,time"):
+    for word in ("best", "top:32", "count", "along:batch,voltage", "pareto:energy,time"):
         results[word] = row(f"this library, {word}", points, ours(count, word), 2)
     print()
     for name, rate in rates.items():

@@ -324,9 +324,7 @@ def sweep(
         "system.accelerator=h100-sxm,h200-sxm or plan.layout=64 (the best of a coarse grid; all); repeatable.",
         "PATH=VALUES",
     ),
-    keep: str = option(
-        "best, top:K, along:AXIS, pareto:X,Y, bins:X,Y, count, histogram:X, quantiles:X, full:X.", "WHAT", "best"
-    ),
+    keep: str = option("best, top:K, along:AXIS, pareto:X,Y, count, histogram:X, quantiles:X, full:X.", "WHAT", "best"),
     minimize: str = option("Any output, or a product such as energy*time^2.", "OBJECTIVE", "energy"),
     limit: list[str] | None = option("Limit any output; repeatable.", "NAME=VALUE"),
     resume: Path | None = option("Keep finished tiles in a folder, and continue where it stopped.", "FOLDER"),

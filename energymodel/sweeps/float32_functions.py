@@ -128,29 +128,10 @@ def pow32(x: Float32, y: Float32) -> Float32:
     return jnp.where(flat | (x == 1.0) | ((x == -1.0) & (jnp.abs(y) == _INFINITE)), np.float32(1.0), value)
 
 
-def rough_log2(x: Float32) -> Float32:
-    """Base-2 logarithm of positive float32 numbers to 0.01, without a polynomial; its slope is right to 9 %."""
-    bits = _bits(x)
-    m = _of_bits((bits & ~_EXPONENT) | np.int32(0x3F800000)) - np.float32(1.0)
-    n = lax.convert_element_type((bits >> _MANTISSA_BITS) - np.int32(127), np.float32)
-    return n + m * (np.float32(1.3465) - np.float32(0.3465) * m)
-
-
-def inverse_rough_log2(value: Any) -> Any:
-    """The number whose rough logarithm has this value."""
-    n = jnp.floor(value)
-    root = jnp.sqrt(1.3465**2 - 4.0 * 0.3465 * (value - n))
-    return jnp.exp2(n) * (1.0 + (1.3465 - root) / (2.0 * 0.3465))
-
-
-def in_order(bits: Any) -> Any:
-    """Integers that order like the float32 numbers with these bits."""
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers order the other way
-
-
 def ordered_bits(value: Any) -> Any:
     """An integer that orders like a float32 number."""
-    return in_order(jax.lax.bitcast_convert_type(jnp.asarray(value, jnp.float32), jnp.int32))
+    bits = _bits(jnp.asarray(value, jnp.float32))
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers order the other way
 
 
 def substitutes() -> dict[str, Callable[..., Any]]:

@@ -1,4 +1,4 @@
-"""Pareto fronts of a grid: exact, or as fine as bins of the first objective.
+"""Pareto fronts of a grid.
 
 Every point is compared with a few sentries of the front so far; rows that hold a point which passes are looked at
 again, and the points that pass that, too, are compared with the whole front.
@@ -6,7 +6,7 @@ again, and the points that pass that, too, are compared with the whole front.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -14,45 +14,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import register_dataclass
 
-from energymodel.errors import InputError
 from energymodel.search.result import efficient as undominated
 from energymodel.sweeps.axes import Range
 from energymodel.sweeps.best_points import Points
-from energymodel.sweeps.float32_functions import in_order, inverse_rough_log2, ordered_bits, rough_log2
+from energymodel.sweeps.float32_functions import ordered_bits
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.points import GridSample, feasible_values
+from energymodel.sweeps.points import feasible_values
 from energymodel.sweeps.reductions import AbstractPointReduction, Chunk, float_dtype
 
 CAPACITY = 1024
-SENTRIES, BIN_SENTRIES = 16, 8
+SENTRIES = 16
 """Points of a front that every point is compared with first."""
 GUARDS = 64
 """Points of the front of a sample of the grid, which every tile knows, and of a front that is looked at again."""
-BINS = 256
-DROPPED_BITS = 9
-"""Last bits of the second objective that bins ignore: 14 bits of the mantissa stay."""
-ROUNDING = 1e-4
-"""Bound on the rounding of `rough_log2`."""
 ROW, GROUP = 128, 32
 """Points in a row, and rows that are looked at together."""
 STEPS = 512
 MANY = 32
 """Rows with a point that passes, from which on all points of a chunk are compared with each other in so many steps."""
-
-
-class AbstractFront(AbstractPointReduction):
-    """A reduction to a front of `objectives` within `limits`."""
-
-    objectives: Sequence[str]
-    limits: Mapping[str, Range]
-
-    def pick(self, outputs: Any) -> Any:
-        """The objectives, infinite where a limit is broken."""
-        return feasible_values(outputs, self.objectives, self.limits)
-
-    def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
-        """The efficient ones, by the first objective."""
-        return efficient([outputs[name] for name in self.objectives])
 
 
 class FrontState(NamedTuple):
@@ -66,7 +45,7 @@ class FrontState(NamedTuple):
 
 @register_dataclass
 @dataclass(frozen=True)
-class Pareto(AbstractFront):
+class Pareto(AbstractPointReduction):
     """Every point that no other point dominates, exactly, for two and more objectives.
 
     Of points with equal objectives the first one is kept. `capacity` bounds the front; a larger one says so.
@@ -75,6 +54,10 @@ class Pareto(AbstractFront):
     objectives: Sequence[str]
     limits: Mapping[str, Range] = field(default_factory=dict)
     capacity: int = CAPACITY
+
+    def pick(self, outputs: Any) -> Any:
+        """The objectives, infinite where a limit is broken."""
+        return feasible_values(outputs, self.objectives, self.limits)
 
     def init(self, grid: Grid) -> FrontState:
         """An empty front."""
@@ -141,99 +124,15 @@ class Pareto(AbstractFront):
         """The points of the front."""
         return Points(state.values[0], state.chunk, state.position).indices(grid)
 
+    def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
+        """The efficient ones, by the first objective."""
+        return efficient([outputs[name] for name in self.objectives])
+
     def warning(self, state: FrontState) -> str:
         """How many points the front was too small for."""
         lost = int(state.lost)
         warning = f"The front has more than {self.capacity:,} points; {lost:,} were lost. Raise capacity."
         return warning if lost else ""
-
-
-@register_dataclass
-@dataclass(frozen=True)
-class ParetoBins(AbstractFront):
-    """The point of lowest second objective in each of about equal steps of the logarithm of the first.
-
-    A front as fine as its bins, at little cost; the second objective is compared to 14 bits of its mantissa. Points
-    beyond `span`, a range taken from a sample of the grid unless given, fall into the end bins.
-    """
-
-    objectives: Sequence[str]
-    limits: Mapping[str, Range] = field(default_factory=dict)
-    capacity: int = BINS
-    span: Range | None = None
-
-    def scaled_to(self, sample: GridSample) -> "ParetoBins":
-        """With the range of the first objective.
-
-        **Raises:** `InputError` for too many bins, or an output that is not positive.
-        """
-        if not 0 < self.capacity <= BINS:
-            raise InputError(f"bins: {self.capacity} is not between 1 and {BINS}.")
-        low, high = self.span or sample.range(self.objectives[0], self.limits)
-        if low <= 0.0:
-            raise InputError(
-                f"keep: {self.objectives[0]} is not positive on all of a sample, so it has no logarithmic bins. "
-                "Use pareto."
-            )
-        return replace(self, span=(low, high))
-
-    def _scale(self) -> tuple[Any, Any]:
-        """Rough logarithm of the lowest value, and bins per unit of it."""
-        assert self.span is not None
-        low, high = (rough_log2(jnp.asarray(end, jnp.float32)) for end in self.span)
-        return low, self.capacity / (high - low)
-
-    def bin_of(self, x: Any) -> Any:
-        """Number of the bin of a value of the first objective."""
-        low, rate = self._scale()
-        step = (rough_log2(jnp.asarray(x, jnp.float32)) - low) * rate
-        return jnp.clip(step, 0.0, self.capacity - 1.0).astype(jnp.int32)
-
-    def init(self, grid: Grid) -> Points:
-        """Empty bins."""
-        return Points.empty(self.capacity)
-
-    def hint(self, state: Points) -> np.ndarray:
-        """The bins one level worse: a point of the same bin and level may be the first of the grid."""
-        values = np.array(state.value)
-        filled = values < np.inf
-        bits = in_order(values[filled].astype(np.float32).view(np.int32)) + np.int32(2**DROPPED_BITS)
-        values[filled] = in_order(bits).view(np.float32)
-        return values
-
-    def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
-        """Compare the lowest of each bin with those so far, if a point is lower than all bins up to its own."""
-        low, rate = self._scale()
-        numbers = jnp.arange(self.capacity)
-        # No point beyond the edge of a bin lies in a lower one, whatever the rounding.
-        edges = inverse_rough_log2(low + numbers.astype(jnp.float32) / rate + ROUNDING).astype(float_dtype())
-        edges = jnp.where(numbers > 0, edges, -jnp.inf)
-        lowest = jax.lax.cummin(jnp.minimum(state.value, chunk.hint))
-        steps = jnp.cumsum(lowest < jnp.concatenate([jnp.full(1, jnp.inf), lowest[:-1]]))
-        some = jnp.searchsorted(steps, 1 + (jnp.arange(BIN_SENTRIES) * steps[-1]) // BIN_SENTRIES)
-        some = jnp.minimum(some, self.capacity - 1)
-
-        def insert(state: Points, columns: list[Any], positions: Any) -> Points:
-            bins = self.bin_of(columns[0])
-            levels = in_order(ordered_bits(columns[1]) & -(2**DROPPED_BITS))
-            levels = jax.lax.bitcast_convert_type(levels, jnp.float32).astype(float_dtype())
-            values = jnp.full(self.capacity, jnp.inf, float_dtype()).at[bins].min(levels)
-            last = jnp.int32(chunk.grid.volume)
-            firsts = jnp.where(levels == values[bins], positions, last)
-            firsts = jnp.full(self.capacity, last).at[bins].min(firsts)
-            return state.improved(Points(values, jnp.asarray(chunk.number, jnp.int32), firsts), jnp)
-
-        return over_rows(below_stairs(picked, edges[some], lowest[some]), picked, chunk, insert, state)
-
-    def merge(self, first: Points, second: Points) -> Points:
-        """The lower of each pair."""
-        return first.improved(second, np)
-
-    def kept_points(self, state: Points, grid: Grid) -> list[tuple[int, ...]]:
-        """Points that no point of a lower bin beats."""
-        value = np.asarray(state.value)
-        before = np.concatenate([[np.inf], np.minimum.accumulate(value)[:-1]])
-        return Points(np.where(value < before, value, np.inf), *state[1:]).indices(grid)
 
 
 def below_stairs(columns: Sequence[Any], starts: Any, heights: Any) -> Any:

@@ -20,7 +20,7 @@ from energymodel.sweeps.engines import Engine
 from energymodel.sweeps.full_array import FullArray
 from energymodel.sweeps.grid import divide
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
-from energymodel.sweeps.pareto import Pareto, ParetoBins
+from energymodel.sweeps.pareto import Pareto
 from energymodel.sweeps.points import GridSample, Output
 from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
@@ -45,7 +45,6 @@ KINDS: Mapping[str, tuple[int, Callable[..., AbstractReduction] | None]] = {
     "top": (0, None),
     "along": (1, None),
     "pareto": (2, Pareto),
-    "bins": (2, ParetoBins),
     "count": (0, lambda names, limits: Count(limits)),
     "histogram": (1, Histogram),
     "quantiles": (1, functools.partial(Histogram, summary=quantiles)),
@@ -87,8 +86,7 @@ def sweep(
     - `axes`: `{"plan.batch": "8..64 Mi token log 20", "system.accelerator": "h100-sxm, h200-sxm", "plan.layout": "64"}`
       or `Axis` objects.
     - `keep`: `"best"`, `"top:K"`, `"along:AXIS,..."` (the best along these axes, for each value of the others),
-      `"pareto:X,Y,..."` (exact), `"bins:X,Y"` (a front as fine as its bins, cheaper), `"count"`, `"histogram:X,..."`,
-      `"quantiles:X,..."`, `"full:X,..."`, or a reduction.
+      `"pareto:X,Y,..."`, `"count"`, `"histogram:X,..."`, `"quantiles:X,..."`, `"full:X,..."`, or a reduction.
     - `minimize`: an output, for a scenario also a product of powers such as `"energy*time^2"`; default `"energy"`.
     - `limits`: of outputs: text with a unit or SI for a scenario, from below where more is better; for a function the
       largest value, or `(lowest, highest)`. Limits of the scenario's hardware and building always hold.
@@ -170,8 +168,6 @@ def parse_keep(
     if len(names) < needed:
         example = "plan.clock,plan.batch" if word == "along" else "energy,time"
         raise InputError(f'keep: "{keep}" names {len(names)}; it needs at least {needed}. Write {word}:{example}.')
-    if word == "bins" and len(names) > 2:
-        raise InputError(f'keep: "{keep}" has more than two objectives. Use pareto.')
     if kind is not None:
         return kind(names, limits)
     if minimize is None:

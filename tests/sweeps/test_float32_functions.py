@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from energymodel.runtime.operations import portable
-from energymodel.sweeps.float32_functions import exp32, log32, pow32, rough_log2, substitutes
+from energymodel.sweeps.float32_functions import exp32, log32, pow32, substitutes
 
 PRECISION = 32
 LARGEST_ERROR = 2.0
@@ -95,10 +95,3 @@ def test_float64_keeps_the_functions_of_jax():
         traced = str(jax.make_jaxpr(portable(function, own))(x))
     assert "bitcast" not in traced
     assert "bitcast" in str(jax.make_jaxpr(portable(function, own))(jnp.ones(7, jnp.float32)))
-
-
-def test_rough_logarithm_rises_and_is_near():
-    x = np.geomspace(1e-37, 1e37, 200_001).astype(np.float32)
-    rough = np.asarray(rough_log2(x))
-    assert np.all(np.diff(rough) >= 0.0)
-    assert np.max(np.abs(rough - np.log2(x.astype(np.float64)))) < 0.01

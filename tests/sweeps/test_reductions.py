@@ -9,7 +9,7 @@ from energymodel.errors import InputError
 from energymodel.sweeps import sweep as sweep_module
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
-from energymodel.sweeps.pareto import FrontState, Pareto, ParetoBins, below_steps, efficient
+from energymodel.sweeps.pareto import FrontState, Pareto, below_steps, efficient
 from energymodel.sweeps.prepared_sweep import OrderedMerge
 from energymodel.sweeps.reductions import AbstractPointReduction
 from energymodel.sweeps.sweep import prepare_sweep
@@ -68,19 +68,6 @@ def test_efficient_points_by_hand():
     assert efficient(columns) == efficient([*columns, np.zeros(5)]) == [1, 0, 2]
 
 
-@pytest.mark.parametrize(("chunk", "tile"), CUTS)
-def test_pareto_bins_hold_the_lowest_of_each_bin(truth, chunk, tile):
-    outputs, feasible = truth
-    result = swept(ParetoBins(("energy", "time"), RANGES, capacity=20), chunk, tile, precision=64)
-    assert isinstance(result.keep, ParetoBins)
-    energy, time = outputs["energy"][feasible], outputs["time"][feasible]
-    number = np.asarray(result.keep.bin_of(energy))
-    lowest = np.array([time[number == step].min(initial=np.inf) for step in range(20)])
-    steps = lowest < np.concatenate([[np.inf], np.minimum.accumulate(lowest)[:-1]])
-    times = sorted(winner.outputs["time"] for winner in result.winners)
-    np.testing.assert_allclose(times, np.sort(lowest[steps]), rtol=2e-4)
-
-
 def test_histogram_counts_every_feasible_point(truth):
     outputs, feasible = truth
     spans = {"energy": (2e10, 2e12), "temperature": (40.0, 60.0)}
@@ -124,7 +111,7 @@ def test_custom_reduction():
 
 
 def test_nothing_feasible_in_any_reduction():
-    for keep in ("pareto:y,z", "bins:y,z", "along:x", "top:3"):
+    for keep in ("pareto:y,z", "along:x", "top:3"):
         result = em.sweep(lambda x: {"y": x, "z": 1.0 / x}, {"x": "1:2:5"}, keep, minimize="y", limits={"y": 0.5})
         assert result.winners == ()
         assert "No point obeys" in result.message
@@ -135,16 +122,14 @@ def test_nothing_feasible_in_any_reduction():
     ("keep", "words"),
     [
         ("pareto:y", "at least 2"),
-        ("bins:y,z,y", "more than two"),
         ("along:w", '"w" is not an axis'),
         ("full", "at least 1"),
-        ("bins:s,y", "not positive"),
         ("histogram:nan", "not finite at any"),
     ],
 )
 def test_bad_reductions_are_named(keep, words):
     def model(x):
-        return {"y": x, "z": 1.0 / x, "s": x - 1.5, "nan": x * jnp.nan}
+        return {"y": x, "z": 1.0 / x, "nan": x * jnp.nan}
 
     with pytest.raises(InputError, match=words):
         em.sweep(model, [Axis.linear("x", 1.0, 2.0, 5)], keep, minimize="y")
@@ -166,7 +151,7 @@ def front(monkeypatch, model, grid_axes, keep, *, hints, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keep", ["bins:energy,time", "pareto:energy,time", "pareto:energy,time,power"])
+@pytest.mark.parametrize("keep", ["pareto:energy,time", "pareto:energy,time,power"])
 def test_hints_change_no_point(monkeypatch, keep):
     # Sizes that divide neither chunks nor tiles leave padding.
     grid_axes = axes(13, 9, 11, 10)
@@ -224,7 +209,7 @@ def test_merged_fronts_are_the_front_of_all():
 PADDED = [pytest.param(keep, marks=pytest.mark.slow) for keep in ("top:40", "along:voltage")]
 
 
-@pytest.mark.parametrize("keep", ["bins:energy,time", "pareto:energy,time", *PADDED])
+@pytest.mark.parametrize("keep", ["pareto:energy,time", *PADDED])
 def test_padded_rows_change_no_result(monkeypatch, keep):
     order, rows, indices = ("batch", "clock", "nodes", "voltage"), [], []
     for lanes in (1, LANES):

@@ -22,7 +22,7 @@ from energymodel.sweeps.best_points import BestAlong
 from energymodel.sweeps.full_array import FullArray
 from energymodel.sweeps.histogram import BinCounts, Count, Histogram
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
-from energymodel.sweeps.pareto import AbstractFront
+from energymodel.sweeps.pareto import Pareto
 from energymodel.sweeps.scenario_axes import UNITS
 from energymodel.sweeps.sweep_result import Edge, SweepCost, SweepResult
 from energymodel.units import counted
@@ -298,7 +298,7 @@ def point_words(axes: Sequence[Axis], point: Mapping[str, Any]) -> str:
 def _chart(swept: SweepResult, rows: Table, minimize: str) -> Chart:
     """A front in its plane; a line along the axis that was kept; else the best points side by side."""
     winners, of = swept.winners, spaced(minimize)
-    if isinstance(swept.keep, AbstractFront):
+    if isinstance(swept.keep, Pareto):
         first, second = tuple(swept.keep.objectives)[:2]
         title = f"{len(winners):,} points of the grid trade {spaced(first)} against {spaced(second)}"
         if len(winners) == 1:
