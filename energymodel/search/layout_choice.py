@@ -8,7 +8,8 @@ probability
     P = mean over c of Phi(ln(f_own(c) / f(c)) / (sqrt(2) s g)),    g = d ln f / d ln(step time)
 
 with the limits at their prices, where the limit of time is that of the own plan at the draw unless it was given; below
-90 % the own layout stays.
+90 % the own layout stays. It is the own one with those switches that surely save: layouts that differ in nothing else
+have the same error s.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from energymodel.ranges import ends_of
 from energymodel.scenarios.clusters import KIND, as_fitted
 from energymodel.scenarios.scenario import Scenario, distributions
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, row_scatter
+from energymodel.search.layout_search import screen_switched
 from energymodel.search.layouts import concatenate, take
 from energymodel.search.problem import DesignProblem
 from energymodel.search.relaxation import SETTLED, LayoutSearch, evaluate_points, solve_relaxed
@@ -50,26 +52,50 @@ def weigh_layouts(
     The own layout counts only where somebody gave it.
     """
     problem, best = searched.problem, rounded[0]
-    own, layout = problem.run.plan.layout, take(searched.lattice, np.array(best.lane))
-    differs = is_given and not np.allclose(_fields(own), _fields(layout), rtol=1e-9)
-    alone = _search_alone(problem) if differs else searched
-    plans = round_layouts(alone, alone.usable) if differs else []
+    draws, follows = constant_draws(scenario, problem.run), "time" not in scenario.optimize.limits
+    error, alone, plans = _layout_error(searched, best), searched, []
+    if is_given:
+        alone, plans = _search_own(problem, draws, follows=follows)
     order = [lane for lane in np.argsort(searched.values, kind="stable") if np.isfinite(searched.values[lane])]
     lanes = _relaxed(searched, *dict.fromkeys([best.lane, *order[:MOST_WEIGHED]]))
     if plans:
         lanes = _Lanes(*concatenate(lanes, _relaxed(alone, plans[0].lane)))
-    deviation, follows = _layout_error(searched, best), "time" not in scenario.optimize.limits
-    moves, late = _moves(problem, lanes, constant_draws(scenario, problem.run), follows=follows)
-    ranked = _ranked(lanes, moves, late, deviation)
-    if not plans:
+    moves, late = _moves(problem, lanes, draws, follows=follows)
+    ranked = _ranked(lanes, moves, late, error)
+    own, layout = (_fields(take(lanes.lattice, np.array(lane))) for lane in (-1, 0))
+    if not plans or np.allclose(own, layout, rtol=1e-9):
         return searched, rounded, LayoutChoice(ranked)
     lead = plans[0].value - best.value
     gain = -math.expm1(-(lead + float(np.mean(moves[:, -1] - moves[:, 0]))))
-    gains, error = lead + (moves + late)[:, -1] - (moves + late)[:, 0], math.sqrt(2.0) * deviation
-    probability = float(np.mean(ndtr(gains / error))) if error else float(np.mean(gains > 0.0))
+    probability = _probability(lead + (moves + late)[:, -1] - (moves + late)[:, 0], math.sqrt(2.0) * error)
     taken = gain > 0.0 and probability >= SURE
     choice = LayoutChoice(ranked, LayoutClaim(gain, probability, taken))
     return (searched, rounded, choice) if taken else (alone, plans, choice)
+
+
+def _search_own(problem: DesignProblem, draws: Draws, *, follows: bool) -> tuple[LayoutSearch, list[RoundedPlan]]:
+    """The search of the own layout alone, from the own plan, with its realizable plans.
+
+    With those switches that save, if that is sure. What no constant explains is the same with and without them.
+    """
+    lattice, start = _own_lane(problem)
+    switched = screen_switched(problem, lattice)[0]
+    layouts = [lattice] if np.array_equal(_fields(lattice), _fields(switched)) else [lattice, switched]
+    searches = [LayoutSearch(problem, of, solve_relaxed(problem, of, start, iterations=SETTLED)) for of in layouts]
+    plans = [round_layouts(search, search.usable) for search in searches]
+    lane = 0
+    if len(plans) > 1 and all(plans):
+        moves, late = _moves(
+            problem, _Lanes(*concatenate(*(_relaxed(of, 0) for of in searches))), draws, follows=follows
+        )
+        lead = plans[0][0].value - plans[1][0].value
+        lane = int(lead > 0.0 and _probability(lead - np.diff(moves + late)[:, 0]) >= SURE)
+    return searches[lane], plans[lane]
+
+
+def _probability(gains: Float[np.ndarray, " draws"], error: float = 0.0) -> float:
+    """Probability of a gain in the logarithm with a normal error, by its values at draws."""
+    return float(np.mean(ndtr(gains / error) if error else gains > 0.0))
 
 
 def constant_draws(scenario: Scenario, run: TrainingRun) -> Draws:
@@ -160,12 +186,6 @@ def _own_lane(problem: DesignProblem) -> tuple[Lattice, Float[np.ndarray, "1 n"]
     )
     point = [formulation.coordinate(of, np.clip(problem.start(of), *problem.bounds[of])) for of in formulation.paths]
     return lattice, np.array([point])
-
-
-def _search_alone(problem: DesignProblem) -> LayoutSearch:
-    """The search of the own layout alone, from the own plan."""
-    lattice, start = _own_lane(problem)
-    return LayoutSearch(problem, lattice, solve_relaxed(problem, lattice, start, iterations=SETTLED))
 
 
 def _ranked(

@@ -12,6 +12,7 @@ without f: a layout with `min y . c(x) > 0` has no such plan either [Farkas 1902
 import dataclasses
 import math
 from contextlib import suppress
+from functools import partial
 
 import jax
 import numpy as np
@@ -39,7 +40,7 @@ from energymodel.search.relaxation import (
 )
 from energymodel.search.result import Optimum, SwitchWorth
 from energymodel.solver import Values
-from energymodel.system.layouts import Lattice
+from energymodel.system.layouts import ACT_ON, Lattice, can_run
 from energymodel.system.plan import PRECISIONS, SCHEDULES
 
 PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on the fine one
@@ -52,6 +53,8 @@ MARGIN = 0.05  # in the logarithm: by how much the minimum of a Lagrangian on a 
 COARSE_MARGIN = 0.5  # the same on the coarse grid and at the best lane's own point
 SAME = 1e-6  # in the logarithm: what two searches of one optimum may differ by
 SIMILAR = 1e-4  # the same where one of them ended at a kink without multipliers that hold
+TRIED = 512  # layouts, the best on the coarse grid, that are tried with other switches
+LEAST_WORTH = 1e-3  # in the logarithm: what a switch saves if it is turned on
 SILENT = 1e-9  # sum of multipliers below which they do not say which limits are in the way
 
 
@@ -87,6 +90,50 @@ def search_layouts(
         searched = searched.joined(_search(problem, lattice, more, start))
     searched = _search_again(searched, np.where(rival, bound, np.inf)[searched.indices])
     return searched._replace(others=float(np.min(bound[rest], initial=np.inf)), left=need - len(more))
+
+
+def screen_switched(problem: DesignProblem, lattice: Lattice) -> tuple[Lattice, Screening]:
+    """All layouts with those switches of the problem that save, and their screening on the coarse grid.
+
+    The best layouts of that grid take one switch after the other, and of schedules the best, if that saves at their
+    best point; their values at other points are taken to change as much.
+    """
+    coarse = screen(problem, lattice, COARSE)
+    best = np.arange(len(coarse.points)), np.argmin(coarse.merits, axis=1)
+    own = jax.tree.map(lambda leaf: leaf[best][:, None], coarse.values)
+    at = Screening(coarse.start[:, None], own)
+    tried = np.isin(np.arange(len(coarse.points)), coarse.best(TRIED))
+    for switch in problem.switches:
+        turned = turned_on(lattice, switch)
+        acts = tried & can_run(problem.run.system, turned) & (getattr(lattice, switch) == 0.0)
+        if degree := ACT_ON.get(switch):
+            acts &= getattr(lattice, degree) > 1.0
+        lanes = np.flatnonzero(acts)
+        if not lanes.size:
+            continue
+        new = Screening(at.points[lanes], evaluate_points(problem, at.points[lanes], take(turned, lanes)))
+        saves = new.merit < at.merit[lanes] - LEAST_WORTH
+        lattice = jax.tree.map(partial(_put, lanes[saves]), lattice, take(turned, lanes[saves]))
+        at = at._replace(values=jax.tree.map(partial(_put, lanes[saves]), at.values, take(new.values, saves)))
+
+    def moved(grid: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+        return grid + np.subtract(new, old, out=np.zeros_like(new), where=new != old)
+
+    return lattice, coarse._replace(values=jax.tree.map(moved, coarse.values, at.values, own))
+
+
+def turned_on(layout: Lattice, switch: str) -> Lattice:
+    """Layouts with a switch on; of precisions and schedules, one replaces the other."""
+    rivals = next((group for group in (PRECISIONS, SCHEDULES) if switch in group), (switch,))
+    fields = {name: getattr(layout, name) for name in rivals}
+    return dataclasses.replace(layout, **{name: np.full_like(leaf, name == switch) for name, leaf in fields.items()})
+
+
+def _put(lanes: Int[np.ndarray, " some"], into: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """A copy with some lanes of another array in place of its own."""
+    into = np.array(into)
+    into[lanes] = source
+    return into
 
 
 def _search(
@@ -135,12 +182,8 @@ def _with_better(
     better = np.flatnonzero(np.min(values, axis=1) < searched.values[lanes] + similar)
     ends = np.argmin(values, axis=1)[better] * len(lanes) + better
 
-    def put(into: np.ndarray, source: np.ndarray) -> np.ndarray:
-        into = np.array(into)
-        into[lanes[better]] = np.asarray(source)[ends]
-        return into
-
-    return searched._replace(solution=jax.tree.map(put, searched.solution, again)), values
+    solution = jax.tree.map(partial(_put, lanes[better]), searched.solution, take(again, ends))
+    return searched._replace(solution=solution), values
 
 
 def restart(searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
@@ -204,17 +247,16 @@ def lower_bounds(searched: LayoutSearch, lattice: Lattice, coarse: Screening) ->
 
 
 def worth_of_switches(problem: DesignProblem, optimum: Optimum) -> tuple[SwitchWorth, ...]:
-    """What each switch that the framework offers and the search left off saves at the plan found, the most first.
+    """What each switch that the framework offers and was not searched saves at the plan found, the most first.
 
-    Of precisions and schedules, one replaces the other. A switch with which the layout does not run is left out.
+    A switch with which the layout does not run is left out.
     """
     scenario, plan, formulation = optimum.scenario, optimum.plan, problem.formulation
     layouts = {"": plan.layout}
     for switch in scenario.tables["system"]["software"].get(OFFERS, ()):
-        if switch in problem.layout_ranges or float(getattr(plan.layout, switch)) > 0.0:
+        if {switch} & {*problem.layout_ranges, *problem.switches} or float(getattr(plan.layout, switch)) > 0.0:
             continue
-        rivals = next((group for group in (PRECISIONS, SCHEDULES) if switch in group), ())
-        layout = dataclasses.replace(plan.layout, **{**dict.fromkeys(rivals, 0.0), switch: 1.0})
+        layout = turned_on(plan.layout, switch)
         with suppress(InputError):
             check_plan(scenario.system, dataclasses.replace(plan, layout=layout))
             layouts[switch] = layout

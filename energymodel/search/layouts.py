@@ -14,13 +14,15 @@ from energymodel.runtime.compilation import Compiled
 from energymodel.search.problem import DesignProblem
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.division import divide
-from energymodel.system.layouts import Lattice, candidates
+from energymodel.system.layouts import ACT_ON, SWITCHES, Lattice, candidates
 from energymodel.system.memory import chip_memory
 from energymodel.system.outputs import OUTPUTS
 from energymodel.system.plan import ParallelLayout
+from energymodel.system.plan_rules import CUTS, SCHEDULE_NAMES
 from energymodel.units import format_quantity
 
 _LAYOUT = {"tensor": "t", "pipeline": "p", "virtual_stages": "v", "context": "c", "expert": "e", "microbatch": "b"}
+_WORDS = {**SCHEDULE_NAMES, "context_all_to_all": "all-to-all", "cuda_graphs": "graphs"}
 
 
 def take(lanes: Any, index: np.ndarray) -> Any:
@@ -34,7 +36,7 @@ def concatenate(*lanes: Any) -> Any:
 
 
 def layout_label(layout: ParallelLayout) -> str:
-    """A layout in one word, such as t4·p8·v16·c2·b1, with ZeRO 2 or 3 and recomputation where they act."""
+    """A layout in one word, such as t4·p8·v16·z3·fp8·async, with ZeRO 2 or 3, recomputation and switches that act."""
     degrees = [f"{short}{float(getattr(layout, name)):g}" for name, short in _LAYOUT.items()]
     degrees = [word for word in degrees if word[1:] != "1" or word[0] in "tp"]
     if float(layout.shard_parameters) or float(layout.shard_gradients):
@@ -43,7 +45,9 @@ def layout_label(layout: ParallelLayout) -> str:
         degrees.append("full")
     elif float(layout.recompute_attention):
         degrees.append("selective")
-    return "·".join(degrees)
+    acting = [name for name in SWITCHES if name not in CUTS and float(getattr(layout, name)) > 0.0]
+    acting = [name for name in acting if name not in ACT_ON or float(getattr(layout, ACT_ON[name])) > 1.0]
+    return "·".join([*degrees, *dict.fromkeys(_WORDS.get(name, name.partition("_")[0]) for name in acting)])
 
 
 def chips_per_replica(layout: Lattice) -> np.ndarray:

@@ -25,7 +25,7 @@ from energymodel.scenarios.question import TOKENS, Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.conflicts import SHARED, conflicts
 from energymodel.search.layout_choice import weigh_layouts
-from energymodel.search.layout_search import restart, search_layouts, worth_of_switches
+from energymodel.search.layout_search import restart, screen_switched, search_layouts, worth_of_switches
 from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import Criteria, DesignProblem, formulate
 from energymodel.search.refinement import (
@@ -38,6 +38,7 @@ from energymodel.search.refinement import (
 )
 from energymodel.search.relaxation import (
     LayoutSearch,
+    Screening,
     evaluate_points,
     lane_model,
     layout_bounds,
@@ -158,7 +159,8 @@ def _best_plan(
     lattice, considered = fitting_layouts(problem)
     tell(f"searching {considered:,} layouts")
     with _preloaded_programs(problem, take(lattice, np.array([0]))):
-        searched, rounded = _search_and_round(problem, lattice, tolerance_of(scenario), tell)
+        lattice, coarse = screen_switched(problem, lattice)
+        searched, rounded = _search_and_round(problem, lattice, tolerance_of(scenario), tell, coarse)
     broken: tuple[Conflict, ...] = ()
     if not (rounded or searched.usable.any() or searched.interrupted):
         tell("looking for the limits that exclude each other")
@@ -185,10 +187,14 @@ def _best_plan(
 
 
 def _search_and_round(
-    problem: DesignProblem, lattice: Lattice, tolerance: float, tell: Callable[[str], None]
+    problem: DesignProblem,
+    lattice: Lattice,
+    tolerance: float,
+    tell: Callable[[str], None],
+    coarse: Screening | None = None,
 ) -> tuple[LayoutSearch, list[RoundedPlan]]:
     """The layouts that can hold the best plan, and their realizable plans, best first."""
-    searched = restart(search_layouts(problem, lattice, tolerance))
+    searched = restart(search_layouts(problem, lattice, tolerance, coarse))
     rounded: list[RoundedPlan] = []
     if searched.usable.any():
         tell("rounding to whole replicas and micro-batches")

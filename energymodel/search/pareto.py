@@ -14,10 +14,10 @@ from jaxtyping import Float
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.question import Limits, Ranges
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layout_search import search_layouts
+from energymodel.search.layout_search import screen_switched, search_layouts
 from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import DesignProblem, formulate
-from energymodel.search.relaxation import COARSE, LayoutSearch, Screening, screen, solve_relaxed
+from energymodel.search.relaxation import LayoutSearch, Screening, solve_relaxed
 from energymodel.search.result import (
     Front,
     FrontPoint,
@@ -113,7 +113,7 @@ def _searched(scenario: Scenario, names: tuple[str, ...], count: int, tell: Call
     problem = formulate(scenario, baseline, free=names)
     lattice, considered = fitting_layouts(problem)
     tell(f"screening {considered:,} layouts")
-    coarse = screen(problem, lattice, COARSE)
+    lattice, coarse = screen_switched(problem, lattice)
 
     def node(weights: np.ndarray, asked: DesignProblem) -> _Node:
         searched = search_layouts(asked, lattice, coarse=_screened_again(problem, coarse, asked))

@@ -16,12 +16,13 @@ from energymodel.numerics import Numeric
 from energymodel.ranges import declaration
 from energymodel.scenarios.checks import check_target
 from energymodel.scenarios.clock_scale import CLOCK
+from energymodel.scenarios.components import OFFERS
 from energymodel.scenarios.question import BATCH, OVER_PROGRESS, TOKENS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.training_run import TrainingRun, replace_leaf
 from energymodel.solver import Values
 from energymodel.system.evaluate import evaluate
-from energymodel.system.layouts import SEARCHED
+from energymodel.system.layouts import SCHEDULING, SEARCHED
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import (
     AT_LEAST,
@@ -35,7 +36,7 @@ from energymodel.system.outputs import (
     own_outputs,
     parse_objective,
 )
-from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan import SCHEDULES, ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
@@ -142,8 +143,8 @@ class DesignProblem:
     """A scenario to optimize: its formulation, its numbers, what is minimized, limits and bounds of variables in SI.
 
     `limits` are those that hold; `criteria` has far ones for the other rows of the formulation. `layout_ranges` are
-    ranges of fields of the layout; other fields take all values that make sense. Chips come in multiples of `block`, if
-    that is not 0.
+    ranges of fields of the layout; other fields take all values that make sense, and `switches` those that save. Chips
+    come in multiples of `block`, if that is not 0.
     """
 
     formulation: Formulation
@@ -154,6 +155,7 @@ class DesignProblem:
     bounds: Mapping[str, tuple[float, float]]
     layout_ranges: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     block: int = 0
+    switches: tuple[str, ...] = ()
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -256,8 +258,11 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     criteria = jax.tree.map(lambda value: np.asarray(value, np.float64), Criteria(powers, {**limits, **far}))
     affine = tuple(path for path, (low, _) in bounds.items() if low <= 0.0)
     formulation = Formulation(tuple(bounds), objectives, rows, affine, own=own_outputs(named))
-    run = TrainingRun(system, plan)
-    return DesignProblem(formulation, run, criteria, question.minimize, limits, bounds, layout_ranges, question.block)
+    asked = criteria, question.minimize, limits, bounds, layout_ranges, question.block
+    decided = {*layout_ranges, *(SCHEDULES if layout_ranges.keys() & set(SCHEDULES) else ())}
+    offered = scenario.tables["system"]["software"].get(OFFERS, ())
+    switches = tuple(name for name in offered if name in SCHEDULING and name not in decided)
+    return DesignProblem(formulation, TrainingRun(system, plan), *asked, switches)
 
 
 def check_ends(scenario: Scenario) -> None:

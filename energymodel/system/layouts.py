@@ -38,6 +38,10 @@ FIELDS = tuple(field.name for field in fields(ParallelLayout))
 SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
 """As in the scenario, unless they may vary; the fields before them are searched."""
 SEARCHED = (*(name for name in FIELDS if name not in SWITCHES), "embedding_balanced")
+ACT_ON = {**dict.fromkeys(SCHEDULES, "pipeline"), "async_tensor": "tensor", "context_all_to_all": "context"}
+"""Degrees of parallelism that switches act on; others act on every layout."""
+SCHEDULING = (*ACT_ON, "cuda_graphs")
+"""Switches that change neither the numerics nor what a chip and its host hold: when the same work is done, and sent."""
 MOST_EMPTY = 1.0 / 16.0  # slots that a pipeline leaves empty, over the layers, if it is tried
 CHUNK = 1024  # layouts in one call of the compiled step
 
@@ -98,9 +102,7 @@ def candidates(
     table = np.concatenate([table[runs], [chosen]])
     # Each product has one precision.
     table = table[table[:, [FIELDS.index(name) for name in PRECISIONS]].sum(axis=1) <= 1.0]
-    kinds, kind = np.unique(table[:, [FIELDS.index(name) for name in OF_STAGES]], axis=0, return_inverse=True)
-    faults = [stage_fault(system, dict(zip(OF_STAGES, map(float, row), strict=True))) for row in kinds]
-    table = table[np.array([fault is None for fault in faults])[np.reshape(kind, -1)]]
+    table = table[can_run(system, ParallelLayout(*table.T))]
     for name, (low, high) in ranges.items():
         column = table[:, FIELDS.index(name)]
         table = table[(low <= column) & (column <= high)]
@@ -108,6 +110,16 @@ def candidates(
         asked = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in ranges.items())
         raise InputError(f"plan.layout: no layout has {asked}. Give wider ranges.")
     return jax.tree.map(np.asarray, jax.vmap(ParallelLayout)(*np.unique(table, axis=0).T))
+
+
+def can_run(system: TrainingSystem, lattice: Lattice) -> Bool[np.ndarray, " layouts"]:
+    """Layouts whose stages the software runs in their schedule, and whose all-to-alls have a head for each chip."""
+    table = np.stack([np.asarray(getattr(lattice, name)) for name in OF_STAGES], axis=1)
+    kinds, kind = np.unique(table, axis=0, return_inverse=True)
+    faults = [stage_fault(system, dict(zip(OF_STAGES, map(float, row), strict=True))) for row in kinds]
+    divides_heads = (np.asarray(lattice.context) > 1.0) & (np.asarray(lattice.context_all_to_all) > 0.0)
+    lacks_heads = divides_heads & (np.asarray(lattice.tensor * lattice.context) > float(system.workload.heads))
+    return np.array([fault is None for fault in faults])[np.reshape(kind, -1)] & ~lacks_heads
 
 
 def _powers(limit: float, fixed: float | None = None) -> list[float]:

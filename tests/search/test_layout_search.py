@@ -1,6 +1,7 @@
 """Layouts that `search_layouts` leaves out hold no better plan."""
 
 import dataclasses
+import itertools
 
 import equinox as eqx
 import jax
@@ -10,7 +11,14 @@ import pytest
 import energymodel as em
 from energymodel.scenarios.question import BATCH
 from energymodel.search import layout_search
-from energymodel.search.layout_search import MARGIN, lower_bounds, search_layouts, worth_of_switches
+from energymodel.search.layout_search import (
+    LEAST_WORTH,
+    MARGIN,
+    lower_bounds,
+    screen_switched,
+    search_layouts,
+    worth_of_switches,
+)
 from energymodel.search.layouts import fitting_layouts, take
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import (
@@ -18,6 +26,8 @@ from energymodel.search.relaxation import (
     FINE,
     OPTIONS,
     LayoutSearch,
+    Screening,
+    evaluate_points,
     layout_bounds,
     obeys_limits,
     pack,
@@ -27,6 +37,8 @@ from energymodel.search.relaxation import (
 from energymodel.search.training_run import TrainingRun
 from energymodel.solver import RESULTS
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.layouts import SCHEDULING, can_run
+from energymodel.system.plan import SCHEDULES, ParallelLayout
 from experiment import Experiment
 from report.reference_optimum import optimum
 
@@ -60,14 +72,59 @@ def test_a_switch_is_worth_what_evaluate_says():
         goal = em.TargetLoss(problem.limits["loss"])
         plans = [dataclasses.replace(plan, layout=layout, goal=goal) for layout in switched(plan.layout)]
         own, new = (float(evaluate_once(best.scenario.system, plan).energy.total) for plan in plans)
-    assert worth["cuda_graphs"].saving == pytest.approx(1.0 - new / own, rel=1e-9)
+    assert worth["fp8"].saving == pytest.approx(1.0 - new / own, rel=1e-9)
     assert list(worth) == sorted(worth, key=lambda name: -worth[name].saving)
     assert "fp4" not in worth  # an H100 has no such products
+    assert "cuda_graphs" not in worth  # searched
     assert not worth["offload_activations"].keeps_limits  # the run takes longer than the own plan
 
 
 def switched(layout):
-    return layout, dataclasses.replace(layout, cuda_graphs=1.0)
+    return layout, dataclasses.replace(layout, fp8=1.0)
+
+
+@pytest.fixture(scope="module")
+def on_torchtitan():
+    """A problem whose framework has six schedules and switches, with its layouts."""
+    problem = posed("test-1b-h100", {"system.software": "torchtitan", "plan.chips": 32, "plan.batch": "1 Mi token"})
+    assert set(problem.switches) == set(SCHEDULING) - {"gpipe", "zero_bubble_h2"}
+    return problem, fitting_layouts(problem)[0]
+
+
+def test_no_combination_of_switches_is_better_where_they_are_chosen(on_torchtitan):
+    problem, lattice = on_torchtitan
+    plain, (switched, screening) = screen(problem, lattice, COARSE), screen_switched(problem, lattice)
+    lanes = plain.best(64)
+    assert np.all(screening.merit[lanes] <= plain.merit[lanes])
+    assert np.mean([float(np.mean(getattr(switched, name)[lanes])) > 0.0 for name in problem.switches]) > 0.5
+    points = plain.start[lanes][:, None]
+    chosen = Screening(points, evaluate_points(problem, points, take(switched, lanes)))
+    lowest = np.full(len(lanes), np.inf)
+    for schedule, *others in itertools.product((None, *set(SCHEDULES) & set(problem.switches)), *[(0.0, 1.0)] * 3):
+        fields = dict(zip(("async_tensor", "cuda_graphs", "context_all_to_all"), others, strict=True))
+        fields |= {name: float(name == schedule) for name in SCHEDULES}
+        layouts = take(lattice, lanes)
+        layouts = dataclasses.replace(layouts, **{name: np.full(len(lanes), value) for name, value in fields.items()})
+        merit = Screening(points, evaluate_points(problem, points, layouts)).merit
+        lowest = np.minimum(lowest, np.where(can_run(problem.run.system, layouts), merit, np.inf))
+    assert np.all(chosen.merit <= lowest + len(problem.switches) * LEAST_WORTH)
+
+
+def test_switches_that_somebody_decides_stay_with_him(on_torchtitan):
+    problem, _ = on_torchtitan
+    scenario = em.load_scenario("test-1b-h100", {"system.software": "torchtitan"})
+    asked = scenario.with_question(vary={"plan.layout.zero_bubble": [0, 1]}, fix=["plan.layout.cuda_graphs"])
+    decided = formulate(asked, jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan)))
+    assert set(decided.switches) == {"async_tensor", "context_all_to_all"} < set(problem.switches)
+
+
+def test_all_to_alls_divide_no_more_chips_than_heads(on_torchtitan):
+    system = on_torchtitan[0].run.system
+    heads, (tensor, context) = float(system.workload.heads), np.array([[4.0, 4.0, 8.0, 8.0], [1.0, 4.0, 4.0, 4.0]])
+    plain = ParallelLayout(tensor=tensor, context=context, context_all_to_all=np.array([1.0, 1.0, 1.0, 0.0]))
+    lattice = jax.tree.map(lambda leaf: np.broadcast_to(leaf, 4), plain)
+    assert heads == 16.0
+    np.testing.assert_array_equal(can_run(system, lattice), [True, True, False, True])
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from energymodel.report.answers.run_tables import Run
 from energymodel.report.cells import FULL, Quantity, share
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import Optimum
+from energymodel.system.layouts import SCHEDULING
 from energymodel.system.plan import PRECISIONS
 
 TRIED = 3  # layouts to try on the machine
@@ -42,16 +43,22 @@ def choice_sentences(optimum: Optimum) -> list[Sentence]:
     ranked, claim = optimum.choice
     if claim is None:
         return []
-    numbers = {"gain": share(claim.gain), "sure": share(claim.probability)}
+    numbers = {"gain": share(abs(claim.gain)), "sure": share(claim.probability)}
     text = f"saves {{gain}} {optimum.minimize} on average, anything with {{sure}}"
     if claim.taken:
         return [Sentence(f"Another layout {text}.", numbers)]
+    if claim.gain <= 0.0:
+        text = f"takes {{gain}} more {optimum.minimize} on average, though less with {{sure}}"
+    on = [
+        name for name in SCHEDULING if getattr(optimum.plan.layout, name) > getattr(optimum.scenario.plan.layout, name)
+    ]
+    stays = f"The own layout stays, with {' and '.join(on)} on" if on else "The own layout stays"
     nearest = sorted(ranked, key=lambda layout: layout.excess)[:TRIED]
     listed = ", ".join(layout_label(layout.layout) for layout in nearest)
     return [
         Sentence(
-            f"The own layout stays: the best of the model {text} (90 % is asked). Run {listed} for 200 steps each, "
-            "then `energymodel calibrate step-time`.",
+            f"{stays}: the best of the model {text} (90 % is asked). Run {listed} for 200 steps each, then "
+            "`energymodel calibrate step-time`.",
             numbers,
         )
     ]
