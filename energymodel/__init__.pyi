@@ -15,7 +15,7 @@ from . import (
 from .calibration.calibrate import Calibration, calibrate
 from .calibration.step_prediction import predict
 from .errors import InputError
-from .monitor.monitor import Monitor, loop_callback, trainer_callback
+from .monitor.monitor import Monitor, trainer_callback
 from .monitor.sources import Meter, NvmlMeter, RecordedMeter
 from .monitor.status import Status
 from .readers.columns import TableChoices
@@ -89,7 +89,6 @@ __all__ = [
     "learning",
     "load_fleet",
     "load_scenario",
-    "loop_callback",
     "monitor",
     "monte_carlo",
     "optimize",

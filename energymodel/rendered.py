@@ -2,23 +2,15 @@
 
 A result class of a lower layer takes the methods of `Rendered`. They ask the module `energymodel.report.notebook`,
 which is known here by name only and imported on the first such call, so that no layer imports one above it and
-`import energymodel` loads nothing more. `render_with` names another module with the four functions `html`, `plot`,
-`to_dataframe` and `to_xarray`.
+`import energymodel` loads nothing more.
 """
 
 import importlib
 from typing import Any
 
-_MODULE = ["energymodel.report.notebook"]
-
-
-def render_with(module: str) -> None:
-    """Let the module of this name render all results."""
-    _MODULE[:] = [module]
-
 
 def _renderer() -> Any:
-    return importlib.import_module(_MODULE[-1])
+    return importlib.import_module("energymodel.report.notebook")
 
 
 class Rendered:
@@ -38,15 +30,8 @@ class Rendered:
         return _renderer().plot(self, axes)
 
     def to_dataframe(self) -> Any:
-        """It as a table of pandas, numbers in SI.
+        """It as a table of pandas, numbers in SI, with their units in its `attrs`.
 
         **Raises:** `InputError` that says how to install pandas where it is missing.
         """
         return _renderer().to_dataframe(self)
-
-    def to_xarray(self) -> Any:
-        """It as an `xarray.Dataset`, numbers in SI with their units as attributes.
-
-        **Raises:** `InputError` that says how to install xarray where it is missing.
-        """
-        return _renderer().to_xarray(self)

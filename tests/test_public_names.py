@@ -20,7 +20,7 @@ def test_minimize_by_its_public_name():
     found = em.solver.minimize(lambda x: (x - 2.0) ** 2, 0.0, bounds=(0.0, 1.0))
     assert float(found.x) == pytest.approx(1.0, abs=1e-8)
     assert float(found.multipliers.upper) == pytest.approx(2.0, abs=1e-6)
-    assert float(found.stats["residual"]) <= 1e-8
+    assert float(found.residual) <= 1e-8
 
 
 @pytest.mark.parametrize(

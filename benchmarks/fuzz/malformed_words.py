@@ -127,5 +127,5 @@ COMMON = (
     "--json",
     "--minimize",
 )
-FLAGS = ("--json", "--trajectory", "--polish", "--dry-run", "--open")
+FLAGS = ("--json", "--trajectory", "--dry-run", "--open")
 SCENARIOS = ("test-1b-h100", "test-1b-h100", "llama-3.1-405b-h100", "olmo-2-13b-h100", "deepseek-v3-h800")

@@ -329,7 +329,6 @@ def sweep(
     limit: list[str] | None = option("Limit any output; repeatable.", "NAME=VALUE"),
     resume: Path | None = option("Keep finished tiles in a folder, and continue where it stopped.", "FOLDER"),
     engine: str | None = option("process, devices, distributed or dask://address.", "WHERE"),
-    polish: bool = flag("Also search between the points of the grid."),
     dry_run: bool = flag("Only print the number of points, the time and the memory."),
     precision: int = option("Bits of the scan: 32 or 64.", "BITS", 32),
     samples: int | None = option("Draw all uncertain numbers N times, instead of axes.", "N"),
@@ -353,7 +352,7 @@ def sweep(
         if dry_run and path.suffix not in shell.EXTENSIONS:
             raise InputError(f"{path}: --dry-run computes nothing that could be drawn. Leave it out, or write .json.")
     limits = parse_limits(limit)
-    of_grids = {"--axis": axis, "--polish": polish, "--keep": keep != "best", "--minimize": minimize != "energy"}
+    of_grids = {"--axis": axis, "--keep": keep != "best", "--minimize": minimize != "energy"}
     if samples is not None and (name := next((name for name, is_set in of_grids.items() if is_set), None)):
         raise InputError(f"{name} needs a grid: leave it out, or leave out --samples.")
     if samples is None and of:
@@ -385,7 +384,7 @@ def sweep(
     if in_full:
         check_rows(keep, prepared.program.grid.points)
     with shell.keeping(resume):
-        swept = prepared.run(progress, polished=polish, resume=resume, engine=engine)
+        swept = prepared.run(progress, resume=resume, engine=engine)
     spread = outcome_spread(scenario) if swept.winners and swept.complete else None
     asked = {"keep": keep, "minimize": minimize, **words}
     most = MOST_ROWS if in_full else ROWS

@@ -272,12 +272,3 @@ def trainer_callback(monitor: Monitor) -> Any:
 def _is_first(state: Any) -> bool:
     """Whether this is the process that speaks for all."""
     return bool(getattr(state, "is_world_process_zero", True))
-
-
-def loop_callback(monitor: Monitor) -> Callable[..., None]:
-    """A callback for loops of one's own: call it after each step with its loss, and its tokens if not the plan's."""
-
-    def callback(loss: float | int | None = None, tokens: float | int | None = None, **more: Any) -> None:
-        monitor.step(loss, tokens=tokens, **more)
-
-    return callback

@@ -1,4 +1,4 @@
-"""Answers for other programs: JSON with a schema, CSV, data frames of pandas and datasets of xarray; all in SI."""
+"""Answers for other programs: JSON with a schema, CSV and data frames of pandas; all in SI."""
 
 import csv
 import importlib
@@ -144,28 +144,14 @@ def to_dataframe(table: Table) -> Any:
 
     **Raises:** `InputError` where pandas is not installed.
     """
-    pandas = _library("pandas", "to_dataframe")
+    try:
+        pandas = importlib.import_module("pandas")
+    except ModuleNotFoundError:
+        raise InputError('to_dataframe needs pandas. Install it: pip install "energymodel[notebook]".') from None
     (name, labels), columns = _indexed(table)
     frame = pandas.DataFrame(columns, index=pandas.Index(labels, name=name))
     frame.attrs["units"] = {column.name: column.unit for column in table.columns if column.name in frame}
     return frame
-
-
-def to_xarray(table: Table) -> Any:
-    """A table as an `xarray.Dataset`; numbers of one row alone have no dimension.
-
-    **Raises:** `InputError` where xarray is not installed.
-    """
-    xarray = _library("xarray", "to_xarray")
-    (name, labels), columns = _indexed(table)
-    units = {column.name: column.unit for column in table.columns}
-    alone = len(table.rows) == 1
-    variables = {
-        key: ((), cells[0], about) if alone else (name, np.asarray(cells), about)
-        for key, cells in columns.items()
-        for about in [{"units": units.get(key, "")}]
-    }
-    return xarray.Dataset(variables, coords={} if alone else {name: labels})
 
 
 def _indexed(table: Table) -> tuple[tuple[str, Sequence[Any]], dict[str, list[Any]]]:
@@ -177,10 +163,3 @@ def _indexed(table: Table) -> tuple[tuple[str, Sequence[Any]], dict[str, list[An
     if table.columns[0].kind == "words":
         return (table.names[0], columns.pop(table.names[0])), columns
     return ("row", range(len(table.rows))), columns
-
-
-def _library(name: str, user: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError:
-        raise InputError(f'{user} needs {name}. Install it: pip install "energymodel[notebook]".') from None

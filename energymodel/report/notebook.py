@@ -1,7 +1,6 @@
-"""Results in a notebook, as figures of matplotlib, and as tables of pandas or xarray.
+"""Results in a notebook, as figures of matplotlib, and as tables of pandas.
 
-`energymodel.rendered` calls the four functions `html`, `plot`, `to_dataframe` and `to_xarray`. What they show of a
-result is its `View`.
+`energymodel.rendered` calls the functions `html`, `plot` and `to_dataframe`. What they show of a result is its `View`.
 """
 
 from collections.abc import Callable, Mapping
@@ -82,9 +81,3 @@ def to_dataframe(result: Any) -> Any:
     """The values of a result as a `pandas.DataFrame`; its `attrs` hold the units."""
     view, answer = _view(result)
     return data.to_dataframe(answer.table(view.values))
-
-
-def to_xarray(result: Any) -> Any:
-    """The values of a result as an `xarray.Dataset`; a value for one row alone has no dimension."""
-    view, answer = _view(result)
-    return data.to_xarray(answer.table(view.values))

@@ -18,7 +18,7 @@ from energymodel.sweeps.ledger import Ledger, fingerprint
 from energymodel.sweeps.points import Output
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
 from energymodel.sweeps.scenario_axes import ScenarioModel
-from energymodel.sweeps.sweep_result import SweepCost, SweepResult, edges_of, polish, rank_points
+from energymodel.sweeps.sweep_result import SweepCost, SweepResult, edges_of, rank_points
 from energymodel.sweeps.tile_program import TileProgram
 from energymodel.units import format_point_rate
 
@@ -51,7 +51,6 @@ class PreparedSweep:
         self,
         progress: Progress | None = None,
         *,
-        polished: bool = False,
         resume: str | os.PathLike[str] | None = None,
         engine: str | Engine | None = None,
     ) -> SweepResult:
@@ -59,15 +58,15 @@ class PreparedSweep:
         progress = progress or (lambda message: None)
         chosen = engine_of(engine)
         if resume is None or jax.process_index() > 0:  # the first process keeps the tiles of all
-            return self._run(progress, polished, chosen, None)
+            return self._run(progress, chosen, None)
         with Ledger(resume, fingerprint(self.program, self.tables), self.program.state_shapes()) as ledger:
-            return self._run(progress, polished, chosen, ledger)
+            return self._run(progress, chosen, ledger)
 
-    def _run(self, progress: Progress, polished: bool, engine: Engine, ledger: Ledger | None) -> SweepResult:
+    def _run(self, progress: Progress, engine: Engine, ledger: Ledger | None) -> SweepResult:
         program, grid, keep = self.program, self.program.grid, self.program.reduction
         start, report = time.perf_counter(), ProgressReport(grid, progress)
         state, complete = self._run_tiles(report, engine, ledger)
-        model, store, winners, near, edges = program.function, None, (), None, ()
+        model, store, winners, edges = program.function, None, (), ()
         if isinstance(keep, FullArray) and ledger is not None and complete:
             tiles = map(ledger.read, range(grid.tiles))
             store = write_store(ledger.folder, keep, program.axes, grid, tiles, self.units)
@@ -87,9 +86,6 @@ class PreparedSweep:
                 best = min(winners, key=lambda winner: winner.value)
                 calibration = (self.tables or {}).get("calibration")
                 edges = edges_of(model, self.axes, searched, best, self.minimize, self.limits, calibration)
-            if polished and winners and self.minimize is not None:
-                progress("searching between the points of the grid ...")
-                near = polish(model, self.axes, winners[0], self.minimize, self.limits)
         return SweepResult(
             axes=self.axes,
             grid=grid,
@@ -97,7 +93,6 @@ class PreparedSweep:
             limits=self.limits,
             result=None if state is None else keep.result(state, grid),
             winners=winners,
-            polished=near,
             points=report.points,
             seconds=seconds,
             complete=complete,

@@ -64,7 +64,6 @@ def sweep(
     precision: int = 32,
     chunk: int | None = None,
     tile: int | None = None,
-    polished: bool = False,
     resume: str | os.PathLike[str] | None = None,
     engine: str | Engine | None = None,
     progress: Callable[[str], None] | None = None,
@@ -93,7 +92,6 @@ def sweep(
     - `order`: names of the axes, outermost first; by default the order in which the model is cheapest.
     - `precision`: 32 or 64 bits of the scan.
     - `chunk`, `tile`: most points of a step and of a tile; on an accelerator both are larger by default.
-    - `polished`: also search between the points of the grid, from the best one.
     - `resume`: folder that keeps finished tiles, made if it is missing; the same call continues where it stopped.
     - `engine`: `"process"` (threads), `"devices"` or `"distributed"` (a mesh of all JAX devices, also those of other
       processes), `"dask://address"`; the result is the same to the bit.
@@ -104,7 +102,7 @@ def sweep(
     prepared = prepare_sweep(
         what, axes, keep, minimize, limits, order=order, precision=precision, chunk=chunk, tile=tile
     )
-    return prepared.run(progress, polished=polished, resume=resume, engine=engine)
+    return prepared.run(progress, resume=resume, engine=engine)
 
 
 def prepare_sweep(

@@ -1,4 +1,4 @@
-"""The result of a sweep: what its reduction kept, in float64, and the best point between those of the grid."""
+"""The result of a sweep: what its reduction kept, in float64, and the axes at whose end the best point lies."""
 
 import contextlib
 import dataclasses
@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.runtime import compilation
-from energymodel.runtime.placement import beside_accelerator
 from energymodel.scenarios.checks import check_values
-from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
 from energymodel.sweeps.axes import Axis, Range
 from energymodel.sweeps.full_array import FullArray, dataset, open_store
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.points import Output, evaluate_points, feasible, named_outputs, output_of
+from energymodel.sweeps.points import Output, evaluate_points, feasible, output_of
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
 from energymodel.sweeps.scenario_axes import ScenarioModel
 
@@ -38,16 +34,6 @@ class Winner:
     index: tuple[int, ...]
     point: Mapping[str, Any]
     outputs: Mapping[str, float]
-
-
-@dataclasses.dataclass(frozen=True)
-class Polished:
-    """The best point near a winner; `result` and `message` of the solver say how far to trust it."""
-
-    value: float
-    point: Mapping[str, Any]
-    result: str
-    message: str
 
 
 class Edge(NamedTuple):
@@ -69,7 +55,7 @@ class SweepResult:
 
     - `axes`: in the order of the caller; `grid` names them in the order of the evaluation, as `grid_axes` are.
     - `result`: what the reduction makes of its state.
-    - `winners`: points that the reduction kept, best first, in float64; `polished` is the best point near the first.
+    - `winners`: points that the reduction kept, best first, in float64.
     - `edges`: ends of axes at which the best point of a scenario lies, though its numbers go on.
     - `loss`: to which every point trains [nat/token]; none where tokens are as given.
     - `points`: number of points evaluated, in `seconds`; `complete` unless the sweep was interrupted.
@@ -82,7 +68,6 @@ class SweepResult:
     limits: Mapping[str, Range]
     result: Any
     winners: tuple[Winner, ...]
-    polished: Polished | None
     points: int
     seconds: float
     complete: bool
@@ -185,61 +170,3 @@ def edges_of(
             saving = saving if np.all(feasible(outputs, limits)) and math.isfinite(saving) else -math.inf
             edges += [Edge(axis, end, beyond, saving)] if abs(saving) > SAME else []
     return tuple(edges)
-
-
-def polish(
-    function: Callable[..., Any], axes: Sequence[Axis], winner: Winner, minimized: Output, limits: Mapping[str, Range]
-) -> Polished:
-    """Minimize from a winner over the ranges of the numeric axes; choices stay as they are.
-
-    Positive axes and limits enter as logarithms, so that all rows are of order one.
-    """
-    moving = [axis for axis in axes if axis.numeric and np.ptp(axis.values) > 0]
-    if not moving:
-        return Polished(winner.value, winner.point, "nothing to search", "No axis is a number with two values.")
-    start = {axis.name: axis.at(index) for axis, index in zip(axes, winner.index, strict=True)}
-    fixed = {axis.name: start[axis.name] for axis in axes if axis not in moving}
-    ranges = {axis.name: (float(np.min(axis.values)), float(np.max(axis.values))) for axis in moving}
-
-    def coordinate(name: str, number: float) -> float:
-        low, high = ranges[name]
-        return math.log(number) if low > 0 else number / (high - low)
-
-    def point(x: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: jnp.exp(x[name]) if low > 0 else x[name] * (high - low) for name, (low, high) in ranges.items()}
-
-    def problem(x: Mapping[str, Any]) -> Values:
-        outputs = named_outputs(function(**point(x), **fixed))
-        objective = output_of(outputs, minimized)
-        rows = [row for name, ends in limits.items() for row in _rows(outputs[name], *ends)]
-        return Values(jnp.log(objective) if winner.value > 0 else objective, jnp.stack(rows) if rows else None)
-
-    with jax.enable_x64(True), beside_accelerator():
-        x0 = {name: np.float64(coordinate(name, start[name])) for name in ranges}
-        lower, upper = ({name: coordinate(name, ends[side]) for name, ends in ranges.items()} for side in (0, 1))
-        solver = SolverOptions(hessian="differences")  # a model with layouts has too many operations for exact ones
-        solve = jax.jit(
-            lambda x: minimize(problem, x, bounds=(lower, upper), options=solver),
-            compiler_options=compilation.compiler_options(once=True),
-        )
-        solution = solve(x0)
-        optimum = {name: float(number) for name, number in point(solution.x).items()}
-        outputs = named_outputs(function(**optimum, **fixed))
-        value = float(output_of({name: float(number) for name, number in outputs.items()}, minimized))
-    trusted = bool(result_is(solution.result, RESULTS.successful, RESULTS.rounded))
-    return Polished(
-        value,
-        {axis.name: optimum.get(axis.name, winner.point[axis.name]) for axis in axes},
-        "successful" if trusted else "not converged",
-        RESULTS[solution.result],
-    )
-
-
-def _rows(value: Any, low: float, high: float) -> list[Any]:
-    """Constraints, at most zero where the limits hold."""
-    rows = []
-    if high < math.inf:
-        rows.append(jnp.log(value / high) if high > 0 else value - high)
-    if low > -math.inf:
-        rows.append(jnp.log(low / value) if low > 0 else low - value)
-    return rows

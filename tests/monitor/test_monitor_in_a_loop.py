@@ -25,9 +25,8 @@ def test_a_loop_is_watched_with_its_meter(tmp_path):
     output = tmp_path / "run.jsonl"
     meter = em.RecordedMeter(readings_until(0.01))
     with em.Monitor(plan(), meter=meter, output=output, interval=0.01) as monitor:
-        tell = em.loop_callback(monitor)
-        tell(loss=9.0)
-        tell(5.0, tokens=2.0 * expected().batch)
+        monitor.step(loss=9.0)
+        monitor.step(5.0, tokens=2.0 * expected().batch)
         wait_until(lambda: monitor.state.meters)
         monitor.event("checkpoint", 4)
         monitor.step(loss=4, time_of_step=3)

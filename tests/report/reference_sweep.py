@@ -32,7 +32,6 @@ def swept(keep: AbstractReduction, energies: tuple[float, ...], message: str = "
         limits={},
         result=None,
         winners=winners,
-        polished=None,
         points=6,
         seconds=0.5,
         complete=not message,

@@ -263,7 +263,6 @@ def test_command_draws_samples(tmp_path):
     ("options", "words"),
     [
         (("--samples", "8", "--axis", "plan.clock=0.5:1:2"), "--axis needs a grid"),
-        (("--samples", "8", "--polish"), "--polish needs a grid"),
         (("--samples", "8", "--minimize", "money"), "--minimize needs a grid"),
         (("--of", "energy"), "--of needs samples"),
         (("--samples", "0"), "0 cannot be drawn"),

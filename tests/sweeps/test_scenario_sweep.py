@@ -195,7 +195,6 @@ def test_command_prints_the_best_points(tmp_path):
         (("--axis", "plan.clock=0.5:1:2", "--keep", "most"), 'unknown "most"'),
         (("--axis", "plan.clock=0.5:1:2", "--limit", "time=1 kg"), "time"),
         (("--axis", "plan.clock=0.5:1:2", "-o", "sweep.xls"), ".xls"),
-        (("--samples", "100", "--polish"), "--polish needs a grid"),
     ],
 )
 def test_command_names_bad_input(options, words):

@@ -138,16 +138,6 @@ def test_tiles_do_not_depend_on_the_order_in_which_they_run():
             np.testing.assert_array_equal(left, right)
 
 
-def test_polish_finds_the_minimum_between_points():
-    def bowl(x, y):
-        return {"f": (x - 1.3) ** 2 + (y + 0.4) ** 2 + 2.0, "g": x + y}
-
-    swept = em.sweep(bowl, {"x": "-3:3:7", "y": "-3:3:7"}, minimize="f", limits={"g": 10.0}, polished=True)
-    assert swept.polished is not None
-    assert swept.polished.result == "successful"
-    np.testing.assert_allclose([swept.polished.point["x"], swept.polished.point["y"]], [1.3, -0.4], atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

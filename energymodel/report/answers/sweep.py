@@ -79,10 +79,6 @@ def sweep_answer(
     }
     tables = [rows, axes_table(swept.axes), Table.facts("run", "The sweep", run)]
     charts = [_chart(swept, rows, minimize)] if swept.winners else []
-    if (near := swept.polished) is not None:
-        columns = [*at.values(), _value_column(minimize), words("result"), words("message")]
-        row = [*(near.point[name] for name in at), near.value, near.result, near.message]
-        tables.append(Table("polished", "Between the points", columns, [row], level=DATA))
     if missing := infeasible_points(swept):
         columns = [column for name, column in at.items() if name in missing[0]]
         cells, title = [[*point.values()] for point in missing], "Combinations at which no point obeys all limits"
@@ -108,7 +104,7 @@ def sweep_answer(
 
 
 def _sentences(scenario: Scenario, swept: SweepResult, rows: Table, minimize: str) -> list[Sentence]:
-    """Where the best point lies, how sure it is, what lies between the points, and where there is none."""
+    """Where the best point lies, how sure it is, and where there is none."""
     texts, numbers = [swept.message] if swept.message else [], {}
     if swept.winners:
         best = _best_index(swept)
@@ -122,10 +118,6 @@ def _sentences(scenario: Scenario, swept: SweepResult, rows: Table, minimize: st
         certain = [name for name in SHOWN if name in numbers and numbers[name][1].low is not None]
         if sure := ", ".join(f"{spaced(name)} {{{name}:i}}" for name in certain):
             texts.append(f"Intervals of that point, as wide as those of {scenario.name} itself: {sure}.")
-        if (near := swept.polished) is not None:
-            numbers["gain"] = share(1.0 - near.value / swept.winners[0].value)
-            text = f"Between the points, {minimize} is {{gain}} lower ({near.result}): "
-            texts.append(f"{text}{point_words(swept.axes, near.point)}.")
     if missing := infeasible_points(swept):
         chosen = [axis for axis in swept.axes if axis.name in missing[0]]
         at = "; ".join(point_words(chosen, point) for point in missing[:_MOST_NAMED])
