@@ -103,15 +103,16 @@ def scenario_of_training(
     )
     workload = _workload(config, model, vocabulary, str(path))
     tables["system"]["workload"] = {**workload, "sequence": of_file(length, "token")}
+    software = framework or interpreter.framework(config.kind)["software"]
     tables["plan"] |= {
         "chips": of_file(config.chips, "1"),
         "batch": of_file(size, "token"),
         "goal": {"tokens": of_file(amount, "token")},
-        "layout": _layout(config, accelerator),
+        "layout": _layout(config, accelerator, software),
     }
     sizes = {name: getattr(config, name) for name in ("gradient_bytes", "optimizer_bytes")}
     stored = [f"system.software.{name}={size:g} B" for name, size in sizes.items() if size is not None]
-    machine = cluster_of(accelerator, cluster, framework, interpreter.framework(config.kind)["software"])
+    machine = cluster_of(accelerator, cluster, framework, software)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scenario = load_scenario(tables, (*stored, *changes), machine)
@@ -187,9 +188,10 @@ def _vectors(words: Mapping[str, int | float | str]) -> dict[str, Any]:
     return work_out(RULES["vectors"], {**dict.fromkeys(MODEL_WORDS, 0.0), **defaults, **numbers, **texts})
 
 
-def _layout(config: TrainingConfig, accelerator: str) -> dict[str, Any]:
-    """The layout as a plan states it."""
-    words = work_out(RULES["layout"], {**vars(config), "accelerator": read_preset("hardware", accelerator)})
+def _layout(config: TrainingConfig, accelerator: str, software: str) -> dict[str, Any]:
+    """The layout as a plan states it, for presets of an accelerator and of software."""
+    presets = {"accelerator": read_preset("hardware", accelerator), "software": read_preset("software", software)}
+    words = work_out(RULES["layout"], {**vars(config), **presets})
     return {name: words[name] for name in RULES["layout"] if words[name] is not None}
 
 

@@ -93,6 +93,17 @@ def test_what_a_trainer_fills_in_is_asked_for_by_name(tmp_path: Path) -> None:
         scenario_of_training(path, "h100-sxm", batch="1 Mi", **answers)
 
 
+@pytest.mark.parametrize(("framework", "on"), [(None, 1.0), ("megatron", 0.0)])
+def test_overlap_of_tensor_parallelism_is_a_switch_where_the_framework_has_one(
+    tmp_path: Path, framework: str | None, on: float
+) -> None:
+    path = tmp_path / "train.toml"  # what Megatron hides is in its tensor_overlap
+    parallelism = "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true"
+    path.write_text(f'[model]\nname = "llama3"\nflavor = "8B"\n[training]\n[parallelism]\n{parallelism}\n')
+    plan = scenario_of_training(path, "h100-sxm", chips=16, framework=framework).scenario.plan
+    assert float(plan.layout.async_tensor) == on
+
+
 @pytest.mark.parametrize(
     ("changes", "precision"),
     [({}, "bf16"), ({"bf16": {"enabled": False}}, "fp16"), ({"fp16": {"enabled": True}}, "fp16")],
