@@ -157,10 +157,12 @@ def group_size(microbatches: Numeric, pipeline: Numeric) -> Values:
     """Micro-batches that an interleaved rank takes through a chunk before the next [1], `n = ceil(m / floor(m / p))`.
 
     p of them where p divides m, the groups of Megatron-LM; all of them where m < p [Narayanan et al. 2021, sec. 2.2].
+    Between whole m it is the least of all, `min(m, p)`, so that a relaxed optimum bounds what can be realized.
     """
     m = jnp.asarray(microbatches)
     groups = jnp.maximum(1.0, jnp.floor(m / pipeline * (1.0 + GROUP_TOLERANCE)))
-    return ceil_count(m / groups)
+    whole = jnp.abs(m - jnp.round(m)) <= GROUP_TOLERANCE * m
+    return jnp.where(whole, ceil_count(m / groups), jnp.minimum(m, pipeline))
 
 
 def held_chunks(microbatches: Numeric, virtual_stages: Numeric, behind: Numeric, group: Numeric) -> Values:

@@ -101,11 +101,6 @@ class _Node(NamedTuple):
     searched: LayoutSearch
     order: np.ndarray
 
-    def lane(self, layout: int) -> int | None:
-        """Lane of a layout by its number, if it has a plan."""
-        lanes = np.flatnonzero((self.searched.indices == layout) & self.searched.usable)
-        return int(lanes[0]) if lanes.size else None
-
 
 def _searched(scenario: Scenario, names: tuple[str, ...], count: int, tell: Callable[[str], None]) -> Front:
     tell("evaluating the scenario's own plan")
@@ -231,16 +226,18 @@ def _lanes(
                 excess[layout] = min(excess.get(layout, np.inf), float(values[lane] - values[node.order[0]]))
         close = [layout for layout, more in excess.items() if more <= CLOSE]
         for layout in sorted(close, key=lambda layout: excess[layout])[:PER_POINT]:
-            sides = [(node, node.lane(layout)) for node in (nodes[first], nodes[second])]
-            sides = [(node, node.searched.solution, lane) for node, lane in sides if lane is not None]
+            sides = [
+                (node, node.searched.solution, int(lane))
+                for node in (nodes[first], nodes[second])
+                for lane in node.order[node.searched.indices[node.order] == layout][:1]
+            ]
             (_, near, lane), (_, far, other) = (sides * 2)[:2]
             start = (1.0 - share) * near.x[lane] + share * far.x[other]
             # Multipliers at the end of another objective are prices in that one.
             prices = [take(side.multipliers, np.array(i)) for node, side, i in sides if node.weights[1:].max() < 1.0]
             warm = prices[0] if prices else jax.tree.map(np.zeros_like, take(near.multipliers, np.array(lane)))
             lanes.append((layout, start, problem.criteria, owner, warm))
-    count = len(nodes[0].weights)
-    for index, end in enumerate(nodes[:count]):
+    for index, end in enumerate(nodes[: len(nodes[0].weights)]):
         for lane in end.order[:ROUNDED]:
             multipliers = take(end.searched.solution.multipliers, np.array(lane))
             layout, start = int(end.searched.indices[lane]), end.searched.solution.x[lane]
@@ -262,10 +259,8 @@ def _exchange(
     """
     columns = [lanes.problem.formulation.rows.index(name) for name in names[1:]]
     prices = lanes.solution.multipliers.inequalities[:, columns]
-    weights, corners = simplex(points, len(names)), np.eye(len(names))
-    holds = lanes.usable & lanes.solved & (owner < len(weights))
-    weights = np.concatenate([weights, corners])[owner]
-    holds &= np.max(weights[:, 1:], axis=1) < 1.0
+    weights = np.concatenate([simplex(points, len(names)), np.eye(len(names))])[owner]
+    holds = lanes.usable & lanes.solved & (np.max(weights[:, 1:], axis=1) < 1.0)
     for column in prices.T:
         priced = np.flatnonzero(holds & (column > NO_PRICE))
         for lane in np.setdiff1d(np.arange(len(owner)), priced):

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from energymodel.performance.pipeline_bubble import microbatch_multiple
 from energymodel.search.layouts import take
 from energymodel.search.problem import Criteria, DesignProblem
 from energymodel.search.relaxation import OPTIONS, LayoutSearch, converged, evaluate_points, solve_relaxed
@@ -21,7 +22,7 @@ from energymodel.system.plan_rules import multiple_count, torus_chips, torus_fau
 from energymodel.system.training_system import TrainingSystem
 
 GROUP = 16  # layouts that are rounded at once
-REACH = 3  # micro-batches and replicas up and down that the last search looks at
+REACH = 3  # micro-batches and replicas up and down that the last search looks at, and the first where one has no plan
 ITERATIONS = 16  # of a start at the relaxed optimum: what takes longer is infeasible
 TOLERATED = 1e-7  # violation of a limit in the logarithm that rounding may leave
 WHOLE = 1e-6
@@ -74,6 +75,7 @@ def round_layouts(lanes: LayoutSearch, usable: np.ndarray) -> list[RoundedPlan]:
         if len(best) > 1 and float(bounds[order[first]]) > min(plan.value for plan in best.values()):
             break
         best |= round_lanes(lanes, np.arange(len(usable)), order[first : first + GROUP])
+    best = best or round_lanes(lanes, np.arange(len(usable)), order[:GROUP], REACH)
     tried: set[WholeCounts] = set()
     while best:
         winner = min(best.values(), key=lambda plan: plan.value)
@@ -91,7 +93,7 @@ def round_layouts(lanes: LayoutSearch, usable: np.ndarray) -> list[RoundedPlan]:
 
 
 def round_lanes(
-    lanes: LayoutSearch, owner: Int[np.ndarray, " lanes"], candidates: Int[np.ndarray, " some"]
+    lanes: LayoutSearch, owner: Int[np.ndarray, " lanes"], candidates: Int[np.ndarray, " some"], reach: int = 1
 ) -> dict[int, RoundedPlan]:
     """Best realizable plan next to the relaxed optima of some lanes, by the owner of a lane: a layout, or a level.
 
@@ -100,7 +102,7 @@ def round_lanes(
     is zero.
     """
     problem, lattice, points = lanes.problem, lanes.lattice, lanes.solution.x
-    trials = [c for lane in map(int, candidates) for c in nearby_counts(problem, lattice, lane, points[lane], 1)]
+    trials = [c for lane in map(int, candidates) for c in nearby_counts(problem, lattice, lane, points[lane], reach)]
     if not trials:
         return {}
     index = np.array([counts.lane for counts in trials])
@@ -133,13 +135,15 @@ def nearby_counts(
 ) -> list[WholeCounts]:
     """Realizable counts around a point: chips in blocks, experts that divide, micro-batches for the schedule.
 
-    A block is a node, or as much of it as divides the scenario's own chips, unless the question states one. Replicas
+    Where any number of micro-batches is allowed, these also in multiples of the pipeline, which need less memory. A
+    block is a node, or as much of it as divides the scenario's own chips, unless the question states one. Replicas
     divide a fixed batch.
     """
     layout, system = jax.tree.map(lambda leaf: float(leaf[lane]), lattice), problem.run.system
     group, node = round(layout.tensor * layout.pipeline * layout.context), round(float(system.node.chips))
     block = problem.block or math.gcd(node, round(problem.run.number("plan.chips")))
-    replica, multiple = layout.microbatch * float(system.workload.sequence), multiple_count(system, layout)
+    replica, schedule = layout.microbatch * float(system.workload.sequence), (layout.interleaved, layout.dual_pipe)
+    multiples = {multiple_count(system, layout), round(float(microbatch_multiple(layout.pipeline, *schedule, 1.0)))}
 
     def near(path: str) -> tuple[float, tuple[float, float], bool]:
         """Value of a variable, its range but for rounding, and whether it varies."""
@@ -148,16 +152,15 @@ def nearby_counts(
         low, high = (value, value) if index is None else problem.bounds[path]
         return value, (low * (1 - WHOLE), high * (1 + WHOLE)), index is not None
 
-    (chips, (fewest_chips, most_chips), vary_chips), (batch, (low, high), vary_batch) = map(
-        near, ("plan.chips", "plan.batch")
-    )
+    chips, (fewest, most), vary_chips = near("plan.chips")
+    batch, (low, high), vary_batch = near("plan.batch")
     expert_step = round(layout.expert) // math.gcd(round(layout.expert), round(layout.context))
     step = math.lcm(block // math.gcd(block, group), expert_step) if vary_chips else expert_step
     data = _multiples(chips / group, step, reach)
     if vary_chips:
-        most = problem.bounds["plan.chips"][1]
         if not vary_batch:
-            data = _divisors(batch / (replica * multiple), step, math.floor(most / group), chips / group, reach)
+            near_to = step, math.floor(most / group), chips / group, reach
+            data = sorted({d for multiple in multiples for d in _divisors(batch / (replica * multiple), *near_to)})
         if group * step > most:  # fewer chips than a node
             data = [d for d in range(1, math.floor(most / group) + 1) if d * group <= node]
         if any(torus_fault(system, float(d * group)) for d in data):  # the nearest that can be built
@@ -167,8 +170,8 @@ def nearby_counts(
         WholeCounts(lane, d, m, up)
         for up in ((False, True) if problem.counts else (False,))
         for d in data
-        if d >= 1 and fewest_chips <= d * group <= most_chips
-        for m in _multiples(batch / (d * replica), multiple, reach)
+        if d >= 1 and fewest <= d * group <= most
+        for m in sorted({m for multiple in multiples for m in _multiples(batch / (d * replica), multiple, reach)})
         if m >= round(float(layout.fewest_microbatches)) and low <= m * d * replica <= high
     ]
 

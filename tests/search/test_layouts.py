@@ -153,15 +153,16 @@ def test_what_is_no_block_is_refused(block, fix, words):
         formulate(scenario.with_question(fix=fix, block=block), evaluate_once(scenario.system, scenario.plan))
 
 
-def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
-    scenario = load_scenario("llama-3.1-405b-h100", ["system.software.whole_groups=1"])
+@pytest.mark.parametrize("whole_groups", [0, 1])
+def test_counts_near_an_optimum_are_those_that_the_schedule_takes(whole_groups):
+    scenario = load_scenario("llama-3.1-405b-h100", [f"system.software.whole_groups={whole_groups}"])
     problem = formulate(scenario, evaluate_once(scenario.system, scenario.plan))
     lattice = candidates(problem.run.system, problem.run.plan.layout, float(scenario.plan.chips))
     index = problem.index("plan.batch")
     point = np.zeros(len(problem.formulation.paths))
     for path in problem.formulation.paths:
         point[problem.index(path)] = np.log(problem.start(path))
-    ranks_seen = set()
+    ranks_seen, others_seen = set(), set()  # pipelines of which the micro-batches are a multiple, and not
     for batch in (8.3e6, 16.8e6, 40e6):
         point[index] = np.log(batch)
         for lane in range(0, len(lattice.tensor), 97):
@@ -169,9 +170,9 @@ def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
             for counts in nearby_counts(problem, lattice, lane, point, 3):
                 assert counts.microbatches >= 1
                 if chunks > 1.0:
-                    assert counts.microbatches % ranks == 0.0
-                    ranks_seen.add(ranks)
+                    (others_seen if counts.microbatches % ranks else ranks_seen).add(ranks)
     assert len(ranks_seen) > 3
+    assert bool(others_seen) == (not whole_groups)
 
 
 def test_a_range_without_a_pipeline_that_runs_is_refused():

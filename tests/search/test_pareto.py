@@ -143,9 +143,8 @@ def test_the_front_of_405b_has_the_layouts_that_optimize_finds(minimize):
     for point in front.points[:: len(front.points) // 3]:
         limits = {minimize[1]: point.values[minimize[1]] * (1.0 + 1e-6)}
         best = em.optimize(scenario, minimize[0], limits=limits, tolerance=0.0)
-        # `optimize` also rounds lanes that nearly obey their limits, which finds 0.2 % less money here; at one level of
-        # time it finds no whole counts for the layout of the front, and takes one that costs 1.2 % more.
-        assert best.value / 1.015 < point.values[minimize[0]] < 1.003 * best.value
+        # `optimize` looks at more counts around its best plan, which finds 0.1 % less energy here.
+        np.testing.assert_allclose(point.values[minimize[0]], best.value, rtol=2e-3)
 
 
 @pytest.mark.slow
