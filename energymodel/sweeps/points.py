@@ -1,5 +1,6 @@
 """Outputs of a model at points of a grid: their limits, their float64 values, and their ranges from a sample."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from energymodel.runtime.compilation import Compiled
 from energymodel.runtime.placement import beside_accelerator
 from energymodel.sweeps.axes import Axis, Range, cast
 from energymodel.sweeps.scenario_axes import ScenarioModel
+from energymodel.system.outputs import Objective
 
 Output = str | Callable[[Any], Any]
 """An output by its name, or a function of all outputs."""
@@ -28,11 +30,30 @@ MARGIN = 0.05  # of the range of a sample, in logarithms where it is positive
 RESOLUTION = 1e-5  # of a mean: smaller deviations drown in the rounding of float32
 
 
+@dataclasses.dataclass(frozen=True)
+class LogProduct:
+    """Logarithm of a product of powers of outputs, which float32 holds whatever the powers."""
+
+    objective: Objective
+
+    def __call__(self, outputs: Mapping[str, Any]) -> Any:
+        """The logarithm at one point."""
+        xp = np if all(isinstance(outputs[name], np.ndarray | float) for name in self.objective.names()) else jnp
+        return sum(power * xp.log(outputs[name]) for name, power in self.objective.factors)
+
+
 def output_of(outputs: Any, output: Output) -> Any:
     """An output from a mapping, a named tuple or a module."""
     if callable(output):
         return output(outputs)
     return outputs[output] if isinstance(outputs, Mapping) else getattr(outputs, output)
+
+
+def value_of(outputs: Any, output: Output) -> np.ndarray:
+    """The same in float64, a product of powers itself."""
+    value = np.asarray(output_of(outputs, output), np.float64)
+    with np.errstate(over="ignore"):
+        return np.exp(value) if isinstance(output, LogProduct) else value
 
 
 def within(value: Any, limits: Range) -> Any:

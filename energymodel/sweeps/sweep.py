@@ -1,15 +1,11 @@
 """The sweep as a person calls it: its arguments, and the text of `keep`."""
 
-import dataclasses
 import functools
 import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import jax
-import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.runtime.placement import platform
@@ -21,13 +17,13 @@ from energymodel.sweeps.full_array import FullArray
 from energymodel.sweeps.grid import divide
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
 from energymodel.sweeps.pareto import Pareto
-from energymodel.sweeps.points import GridSample, Output
+from energymodel.sweeps.points import GridSample, LogProduct, Output
 from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.scenario_axes import UNITS, ScenarioModel, model_and_limits, scenario_axis
 from energymodel.sweeps.sweep_result import SweepResult
 from energymodel.sweeps.tile_program import SMALL, SmallGrid, TileProgram, best_order, row_lanes
-from energymodel.system.outputs import Objective, parse_objective
+from energymodel.system.outputs import parse_objective
 from energymodel.units import whole_number
 
 CHUNK = 2**18
@@ -176,18 +172,6 @@ def parse_keep(
     if count is None or not 1 <= count <= MOST_POINTS:
         raise InputError(f'keep: "{keep}" has no number of points, 1 to {MOST_POINTS:,}. Write for example top:10.')
     return Top(minimize, count, limits)
-
-
-@dataclasses.dataclass(frozen=True)
-class LogProduct:
-    """Logarithm of a product of powers of outputs, which float32 holds whatever the powers."""
-
-    objective: Objective
-
-    def __call__(self, outputs: Mapping[str, Any]) -> Any:
-        """The logarithm at one point."""
-        xp = np if all(isinstance(outputs[name], np.ndarray | float) for name in self.objective.names()) else jax.numpy
-        return sum(power * xp.log(outputs[name]) for name, power in self.objective.factors)
 
 
 def _objective(minimize: Output) -> Output:

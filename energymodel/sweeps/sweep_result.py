@@ -15,7 +15,7 @@ from energymodel.scenarios.checks import check_values
 from energymodel.sweeps.axes import Axis, Range
 from energymodel.sweeps.full_array import FullArray, dataset, open_store
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.points import Output, evaluate_points, feasible, output_of
+from energymodel.sweeps.points import Output, evaluate_points, feasible, output_of, value_of
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
 from energymodel.sweeps.scenario_axes import ScenarioModel
 
@@ -129,14 +129,15 @@ def rank_points(
     if not indices:
         return ()
     outputs, shape = evaluate_points(function, axes, indices), (len(indices),)
-    values = np.full(shape, math.nan)
+    values = amounts = np.full(shape, math.nan)
     if minimized is not None:
-        values = np.broadcast_to(np.asarray(output_of(outputs, minimized), np.float64), shape)
+        of = output_of, value_of
+        values, amounts = (np.broadcast_to(np.asarray(each(outputs, minimized), np.float64), shape) for each in of)
     rows = np.flatnonzero(feasible(outputs, limits) & (values != np.inf))
     ranked = keep.ranked(values[rows], {name: column[rows] for name, column in outputs.items()})
     return tuple(
         Winner(
-            float(values[row]),
+            float(amounts[row]),
             tuple(map(int, indices[row])),
             {axis.name: axis.label(number) for axis, number in zip(axes, indices[row], strict=True)},
             {name: float(column[row]) for name, column in outputs.items()},
@@ -165,8 +166,7 @@ def edges_of(
         with contextlib.suppress(InputError), np.errstate(all="ignore"), jax.enable_x64(True):
             check_values(model.system, model.plan, axis.name, [beyond], calibration, axis.name)
             outputs = model.many(jax.tree.map(lambda leaf: np.asarray(leaf)[None], {**point, axis.name: beyond}))
-            value = float(np.ravel(output_of(outputs, minimized))[0])
-            saving = 1.0 - (value / winner.value if isinstance(minimized, str) else float(np.exp(value - winner.value)))
+            saving = 1.0 - float(np.ravel(value_of(outputs, minimized))[0]) / winner.value
             saving = saving if np.all(feasible(outputs, limits)) and math.isfinite(saving) else -math.inf
             edges += [Edge(axis, end, beyond, saving)] if abs(saving) > SAME else []
     return tuple(edges)

@@ -14,7 +14,7 @@ import pytest
 import energymodel as em
 from cli.shell import numbers
 from energymodel.report import data
-from energymodel.report.answers.first_screen import decision_sentence, switches_sentence
+from energymodel.report.answers.first_screen import choice_sentences, decision_sentence, switches_sentence
 from energymodel.report.answers.optimize import headline, optimize_answer, plans_table
 from energymodel.report.answers.plan_fields import command_of, plan_fields
 from energymodel.report.answers.run_tables import Run, limits_table, prior_count
@@ -29,7 +29,8 @@ from energymodel.report.answers.search_parts import (
 from energymodel.report.cells import SHORT, Quantity
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.result import Optimum
+from energymodel.search.layouts import layout_label
+from energymodel.search.result import LayoutChoice, LayoutClaim, Optimum
 from energymodel.sweeps.first_order import SavingAtRisk, saving_at_risk
 from energymodel.sweeps.outcome_spread import DEVIATIONS
 from report.reference_optimum import infeasible, optimum
@@ -96,6 +97,38 @@ def test_switches_that_were_not_searched_are_listed_by_worth():
     (words,) = map(sentence, switches_sentence(optimum()))
     assert "fp8 25 % (other numerics), cuda_graphs 3.0 %; --vary plan.layout.fp8=0:1" in words
     assert switches_sentence(dataclasses.replace(optimum(), switches=optimum().switches[2:])) == []
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        (
+            -0.004,
+            "The own layout stays: the best of the model takes 0.40 % more energy on average, though less with 55 %",
+        ),
+        (
+            0.02,
+            "The own layout stays: the best of the model saves 2.0 % energy on average, anything with 55 % (90 % is",
+        ),
+    ],
+)
+def test_a_layout_that_is_not_surely_better_is_not_recommended(gain, words):
+    best = dataclasses.replace(optimum(), choice=LayoutChoice((), LayoutClaim(gain, 0.55, taken=False)))
+    (said,) = map(sentence, choice_sentences(best))
+    assert said.startswith(f"The own layout stays: the best of the model {words}.")
+
+
+def test_an_own_layout_that_stays_names_the_switches_that_turn():
+    best = optimum()
+    layout = dataclasses.replace(best.plan.layout, cuda_graphs=1.0, zero_bubble=1.0)
+    best = dataclasses.replace(
+        best,
+        plan=dataclasses.replace(best.plan, layout=layout),
+        choice=LayoutChoice((), LayoutClaim(0.02, 0.7, taken=False)),
+    )
+    assert "The own layout stays, with zero_bubble and cuda_graphs on:" in sentence(*choice_sentences(best))
+    assert layout_label(layout).endswith("·graphs")  # one stage has no schedule
+    assert layout_label(dataclasses.replace(layout, pipeline=2.0, fp8=1.0)).endswith("p2·b4·fp8·ZB-H1·graphs")
 
 
 def test_the_decision_names_switches_that_turn():

@@ -11,6 +11,7 @@ import pytest
 import energymodel as em
 from cli.shell import run
 from energymodel.errors import InputError
+from energymodel.report.answers.sweep import sweep_answer
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.scenario_axes import HARD_LIMITS, ScenarioModel, scenario_axis
 from energymodel.sweeps.sweep import prepare_sweep
@@ -106,6 +107,19 @@ def test_the_fastest_clock_has_no_edge_and_a_limit_beyond_one_is_broken(minimize
     assert em.sweep(scenario, {"plan.clock": "0.9, 1"}, minimize=minimize).edges == ()
     (edge,) = em.sweep(scenario, {"plan.chips": "4, 8"}, minimize=minimize, limits={"chips": 8.0}).edges
     assert (edge.end, edge.beyond, edge.saving) == (8.0, 16.0, -np.inf)
+
+
+def test_a_product_of_outputs_has_its_value_not_its_logarithm():
+    scenario = em.load_scenario("test-1b-h100")
+    swept = em.sweep(scenario, {"plan.clock": "0.7, 0.8"}, minimize="energy*time^2")
+    (winner,) = swept.winners
+    assert winner.value == pytest.approx(winner.outputs["energy"] * winner.outputs["time"] ** 2, rel=1e-9)
+    column, cell = sweep_answer(scenario, swept, "energy*time^2").tables[0].number("value")
+    assert (column.unit, cell.value) == ("J s^2", winner.value)
+    (edge,) = swept.edges
+    assert 0.0 < edge.saving < 0.5
+    own = em.sweep(scenario, {"plan.clock": "0.7, 0.8"}, minimize=lambda run: run["energy"] * run["time"] ** 2)
+    assert own.edges[0].saving == pytest.approx(edge.saving, rel=1e-5)
 
 
 @pytest.mark.parametrize(("cap", "caps"), [("700 W", [700.0, 1000.0]), ("500 W", [500.0, 500.0])])

@@ -25,6 +25,7 @@ from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
 from energymodel.sweeps.pareto import Pareto
 from energymodel.sweeps.scenario_axes import UNITS
 from energymodel.sweeps.sweep_result import Edge, SweepCost, SweepResult
+from energymodel.system.outputs import parse_objective
 from energymodel.units import counted
 
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
@@ -263,7 +264,7 @@ def axis_column(axis: Axis) -> Column:
 
 
 def _value_column(minimize: str) -> Column:
-    return Column("value", minimize, UNITS.get(minimize, "1"), digits="rows")
+    return Column("value", minimize, parse_objective(minimize).unit, digits="rows")
 
 
 def _value_name(swept: SweepResult, minimize: str) -> str:
