@@ -5,6 +5,7 @@ from others, precisions, step times from rates, failed runs.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,7 @@ from energymodel.readers.columns import AS_WRITTEN, TableChoices, plain_name
 from energymodel.readers.table import CsvTable, Measurements, Problem, Records, left_out, read_csv
 from energymodel.scenarios.components import refuse_state_space
 from energymodel.scenarios.files import names
-from energymodel.scenarios.layers import layout_switches
+from energymodel.scenarios.layers import SHORT_WORDS, layout_switches
 from energymodel.units import counted
 
 PREDICTED = "predicted_"  # begins the name of a column that `predict` appends
@@ -194,7 +195,9 @@ class _Row:
         if stage is not None:
             values["zero"] = stage.lower().removeprefix("zero").lstrip("-_ ") or stage
         if word := self.texts.get("recomputation", "").lower():
-            values["recomputation"] = RECOMPUTATION.get(word) or word.split("+")[0].split(",")[0].strip()
+            parts = re.split(r"[+,\s]+", word.strip())
+            modules = [part for part in parts if part in SHORT_WORDS["recomputation"]]
+            values["recomputation"] = RECOMPUTATION.get(word) or "+".join(modules) or parts[0]
         if word := self.words.get("precision", "").lower():
             name = next((ours for part, ours in PRECISIONS.items() if part in word), None)
             if name is not None:

@@ -125,7 +125,8 @@ def configuration_text(table: dict[str, Any], suffix: str, comments: list[str]) 
         return f"{head}\n{yaml.safe_dump(table, sort_keys=False)}"
     launcher = f"torchrun $RENDEZVOUS --nnodes {nodes} --nproc-per-node {each}" if nodes else "torchrun"
     options = [(f"--{name.replace('_', '-')}", value) for name, value in table.items() if value is not False]
-    lines = [name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in options]
+    texts = [[] if value is True else value if isinstance(value, list) else [str(value)] for _, value in options]
+    lines = [shlex.join([name, *values]) for (name, _), values in zip(options, texts, strict=True)]
     head += "# RENDEZVOUS: how the nodes find each other, such as --rdzv-backend c10d --rdzv-endpoint HOST:29500.\n"
     head += "# Arguments of data, tokenizer and learning rate: give them to this script.\n"
     return f"#!/usr/bin/env bash\n{head}\n" + " \\\n  ".join([f'{launcher} pretrain_gpt.py "$@"', *lines]) + "\n"

@@ -24,8 +24,12 @@ from energymodel.scenarios.document import parse_document
 from energymodel.scenarios.files import companions, merge, names, read_preset, read_toml
 from energymodel.scenarios.forms import quoted, word
 from energymodel.system.outputs import parse_number
-from energymodel.system.plan import SCHEDULES, EvenPower, StagePower, TrainingPlan
+from energymodel.system.plan import RECOMPUTED, SCHEDULES, EvenPower, ParallelLayout, StagePower, TrainingPlan
 
+SHORT_WORDS = data_file(__file__, "layers.toml")
+"""The fields of a layout that short words set, by the field of a file that has the word."""
+SET_TOGETHER = {"schedule": SCHEDULES, "recomputation": RECOMPUTED}
+"""Fields of a layout that are 0 where the word does not set them."""
 MOST_BASES = 32
 TOPOLOGY = "system.network.topology"
 SWITCH = ("radix", "pod", "port_lanes", "switch_lanes")
@@ -91,18 +95,39 @@ def nested(path: str, value: Any) -> Tables:
 def layout_switches(words: Mapping[str, Any], where: str) -> dict[str, float]:
     """The fields of a layout that `zero = 2`, `recomputation = "full"` and `schedule = "zb-h1"` stand for.
 
+    Modules that are recomputed are joined, as in `recomputation = "mla_up_proj+moe_act"`.
+
     **Raises:** `InputError` that begins with `where` for an unknown word.
     """
     switches: dict[str, float] = {}
-    for key, choices in data_file(__file__, "layers.toml").items():
+    for key, choices in SHORT_WORDS.items():
         if words.get(key) in (None, ""):
             continue
-        word = f"{_number(words[key], f'{where}{key}'):g}" if key == "zero" else str(words[key])
-        if word == "noun" or word not in choices:
-            near = suggest(word, choices.keys() - {"noun"})
-            raise InputError(f'{where}{key}: "{word}" is not a {choices["noun"]}. {near}')
-        switches |= dict.fromkeys(SCHEDULES if key == "schedule" else (), 0.0) | choices[word]
+        switches |= dict.fromkeys(SET_TOGETHER.get(key, ()), 0.0)
+        text = f"{_number(words[key], f'{where}{key}'):g}" if key == "zero" else str(words[key])
+        for choice in text.split("+") if key == "recomputation" else [text]:
+            if choice == "noun" or choice not in choices:
+                near = suggest(choice, choices.keys() - {"noun"})
+                raise InputError(f'{where}{key}: "{choice}" is not a {choices["noun"]}. {near}')
+            switches |= choices[choice]
     return switches
+
+
+def short_word(layout: Mapping[str, float], key: str) -> str | None:
+    """The short word for fields of a layout, such as "zb-h1" for the key "schedule"; None if there is none."""
+    off = dict.fromkeys(SET_TOGETHER.get(key, ()), 0.0)
+    choices = {word: fields for word, fields in SHORT_WORDS[key].items() if word != "noun"}
+    if key == "recomputation":  # selective is attention alone
+        modules = [word for word in choices.keys() - {"none", "selective"} if choices[word].items() <= layout.items()]
+        choices |= {"+".join(sorted(modules)): reduce(merge, (choices[word] for word in modules), {})}
+    return next((word for word, fields in choices.items() if (off | fields).items() <= layout.items()), None)
+
+
+def recomputation_words(layout: ParallelLayout) -> str:
+    """The short word for what a layout recomputes, or the share of layers of each part."""
+    shares = {name: float(getattr(layout, name)) for name in RECOMPUTED}
+    parts = (f"{name.removeprefix('recompute_')} {share:g}" for name, share in shares.items() if share)
+    return short_word(shares, "recomputation") or ", ".join(parts).replace("_", " ")
 
 
 def _with_switches(layer: Tables) -> Tables:

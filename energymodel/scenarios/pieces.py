@@ -14,6 +14,7 @@ from energymodel.errors import InputError
 from energymodel.readers.model_config import SEQUENCE_NOTE
 from energymodel.scenarios.clusters import UNFITTED, cluster_parts
 from energymodel.scenarios.files import MODEL_FILE, companions, merge, model_source, read_preset
+from energymodel.scenarios.layers import recomputation_words
 from energymodel.scenarios.question import BATCH
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.layouts import FIELDS, fastest_layout
@@ -175,7 +176,7 @@ def layout_words(layout: ParallelLayout) -> str:
     degrees = ("pipeline", "virtual_stages", "context", "expert")
     words = [f"{name.replace('_', ' ')} {size:g}" for name in degrees if (size := float(getattr(layout, name))) > 1.0]
     stage = round(float(layout.shard_optimizer + layout.shard_gradients + layout.shard_parameters))
-    kind = "full" if float(layout.recompute_full) else "selective" if float(layout.recompute_attention) else "no"
+    kind = recomputation_words(layout).replace("none", "no")
     words = [f"tensor {float(layout.tensor):g}", *words, f"micro-batch {float(layout.microbatch):g}", f"ZeRO {stage}"]
     return f"{', '.join(words)}, {kind} recomputation"
 

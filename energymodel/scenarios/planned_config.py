@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from energymodel.performance.workload import Transformer
-from energymodel.readers.expressions import data_file, work_out
+from energymodel.readers.expressions import work_out
 from energymodel.readers.training.config import Shape, TrainingConfig, settle
 from energymodel.readers.training.interpreter import FIELDS
 from energymodel.scenarios.files import read_preset
+from energymodel.scenarios.layers import SHORT_WORDS, recomputation_words, short_word
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.training_file import RULES, vector_parameters
-from energymodel.system.plan import PRECISIONS, SCHEDULES, TokenBudget, TrainingPlan
-
-SHORT_WORDS = data_file(__file__, "layers.toml")
+from energymodel.system.plan import PRECISIONS, TokenBudget, TrainingPlan
 
 
 def planned_config(
@@ -44,7 +43,8 @@ def planned_config(
         **{name: float(getattr(plan, name)) for name in ("chips", "trained_share")},
         **{name: float(getattr(workload, name)) for name in ("sequence", "layers")},
         **layout,
-        **{key: _short_word(layout, key) for key in SHORT_WORDS},
+        **{key: short_word(layout, key) for key in SHORT_WORDS},
+        "recomputes": recomputation_words(plan.layout),
         "precisions": {name: layout[name] for name in PRECISIONS},
         "batches": np.ravel(plan.batch).tolist(),
         "tokens": float(plan.goal.tokens) if isinstance(plan.goal, TokenBudget) else tokens,
@@ -53,13 +53,6 @@ def planned_config(
     work_out(rules, words)
     fields = {name: words[name] for name in rules.keys() & FIELDS.keys() if words[name] is not None}
     return settle(TrainingConfig(**fields, **_model(scenario, below)))
-
-
-def _short_word(layout: dict[str, float], key: str) -> str | None:
-    """The word of a layout file for fields of a layout, if it has one."""
-    others = dict.fromkeys(SCHEDULES, 0.0) if key == "schedule" else {}
-    choices = {word: {**others, **fields} for word, fields in SHORT_WORDS[key].items() if word != "noun"}
-    return next((word for word, fields in choices.items() if fields.items() <= layout.items()), None)
 
 
 def _model(scenario: Scenario, below: TrainingConfig | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from energymodel.solver import RESULTS, Solution, minimize_many
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_load import ChipLoad, operating_point
 from energymodel.system.communication import pipeline_messages
-from energymodel.system.plan import SCHEDULES, StagePower, TrainingPlan
+from energymodel.system.plan import RECOMPUTED, SCHEDULES, StagePower, TrainingPlan
 from energymodel.system.step import step_work
 from energymodel.system.timeline import stage_layers
 from energymodel.system.training_system import TrainingSystem, as_designed
@@ -126,8 +126,8 @@ def pipeline_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[PipelineL
     counts = (layout.pipeline, division.microbatches, layout.virtual_stages)
 
     # The backward pass does what the forward pass does not, recomputation included.
-    recomputes = eqx.tree_at(lambda p: (p.layout.recompute_full, p.layout.recompute_attention), plan, (0.0, 0.0))
-    plain = layer_work(system, recomputes, division)
+    once = eqx.tree_at(lambda p: [getattr(p.layout, name) for name in RECOMPUTED], plan, [0.0] * len(RECOMPUTED))
+    plain = layer_work(system, once, division)
     products = FORWARD_SHARE * plain.flops / work.flops
     traffic = FORWARD_SHARE * plain.gemm_bytes / work.gemm_bytes
     kernels = 0.5 * plain.elementwise_bytes / work.elementwise_bytes

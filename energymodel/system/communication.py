@@ -81,7 +81,8 @@ def layer_communication(
     hops. Or all-to-alls divide heads instead of tokens (`context_all_to_all`) [Jacobs et al. 2023]: four in the forward
     pass, four in the backward pass and four where it is recomputed, of `2 M a d / t` bytes or, for keys and values,
     `2 M k d / t`; keys and values of fewer than `t c` heads are sent more than once. Expert: `4 + 2 r` all-to-alls
-    (dispatch and combine, forward and backward) in layers that have experts.
+    (dispatch and combine, forward and backward) in layers that have experts. Modules that are recomputed add one
+    all-reduce for each block, and two all-to-alls where they send tokens to experts (`repeated_modules`).
     """
     layout, workload, sizes, sent = plan.layout, system.workload, division.sizes, work.communicated
     tensor, context, turned = layout.tensor, layout.context, layout.context_all_to_all
@@ -104,9 +105,9 @@ def layer_communication(
         system.software.node_dispatch,
     )
     return LayerCommunication(
-        tensor=summed.scaled(passes * (1.0 - 0.5 * workload.parallel_block)),
+        tensor=summed.scaled(passes * (1.0 - 0.5 * workload.parallel_block) + work.repeated.sums),
         context=in_context,
-        expert=dispatched.scaled(passes * sizes.expert_share),
+        expert=dispatched.scaled(passes * sizes.expert_share + 2.0 * work.repeated.dispatched),
     )
 
 

@@ -274,30 +274,44 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     pass of attention needs as it is. A routed expert also keeps what enters its products, in their number format: a
     sorted copy of a token, two bytes in 16 bits, and if gated what enters its last projection
     (`software.kept_expert_inputs`).
+
+    Modules that are recomputed keep what enters them: outputs of norms, 2, of those before latent attention and
+    experts, which are kernels of their own; queries, keys and values made of latents; `2 r` of each routed expert; or
+    all of a feed-forward block, its norm included, of the shared experts, of all experts [Megatron Core,
+    `recompute_modules`, 2026].
     """
     layout, workload, software, sizes = plan.layout, system.workload, system.software, division.sizes
     routed = workload.active_experts * workload.expert_imbalance
     with_experts = _expert_layer_share(workload, sizes, division.stages.most)
     ratio = workload.feed_forward / workload.hidden
-    own = workload.shared_experts + (1.0 - sizes.mixture) * routed
-    blocks = own + sizes.mixture * routed
+    mixed = part(sizes.mixture, lambda: with_experts)
+    # Blocks of the size of an expert that act on a token: of layers without experts, shared, routed.
+    plain = part(1.0 - sizes.mixture, lambda: with_experts * routed)
     if not is_fixed(workload.dense_layers, 0.0):
         dense = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
-        of_dense = (1.0 - with_experts) * dense / workload.expert_block
-        own, blocks = with_experts * own + of_dense, with_experts * blocks + of_dense
+        plain = plain + (1.0 - with_experts) * dense / workload.expert_block
+    kept = 1.0 - layout.recompute_experts
+    own = part(1.0 - layout.recompute_feed_forward, lambda: plain)
+    shared = part(workload.shared_experts, lambda: with_experts)
+    own = own + part(kept * (1.0 - layout.recompute_shared_experts), lambda: shared)
+    routed = part(kept, lambda: mixed * routed)
+    blocks = own + routed
     attention = sizes.kept_attention
-    made_again = sizes.latent * (1.0 - software.kept_latent_heads)
+    made_again = sizes.latent * (1.0 - software.kept_latent_heads * (1.0 - layout.recompute_latent))
     if not is_fixed(made_again, 0.0):
         attention = attention - made_again * (sizes.queries + sizes.kv)
     narrow_inputs = software.narrow_inputs * jnp.maximum(layout.fp8, layout.fp4)
     kept_gated = workload.gated * software.kept_products
     undivided = 8.0 + 2.0 * (1.0 - workload.gated) * (1.0 - workload.flash) - 2.0 * narrow_inputs
     last_inputs = kept_gated - 0.5 * narrow_inputs * (kept_gated + 1.0 - workload.gated)
+    norms = part(layout.recompute_norms, lambda: sizes.latent + mixed)
+    norms = norms + part(layout.recompute_feed_forward, lambda: 1.0 - mixed)
+    undivided = undivided - part(norms, lambda: 2.0 - narrow_inputs)
     stored = divided_bytes_per_unit(ratio, attention / workload.hidden, blocks) + 2.0 * ratio * own * last_inputs
     if not is_fixed(sizes.mixture, 0.0):
         narrow = 1.0 - 0.5 * layout.fp8 - 0.75 * layout.fp4
-        inputs = sizes.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated) * narrow
-        stored = stored + software.kept_expert_inputs * inputs
+        behind_gate = workload.gated - layout.recompute_expert_activations
+        stored = stored + software.kept_expert_inputs * routed * (2.0 + 2.0 * ratio * behind_gate) * narrow
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
     copies = software.activation_copies
     held = layer_activation_bytes(

@@ -15,6 +15,19 @@ SCHEDULES = ("gpipe", "zero_bubble", "zero_bubble_h2", "zero_bubble_v", "dual_pi
 PRECISIONS = ("fp8", "fp4", "tf32", "fp32")
 """Fields of a layout that give the share of products in each precision other than bf16; together at most 1."""
 
+MODULES = (
+    "recompute_norms",
+    "recompute_latent",
+    "recompute_expert_activations",
+    "recompute_feed_forward",
+    "recompute_shared_experts",
+    "recompute_experts",
+)
+"""Fields of a layout that give the share of layers in which a module other than attention is recomputed."""
+
+RECOMPUTED = ("recompute_attention", "recompute_full", *MODULES)
+"""Fields of a layout that give the share of layers which recompute a module, or all of the layer."""
+
 
 class AbstractGoal(eqx.Module):
     """End of a run."""
@@ -39,7 +52,8 @@ class ParallelLayout(eqx.Module):
     interleaved with several `virtual_stages`, or what one of `SCHEDULES` says (`zero_bubble` is ZB-H1). `cuda_graphs`
     is the share of kernel launches that are replayed from graphs and cost the host nothing.
     `first_stage_layers` and `last_stage_layers` cut the ends of the pipeline by hand (0: as many layers as the others);
-    with `embedding_balanced` = 1 embedding and output head may take a layer's slot each.
+    with `embedding_balanced` = 1 embedding and output head may take a layer's slot each. A share `recompute_full` of
+    the layers is recomputed; the others recompute modules: `recompute_attention` and `MODULES`.
     """
 
     tensor: Real = real("1", 1.0, within=AT_LEAST_ONE)
@@ -73,6 +87,12 @@ class ParallelLayout(eqx.Module):
     first_stage_layers: Real = real("1", 0.0)
     last_stage_layers: Real = real("1", 0.0)
     embedding_balanced: Real = share(0.0)
+    recompute_norms: Real = share(0.0, doc="norms that are no part of a product's kernel")
+    recompute_latent: Real = share(0.0, doc="queries, keys and values of latent attention")
+    recompute_expert_activations: Real = share(0.0, doc="what enters the last product of routed experts")
+    recompute_feed_forward: Real = share(0.0, doc="feed-forward blocks of layers without experts")
+    recompute_shared_experts: Real = share(0.0)
+    recompute_experts: Real = share(0.0, doc="routed and shared experts, dispatch and combine included")
 
     @property
     def interleaved(self) -> Values:

@@ -16,9 +16,9 @@ from energymodel.performance.kernels import (
     padded_head_size,
     training_edges,
 )
-from energymodel.performance.workload import recomputed_share
+from energymodel.performance.workload import LayerSizes, Transformer, feed_forward_parameters, recomputed_share
 from energymodel.system.division import Division
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan import MODULES, ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 DENSE_BYTES = 24.0  # per token and hidden unit, moved by the element-wise kernels of a dense layer, norms excluded
@@ -51,11 +51,58 @@ class AttentionPasses(NamedTuple):
         return self.forward + self.backward
 
 
+class RepeatedModules(NamedTuple):
+    """What the modules that are recomputed do once more in the mean layer, layers that are recomputed whole excluded.
+
+    `weights` that are multiplied; bytes per token and hidden unit that element-wise kernels move, `divided` over the
+    tensor group or, without sequence parallelism, `undivided` [B]; all-reduces of the tensor group, `sums`; layers in
+    which tokens are sent to their experts and back, `dispatched` [1].
+    """
+
+    weights: Numeric = 0.0
+    divided: Numeric = 0.0
+    undivided: Numeric = 0.0
+    sums: Numeric = 0.0
+    dispatched: Numeric = 0.0
+
+
+def repeated_modules(workload: Transformer, sizes: LayerSizes, layout: ParallelLayout) -> RepeatedModules:
+    """Forward passes of modules that are made again to go back [1, B] [Megatron Core, `recompute_modules`, 2026].
+
+    Heads are made of latents, blocks and experts are passed again with all of their products; of norms and of the
+    activations of experts only element-wise kernels run again. Forward, these move half of what they move in all
+    (`elementwise_traffic`, `expert_bytes`).
+    """
+    if is_fixed(sum(getattr(layout, name) for name in MODULES), 0.0):
+        return RepeatedModules()
+    hidden, active, shared = workload.hidden, workload.active_experts, workload.shared_experts
+    mixed = sizes.mixture * sizes.expert_share
+    whole, block = layout.recompute_experts, layout.recompute_feed_forward * (1.0 - mixed)
+    blocks = whole * active + (whole + (1.0 - whole) * layout.recompute_shared_experts) * shared
+    activated = blocks + (1.0 - whole) * layout.recompute_expert_activations * active
+    made = workload.heads * (workload.head_size - workload.rope_head_size + workload.value_head_size)
+    entering = jnp.where(jnp.asarray(workload.query_rank) > 0.0, workload.query_rank, hidden)
+    heads = sizes.latent * (sizes.queries * entering + workload.kv_rank * made)
+    dense = feed_forward_parameters(hidden, workload.dense_feed_forward, workload.gated)
+    plain = (1.0 - sizes.mixture) * active * workload.expert_block + (1.0 - sizes.expert_share) * dense
+    inner = (4.0 + 2.0 * workload.gated) * workload.feed_forward / hidden * activated
+    repeated = RepeatedModules(
+        weights=layout.recompute_latent * heads
+        + layout.recompute_feed_forward * plain
+        + mixed * blocks * workload.expert_block,
+        divided=0.5 * (mixed * (inner + 8.0 * whole * active) + block * (DENSE_BYTES - 8.0)),
+        undivided=2.0 * (layout.recompute_norms * (sizes.latent + mixed) + block),
+        sums=block + mixed * whole,
+        dispatched=mixed * whole,
+    )
+    return RepeatedModules(*((1.0 - layout.recompute_full) * amount for amount in repeated))
+
+
 class LayerWork(NamedTuple):
     """Work of one layer and micro-batch on one chip, forward and backward, averaged over all layers.
 
     Operations of a layer and of the output head [FLOP], their products and memory traffic [B], time of attention [s],
-    and the activation bytes that tensor parallelism communicates [B].
+    the activation bytes that tensor parallelism communicates [B], and what recomputed modules repeat.
     """
 
     flops: Scalar
@@ -68,6 +115,7 @@ class LayerWork(NamedTuple):
     head_flops: Scalar
     head_products: "Products"
     head_bytes: Scalar
+    repeated: RepeatedModules
 
     @property
     def head_share(self) -> Scalar:
@@ -106,6 +154,9 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     again = layout.recompute_full + selective
     shares = layout.recompute_full, layout.recompute_attention, attention / trained_flops
     repeated = 0.0 if is_fixed(again, 0.0) else recomputed_share(*shares) * trained_flops / model_flops
+    modules = repeated_modules(workload, sizes, layout)
+    passes = passes + part(modules.weights, lambda: 1.0 / weights)
+    repeated = repeated + part(modules.weights, lambda: 2.0 / model_flops)
 
     scores = part(
         1.0 - workload.flash,
@@ -122,6 +173,10 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     moved = 0.25 * elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel, divided)
     full = 1.0 + 0.5 * layout.recompute_full
     elementwise = software.elementwise_passes * moved * full + part(scores, lambda: full + 0.5 * selective)
+    if not is_fixed(modules.undivided, 0.0):
+        norm_share = layout.sequence_parallel / layout.tensor + 1.0 - layout.sequence_parallel
+        again_moved = modules.undivided * norm_share + modules.divided / layout.tensor
+        elementwise = elementwise + software.elementwise_passes * tokens * workload.hidden * again_moved
     head_width = workload.vocabulary / layout.tensor
     forward = 2.0 * tokens * workload.hidden * head_width
     # Frameworks pad the vocabulary, so that its side is aligned.
@@ -138,6 +193,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
         head_flops=head_passes * forward,
         head_products=head.scaled(head_passes * slow),
         head_bytes=16.0 * tokens * head_width,
+        repeated=modules,
     )
 
 

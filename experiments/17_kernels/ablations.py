@@ -27,23 +27,7 @@ from throughput import MODELS  # pyright: ignore[reportMissingImports]
 
 DATA = Path(__file__).parents[1] / "data"
 CLUSTER = "megatron-bridge-h100"
-# Latent attention as heads that keep as many bytes.
-MOONLIGHT = {
-    "gated": 1,
-    "layers": 27,
-    "hidden": 2048,
-    "heads": 16,
-    "kv_heads": 16,
-    "head_size": 160,
-    "feed_forward": 1408,
-    "experts": 64,
-    "active_experts": 6,
-    "shared_experts": 2,
-    "dense_layers": 1,
-    "dense_feed_forward": 11264,
-    "vocabulary": 163840,
-    "sequence": 4096,
-}
+MOONLIGHT = {"model": "moonlight-16b", "sequence": 4096}
 QWEN = {**MODELS["Qwen3_30B_a3B"], "sequence": 4096, "chips": 16, "zero": 1}
 NARROW = {"optimizer_bytes": 8.0}  # 16-bit moments
 HIDDEN, EXPOSED = {"expert_overlap": 1.0}, {"expert_overlap": 0.0}
@@ -72,13 +56,16 @@ def _offload(share: str) -> Change:
 
 
 CHANGES = (
-    Change(
-        "recompute",
-        "Moonlight 16B",
-        ("none", "core_attn"),
-        SMALL,
-        {**SMALL, "recompute_attention": 1},
-        (NARROW, NARROW),
+    *(
+        Change(
+            "recompute",
+            "Moonlight 16B",
+            ("none", modules),
+            SMALL,
+            {**SMALL, "recomputation": modules},
+            (NARROW, NARROW),
+        )
+        for modules in ("core_attn", "mla_up_proj", "mla_up_proj+mlp", "moe_act", "layernorm+moe_act")
     ),
     *(_offload(share) for share in ("25 %", "50 %", "75 %", "100 %")),
     Change(

@@ -58,6 +58,11 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no recomputation": ({"recomputation": "none"}, [kind for kind in KINDS if kind != "torchtitan"]),
     "selective": ({"recomputation": "selective"}, ["maxtext", *MEGATRON]),
     "some layers": ({"recomputed_layers": 8}, MEGATRON),
+    "some layers of virtual stages": ({"recomputed_layers": 24, "pipeline": 4, "interleave": 2}, MEGATRON),
+    "modules": (
+        UNNAMED | {"model": LATENT, "recomputation": "selective", "recomputed_modules": ("mla_up_proj", "moe_act")},
+        MEGATRON,
+    ),
     "fp8": ({"precision": "fp8"}, ["axolotl", "maxtext", *MEGATRON, "nanotron"]),
     "fp4": ({"precision": "fp4"}, ["megatron-bridge", "megatron-lm", "primus"]),
     "fp32": ({"precision": "fp32"}, [kind for kind in KINDS if kind not in ("primus", "torchtitan")]),

@@ -28,7 +28,8 @@ class TrainingConfig:
       sequences) of one that grows.
     - `precision`: "bf16", "fp16", "fp32", "fp8" or "fp4", of the products with weights; `precision_recipe`: how scales
       of fp8 or fp4 are found, as the framework calls it.
-    - `recomputation`: "none", "selective" or "full"; `recomputed_layers`, where not all are.
+    - `recomputation`: "none", "selective" or "full"; `recomputed_layers`, where not all are; `recomputed_modules` by
+      the names of Megatron Core, where these are not attention alone.
     - `sharding`: ZeRO stage, 0 to 3, which is fully sharded data parallelism; `shard_size`: chips over which the states
       are divided, where these are not all replicas (hybrid sharding).
     - `schedule`: of the pipeline: "1f1b" (with several virtual stages: interleaved), "gpipe", "zb-h1", "zb-v" or
@@ -66,6 +67,7 @@ class TrainingConfig:
     precision_recipe: str | None = None
     recomputation: str | None = None
     recomputed_layers: int | None = None
+    recomputed_modules: tuple[str, ...] = ()
     sharding: int | None = None
     shard_size: int | None = None
     sequence_parallel: bool | None = None

@@ -27,12 +27,13 @@ from energymodel.report.cells import (
     words,
 )
 from energymodel.scenarios.clock_scale import REFERENCE_CLOCK
+from energymodel.scenarios.layers import recomputation_words
 from energymodel.scenarios.scenario import SYSTEM, Scenario, priors, switched_off
 from energymodel.search.result import SAME_NUMBER
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
 from energymodel.system.memory import FAILING_RISK
 from energymodel.system.outcome import DERIVED, EnergyBreakdown, Slack, StepTime, TrainingOutcome
-from energymodel.system.plan import ParallelLayout, TrainingPlan
+from energymodel.system.plan import RECOMPUTED, ParallelLayout, TrainingPlan
 
 OWN, FOUND, CHANGED = "own plan", "found", "change"
 MAIN_OUTPUTS = (
@@ -40,9 +41,8 @@ MAIN_OUTPUTS = (
     *("memory_per_chip", "out_of_memory", "money", "carbon_operational"),
 )
 """Outputs of the short form."""
-_RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
 _ZERO = ("shard_optimizer", "shard_gradients", "shard_parameters")
-_SWITCHES = {*_ZERO, "recompute_attention", "recompute_full"}
+_SWITCHES = {*_ZERO, *RECOMPUTED}
 _ALWAYS = {"plan.layout.tensor", "plan.layout.pipeline", "plan.layout.microbatch"}
 _USUAL = {
     f"{path}.{field.name}": field.default
@@ -198,9 +198,7 @@ def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan], varied: Co
     cells[Column("clock_frequency", "clock frequency", "Hz", level=SHORT if alone else FULL)] = frequencies
     layouts = [plan.layout for plan in plans.values()]
     add("zero_stage", "ZeRO stage", [sum(float(getattr(layout, name)) for name in _ZERO) for layout in layouts])
-    shares = [(float(layout.recompute_attention), float(layout.recompute_full)) for layout in layouts]
-    named = [_RECOMPUTATION.get(pair, f"attention {pair[0]:g}, all {pair[1]:g}") for pair in shares]
-    add("recomputation", "recomputation", named, kind="words")
+    add("recomputation", "recomputation", [recomputation_words(layout) for layout in layouts], kind="words")
     return compared("plan", "Plan", [*cells], dict(zip(plans, zip(*cells.values(), strict=True), strict=True)))
 
 
