@@ -202,7 +202,7 @@ def _assumed(config: TrainingConfig, accelerator: str) -> list[str]:
         **vars(config),
         "accelerator": read_preset("hardware", accelerator),
         "usual": ", ".join(f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None),
-        "host_memory": ", ".join(config.offload),
+        "host_memory": ", ".join(f"{share:.0%} of the {part}" for part, share in config.offload.items()),
         "unread": ", ".join(config.ignored),
     }
     sentences = [text.format_map(words) for text, applies in RULES["assumed"].items() if evaluate(applies, words)]

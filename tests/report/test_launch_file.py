@@ -71,7 +71,9 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
         UNNAMED | {"model": MIXTURE, "expert": 4, "tensor": 2, "sequence_parallel": True, "expert_tensor": 1},
         [*MEGATRON, "nanotron"],
     ),
-    "offload": ({"offload": ("optimizer",)}, ["deepspeed", "gpt-neox", "maxtext", *MEGATRON]),
+    "offload": ({"offload": {"optimizer": 1.0}}, ["deepspeed", "gpt-neox", "maxtext", *MEGATRON]),
+    "some offload": ({"offload": {"optimizer": 0.5}}, ["deepspeed", "gpt-neox", *MEGATRON]),
+    "some layers in host memory": ({"offload": {"activations": 0.25}}, MEGATRON),
     "async tensor": ({"tensor": 4, "sequence_parallel": True, "overlaps": ("data", "tensor")}, [*MEGATRON, "nanotron"]),
     "mixture": (UNNAMED | {"model": MIXTURE, "expert": 4}, ["axolotl", "gpt-neox", "maxtext", *MEGATRON, "nanotron"]),
     "latent": (UNNAMED | {"model": LATENT, "expert": 8}, ["axolotl", "maxtext", *MEGATRON]),
@@ -171,6 +173,17 @@ def test_a_plan_reads_back_as_the_plan(scenario: Scenario, tmp_path: Path) -> No
     unlike = dict.fromkeys(("vector_parameters", "dense_feed_forward"), np.asarray(0.0))
     workloads = [dataclasses.replace(of.system.workload, **unlike) for of in (scenario, again)]
     jax.tree.map(np.testing.assert_array_equal, *workloads)
+
+
+@pytest.mark.parametrize("kind", ["megatron-lm", "megatron-bridge"])
+def test_modules_and_offload_of_a_plan_read_back(kind: str, tmp_path: Path) -> None:
+    changes = {"recomputation": "core_attn+mlp", "offload_optimizer": 0.5, "offload_activations": 0.25}
+    own = load_scenario("olmo-2-13b-h100", {f"plan.layout.{name}": value for name, value in changes.items()})
+    path = tmp_path / f"launch{framework(kind)['suffix']}"
+    path.write_text(launch_file(own, own.plan, 0.0, kind))
+    again = scenario_of_training(path, "h100-sxm", chips=float(own.plan.chips), sequence=4096)
+    jax.tree.map(np.testing.assert_array_equal, own.plan.layout, again.scenario.plan.layout)
+    assert "In host memory: 50% of the optimizer, 25% of the activations." in again.assumed
 
 
 def test_a_plan_keeps_the_names_of_the_configuration_that_it_changes(scenario: Scenario) -> None:

@@ -34,7 +34,7 @@ class TrainingConfig:
       are divided, where these are not all replicas (hybrid sharding).
     - `schedule`: of the pipeline: "1f1b" (with several virtual stages: interleaved), "gpipe", "zb-h1", "zb-v" or
       "dualpipe"; `overlaps`: communication said to overlap: "data", "tensor", "pipeline", "expert".
-    - `offload`: what lies in host memory: "optimizer", "parameters", "activations".
+    - `offload`: share that lies in host memory, of "optimizer", "parameters", "activations".
     - `gradient_bytes`, `optimizer_bytes`: in memory, of a parameter, where they are not those that are usual.
     - `adapters`: that are trained instead of the model: far fewer gradients and states.
     - `notes`: what was assumed or derived; `ignored`: keys that may change the run and were not read.
@@ -76,7 +76,7 @@ class TrainingConfig:
     overlaps: tuple[str, ...] = ()
     steps: int | None = None
     tokens: float | None = None
-    offload: tuple[str, ...] = ()
+    offload: Mapping[str, float] = dataclasses.field(default_factory=dict)
     gradient_bytes: float | None = None
     optimizer_bytes: float | None = None
     adapters: str | None = None

@@ -139,6 +139,7 @@ class Run:
             "texts": lambda: [value for value in keys.values.values() if isinstance(value, str)],
             "match": _match,
             "those": lambda **conditions: tuple(name for name, holds in conditions.items() if holds),
+            "portions": lambda **parts: {name: float(share) for name, share in parts.items() if share},
             "padded": lambda count, multiple: multiple * math.ceil(count / multiple),
             "ceil": math.ceil,
         }
