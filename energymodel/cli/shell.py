@@ -40,7 +40,7 @@ DEVICES = ("cpu", "gpu")  # that a command may run on
 
 Files = Mapping[str, Callable[[], str]]
 """Texts of files of a command's own, by extension."""
-_TOLD: set[str] = set()  # what was said of the cache, of which JAX warns for each program
+_TOLD: set[str] = set()  # by this command: notes, and of the cache, of which JAX warns for each program
 
 
 def fail(message: str, code: int, word: str = "") -> int:
@@ -67,8 +67,10 @@ def _show_warning(usual: Callable[..., None], message: Any, category: Any, filen
 
 
 def note(sentence: str) -> None:
-    """Write what a person should know, and need not act upon, to stderr."""
-    print(f"note: {one_line(sentence)}", file=sys.stderr)
+    """Write what a person should know, and need not act upon, to stderr; once, if it is said of several scenarios."""
+    if sentence not in _TOLD:
+        _TOLD.add(sentence)
+        print(f"note: {one_line(sentence)}", file=sys.stderr)
 
 
 def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
@@ -77,6 +79,7 @@ def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
+        _TOLD.clear()
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, warnings.showwarning)
             try:

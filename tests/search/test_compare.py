@@ -1,6 +1,7 @@
 """Best plans of variants: combinations ranked, process generations, topologies, and refusals."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -91,7 +92,11 @@ CHIPS = ("--accelerator", "h100-sxm", "--accelerator", "a100-sxm4-80gb")
 
 
 def test_pieces_are_compared_at_the_loss_of_one_and_in_the_time_of_the_slowest(searched):
-    tree = run_json("compare", *PIECES, *CHIPS)
+    result = run("compare", *PIECES, *CHIPS, "--json")
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert len(notes) == len(set(notes))
+    assert sum("market: United States" in note for note in notes) == 1
+    tree = json.loads(result.stdout)
     assert [scenario.system.accelerator.rated_power for scenario in searched] == [700.0, 400.0]
     assert all("layout" in scenario.chosen for scenario in searched)
     assert float(searched[1].system.facility.power_limit) == 3 * 400.0 * 16  # a building for its own chips

@@ -128,6 +128,7 @@ def test_an_accelerator_of_an_axis_may_draw_its_own_power(cap, caps):
     model, axis = ScenarioModel(scenario.system, scenario.plan), scenario_axis(scenario, CHIP, "h100-sxm, b200-sxm")
     assert [float(model.at({CHIP: axis.at(index)})[1].power_cap) for index in range(2)] == caps
     swept = em.sweep(scenario, {CHIP: axis}, "top:2", minimize="time")
+    assert "node, network and rent stay" in str(sweep_answer(scenario, swept, "time").sentences)
     for winner in swept.winners:
         chip = em.load_scenario("test-1b-h100", {CHIP: winner.point[CHIP]}).system.accelerator
         capped = float(caps[winner.index[0]])

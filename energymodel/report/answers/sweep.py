@@ -23,7 +23,7 @@ from energymodel.sweeps.full_array import FullArray
 from energymodel.sweeps.histogram import BinCounts, Count, Histogram
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
 from energymodel.sweeps.pareto import Pareto
-from energymodel.sweeps.scenario_axes import UNITS
+from energymodel.sweeps.scenario_axes import ACCELERATOR, UNITS
 from energymodel.sweeps.sweep_result import Edge, SweepCost, SweepResult
 from energymodel.system.outputs import parse_objective
 from energymodel.units import counted
@@ -127,6 +127,11 @@ def _sentences(scenario: Scenario, swept: SweepResult, rows: Table, minimize: st
     if swept.loss is not None:
         numbers["held"] = number(swept.loss, UNITS["loss"])
         texts.append("Every point trains to one loss, {held}, in as many tokens as it needs (unless they are an axis).")
+    if ACCELERATOR in {axis.name for axis in swept.axes}:
+        texts.append(
+            "Along system.accelerator the chip changes with its power cap; node, network and rent stay those of the "
+            "scenario. `energymodel compare --accelerator NAME` takes those of each chip."
+        )
     return [*(Sentence(text, numbers) for text in texts), *map(_edge_sentence, swept.edges, itertools.repeat(minimize))]
 
 
