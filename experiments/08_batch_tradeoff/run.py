@@ -8,10 +8,10 @@ from pathlib import Path
 
 import batch_curves
 import dataset_ladder
-import tradeoff_figures
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+import tradeoff_figures
 
 FOLDER = Path(__file__).parent
 

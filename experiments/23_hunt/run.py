@@ -85,7 +85,7 @@ def plan_row(name: str, optimum: Optimum, earlier: Optimum | None) -> dict[str, 
         field: float(getattr(plan.layout, field))
         for field in ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
     }
-    batch, chips = float(np.reshape(plan.batch, ())), float(plan.chips)
+    batch, chips, restarts = float(np.reshape(plan.batch, ())), float(plan.chips), optimum.statistics["restarts"]
     return {
         "scenario": name,
         "minimized": optimum.minimize + (f", any of {', '.join(NARROW)}" if earlier else ""),
@@ -106,7 +106,7 @@ def plan_row(name: str, optimum: Optimum, earlier: Optimum | None) -> dict[str, 
         "fp8": float(plan.layout.fp8),
         "fp4": float(plan.layout.fp4),
         "memory_room": float(np.expm1(outcome.slack.memory)),
-        "restarts_agreeing": optimum.statistics["restarts_agreeing"] / optimum.statistics["restarts"],
+        "restarts_agreeing": optimum.statistics["restarts_agreeing"] / restarts if restarts else None,
     }
 
 
