@@ -23,6 +23,7 @@ from .runtime.compilation import jit
 from .scenarios.pieces import Pieces, scenario_of_pieces
 from .scenarios.scenario import Scenario, load_scenario
 from .scenarios.training_file import scenario_of_training
+from .search.architecture import optimize_architecture
 from .search.calendar import calendar
 from .search.compare import Comparison, compare, frontier
 from .search.fleet import Fleet, FleetOptimum, load_fleet, optimize_fleet
@@ -92,6 +93,7 @@ __all__ = [
     "monitor",
     "monte_carlo",
     "optimize",
+    "optimize_architecture",
     "optimize_fleet",
     "own_output",
     "pareto",

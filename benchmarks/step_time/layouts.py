@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.step_prediction import predict_row
 
@@ -20,7 +20,7 @@ ROW = {"cluster": "megatron-a100", "model": "megatron-175b", "chips": 1024, "bat
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1 << 20
-    system = jax.tree.map(jnp.float32, cluster_system("megatron-a100"))
+    system = jax.tree.map(jnp.float32, cluster_scenario("megatron-a100").system)
     table = layouts([ROW])
     columns = {column.name: np.full(count, table.columns[column.name][0]) for column in INPUTS}
     rng = np.random.default_rng(0)

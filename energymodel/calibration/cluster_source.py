@@ -11,7 +11,6 @@ from energymodel.readers.expressions import data_file
 from energymodel.scenarios.clusters import UNFITTED, cluster_parts
 from energymodel.scenarios.files import companions, names
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.system.training_system import TrainingSystem
 
 PLACEHOLDER = "test-1b-h100"  # scenario with a model and a plan that run on most accelerators and clusters
 ALIKE = {"llama3": "llama31"}  # families of models of one shape: Llama 3 has that of Llama 3.1
@@ -111,11 +110,6 @@ def cluster_scenario(name: str, changes: Sequence[str] = ()) -> Scenario:
 @lru_cache(maxsize=32)
 def _scenario(name: str, changes: tuple[str, ...]) -> Scenario:
     return load_scenario({"base": PLACEHOLDER, **cluster_parts(name), "name": name}, changes)
-
-
-def cluster_system(name: str, changes: Sequence[str] = ()) -> TrainingSystem:
-    """The system of a cluster, with some numbers changed."""
-    return cluster_scenario(name, changes).system
 
 
 def model_preset(word: str) -> str | None:

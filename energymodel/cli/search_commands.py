@@ -74,7 +74,7 @@ def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, f
     rest = [path for path in vary if not path.startswith(MODEL)]
     asked = scenario.with_question(question.minimize, question.limit, rest, question.fix or ())
     shape = None if "*" in names else [name for name in names if name != "layers"]
-    best = em.search.optimize_architecture(asked, names=shape, progress=run.progress)
+    best = em.optimize_architecture(asked, names=shape, progress=run.progress)
     answer, optimum = answers.architecture_answer(best, details=run.show.details), best.optimum
     written = files(optimum.scenario_found, optimum.plan, float(optimum.outcome.tokens))
     return answer, written if optimum.success else None

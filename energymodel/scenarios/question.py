@@ -214,7 +214,7 @@ def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale 
     if path.startswith("model."):
         raise InputError(
             f"{name}: the shape of the model is searched by `energymodel optimize --vary model.*`, in Python by "
-            "energymodel.search.optimize_architecture."
+            "energymodel.optimize_architecture."
         )
     if path not in units and (part := next((other for other in units if other.startswith(f"{path}.")), None)):
         each = f"Optimize with each preset (energymodel compare --{COMPARED.get(path)} NAME), or vary"

@@ -18,8 +18,7 @@ from energymodel.calibration.device_power import WIDTH
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.physics.voltage import VoltageCurve
-from energymodel.search import PipelineLoad, stage_clocks
-from energymodel.search.pipeline_clocks import FORWARD_SHARE, operation_kinds
+from energymodel.search.pipeline_clocks import FORWARD_SHARE, PipelineLoad, operation_kinds, stage_clocks
 from energymodel.system.chip_load import ChipLoad
 
 DATA = Path(__file__).parents[1] / "data"

@@ -1,7 +1,7 @@
 """Energy of a pipelined step over its deadline, from the fastest plan.
 
 One plan is measured, the fastest: its time and its energy. Four constants of the device carry it to other deadlines,
-with one clock for all passes that the deadline hurries. `search.stage_clocks` finds the exact plans.
+with one clock for all passes that the deadline hurries. `pipeline_clocks.stage_clocks` finds the exact plans.
 """
 
 from typing import Any, NamedTuple

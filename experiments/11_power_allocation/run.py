@@ -16,8 +16,7 @@ from figures import BLUE, COLORS, GRAY, add_axes, new_figure
 
 import energymodel as em
 from energymodel.runtime.compilation import compiler_options
-from energymodel.search import pipeline_load, stage_clocks
-from energymodel.search.pipeline_clocks import Per, operation_kinds
+from energymodel.search.pipeline_clocks import Per, operation_kinds, pipeline_load, stage_clocks
 from energymodel.search.site import divide_site_power
 from energymodel.solver import RESULTS
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.step_prediction import predict_row
 
@@ -92,7 +92,7 @@ CHANGES = (
 def predicted(columns: dict[str, Any], software: dict[str, float]) -> tuple[float, float]:
     """Step time [s] and memory of tensors [B] of a row on the cluster, with some numbers of its software changed."""
     with jax.enable_x64(True):
-        system = cluster_system(CLUSTER)
+        system = cluster_scenario(CLUSTER).system
         for name, value in software.items():
             system = eqx.tree_at(lambda s, name=name: getattr(s.software, name), system, value)
         table = layouts([{"cluster": CLUSTER, "zero": 1, **columns}])

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.layout_table import INPUTS, MEASURED, WORDS, layouts
 from energymodel.calibration.step_prediction import predict
 from energymodel.scenarios.clusters import UNFITTED
@@ -56,17 +56,17 @@ class Family(NamedTuple):
 
 def without_stragglers(cluster: str) -> TrainingSystem:
     """A cluster as fitted, but that its chips all take the same time."""
-    return eqx.tree_at(lambda system: system.reliability.straggler_variation, cluster_system(cluster), 0.0)
+    return eqx.tree_at(lambda system: system.reliability.straggler_variation, cluster_scenario(cluster).system, 0.0)
 
 
 def of_its_kind(cluster: str) -> TrainingSystem:
     """What framework and chip say of a cluster, without its own rows."""
     presets = CLUSTERS[cluster].presets
-    return cluster_system(UNFITTED.join([presets["accelerator"], presets["software"]]))
+    return cluster_scenario(UNFITTED.join([presets["accelerator"], presets["software"]])).system
 
 
 SYSTEMS: Mapping[str, Callable[[str], TrainingSystem]] = {
-    "cluster preset": cluster_system,
+    "cluster preset": lambda cluster: cluster_scenario(cluster).system,
     "without stragglers": without_stragglers,
     "framework and chip": of_its_kind,
 }

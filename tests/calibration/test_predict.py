@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import predict, predict_row, with_constants
 from energymodel.errors import InputError
@@ -28,7 +28,7 @@ CLUSTER = "megatron-a100"
 
 @pytest.fixture(scope="module")
 def system():
-    return cluster_system(CLUSTER)
+    return cluster_scenario(CLUSTER).system
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_twice_every_rate_and_half_every_delay_halve_the_step(system, run):
 
 
 def test_narrower_products_are_never_slower(run):
-    system = cluster_system("megatron-bridge-b200")  # the one here multiplies in fp8 and fp4
+    system = cluster_scenario("megatron-bridge-b200").system  # the one here multiplies in fp8 and fp4
     times = [run(system, columns(**change)).step_time.total for change in ({}, {"fp8": 1}, {"fp4": 1})]
     assert times[0] >= times[1] >= times[2]
 

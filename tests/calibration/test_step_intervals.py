@@ -7,7 +7,7 @@ import pytest
 
 import energymodel as em
 from calibration.files import scenario_file
-from energymodel.calibration.cluster_source import cluster_scenario, cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import known_constants, predict, step_time_spread
 from energymodel.scenarios.step_population import NAMES
@@ -80,7 +80,7 @@ def test_one_row_moves_the_level_of_all(tmp_path):
         for n in (1, 2, 4)
         for t, m in ((8, 2), (8, 4), (4, 1), (8, 1))
     ]
-    before = predict(rows, {"it": cluster_system(UNFITTED)}, cluster="it").table()["step_time_s"]
+    before = predict(rows, {"it": cluster_scenario(UNFITTED).system}, cluster="it").table()["step_time_s"]
     measured = {**rows[0], "step_time_s": 1.5 * before[0]}
     written = scenario_file(tmp_path, em.calibrate("step-time", [measured], prior=UNFITTED))
     after = predict(rows, cluster=written).table()["step_time_s"]

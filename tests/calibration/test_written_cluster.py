@@ -10,7 +10,7 @@ import pytest
 import energymodel as em
 from calibration.files import constants_of, scenario_file
 from cli.shell import numbers, run
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.step_prediction import predict, with_constants
 from energymodel.scenarios.distributions import parse_distribution
 from energymodel.scenarios.step_population import STEP_CONSTANTS
@@ -30,7 +30,7 @@ def measured(tmp_path_factory):
     rows = [row | COMMON | {"cluster": "slower"} for row in ROWS]
     with jax.enable_x64(True):
         slower = with_constants(
-            cluster_system("megatron-a100"), {name: np.asarray(value) for name, value in TRUTH.items()}
+            cluster_scenario("megatron-a100").system, {name: np.asarray(value) for name, value in TRUTH.items()}
         )
     times = predict(rows, {"slower": slower}).table()["step_time_s"]
     times = times * np.exp(np.random.default_rng(1).normal(0.0, 0.03, len(times)))

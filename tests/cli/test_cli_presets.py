@@ -7,7 +7,7 @@ import pytest
 
 import energymodel as em
 from cli.shell import SMALL, run, run_json
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.cli.installed_commands import find, preset_toml, scenario_toml
 from energymodel.errors import InputError
 from energymodel.monitor.expectation import course_prior
@@ -86,7 +86,7 @@ def test_the_numbers_of_a_monitor_are_shown():
 @pytest.mark.parametrize("name", [names("clusters")[0], names("clusters")[-1]])
 def test_a_shown_cluster_is_a_scenario(name):
     printed = em.load_scenario(tomllib.loads(preset_toml("clusters", name)))
-    cluster = cluster_system(name)
+    cluster = cluster_scenario(name).system
     assert printed.system.accelerator == cluster.accelerator
     assert printed.system.software == cluster.software
 

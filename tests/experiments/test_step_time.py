@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.step_prediction import predict
 from energymodel.scenarios.files import names
 from experiment import Experiment
@@ -115,5 +115,5 @@ def test_presets_tell_which_runs_fail_and_state_their_batch_in_tokens():
     risk = predict(rows).prediction.out_of_memory_probability
     assert np.mean((risk > 0.5) == failed) >= 0.985
     for name in {row["cluster"] for row in rows}:
-        assert 0.0 <= cluster_system(name).software.reserved_memory < 0.4 * 85.5e9
+        assert 0.0 <= cluster_scenario(name).system.software.reserved_memory < 0.4 * 85.5e9
     assert {row["batch_sequences"] for row in rows} == {16.0, 128.0, 256.0, 4096.0}

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import log_step_times
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates
@@ -43,7 +43,7 @@ def runs():
     ]
     columns = inputs_of(layouts(rows))
     groups = np.array([str(row["hidden"]) for row in rows])
-    system, measured = cluster_system("megatron-a100"), []
+    system, measured = cluster_scenario("megatron-a100").system, []
     middle = np.array([constant.middle for constant in STEP_CONSTANTS.values()])
     for framework, cluster in CLUSTERS:
         effects = np.array([TRUTH[framework].get(name, 0.0) for name in NAMES])

@@ -11,10 +11,10 @@ from scipy.optimize import brentq
 from energymodel.errors import InputError
 from energymodel.performance.pipeline_schedule import pipeline_schedule
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search import PipelineLoad, layers_per_stage, pipeline_load, stage_clocks
-from energymodel.search.pipeline_clocks import operation_kinds, stage_front
+from energymodel.search.pipeline_clocks import PipelineLoad, operation_kinds, pipeline_load, stage_clocks, stage_front
 from energymodel.solver import RESULTS
 from energymodel.system.step import training_step
+from energymodel.system.timeline import layers_per_stage
 from unlike_chips import arithmetic_load, cubic_chip
 
 WAITING = 10.0

@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search import SiteLoad, least_power, most_throughput, site_load
-from energymodel.search.site import SiteChoice, site_power, throughput
+from energymodel.search.site import (
+    SiteChoice,
+    SiteLoad,
+    least_power,
+    most_throughput,
+    site_load,
+    site_power,
+    throughput,
+)
 from energymodel.solver import RESULTS
 from unlike_chips import linear_chip
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.layout_table import OF_CLUSTER
 from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
@@ -34,7 +34,7 @@ MIXTURE = {"experts": 64, "active_experts": 8, "feed_forward": 4096, "expert": 1
 
 @pytest.fixture(scope="module")
 def system():
-    return cluster_system("torchtitan-h100")
+    return cluster_scenario("torchtitan-h100").system
 
 
 columns = partial(row_inputs, ROW)
@@ -81,7 +81,7 @@ def test_full_overlap_hides_all_and_asynchronous_collectives_all_parts_but_one(s
 
 def hidden(tensor, products, transfer=3.0, latency=0.5):
     numbers = {"async_efficiency": 1.0, "tensor_overlap": 0.0, "latency_overlap": 0.0}
-    software = replaced(cluster_system("torchtitan-h100").software, numbers)
+    software = replaced(cluster_scenario("torchtitan-h100").system.software, numbers)
     none = Communication(*map(jnp.asarray, (0.0, 0.0, 0.0, 0.0)))
     sent = Communication(*map(jnp.asarray, (transfer + latency, 0.0, 0.0, latency)))
     result = [

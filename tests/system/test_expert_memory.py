@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 import pytest
 
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.performance.workload import Transformer
 from energymodel.scenarios.layers import layout_switches
 from energymodel.scenarios.scenario import load_scenario
@@ -193,6 +193,6 @@ def test_measured_peak_of_moonlight():
     with (DATA / "megatron_bridge_ablations.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["model"] == "Moonlight 16B" and row["variant"] == "none"]
     # What tensors occupy, without what the allocator and the driver add.
-    own = replaced(cluster_system("megatron-bridge-h100"), {"software.optimizer_bytes": 8.0})
+    own = replaced(cluster_scenario("megatron-bridge-h100").system, {"software.optimizer_bytes": 8.0})
     memory = float(prediction(own, row_inputs(MOONLIGHT)).allocated)
     np.testing.assert_allclose(memory, 1e9 * float(rows[0]["peak_allocated_gb"]), rtol=0.03)

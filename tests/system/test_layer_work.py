@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.layout_table import layouts
 from energymodel.calibration.step_prediction import predict, predict_row
 from energymodel.errors import InputError
@@ -78,7 +78,7 @@ LAUNCH = 0.01  # s, far above all kernels
 def launching():
     numbers = {"accelerator.launch_overhead": LAUNCH, "software.expert_launch": 0.85}
     numbers |= {"software.microbatch_time": 0.003, "production_slowdown": 1.0}
-    return replaced(cluster_system(ROW["cluster"]), numbers)
+    return replaced(cluster_scenario(ROW["cluster"]).system, numbers)
 
 
 columns = partial(row_inputs, ROW)
@@ -217,7 +217,7 @@ HOST_ROW = {"cluster": "megatron-bridge-h100", "model": "llama-3.1-8b", "chips":
 
 @pytest.fixture(scope="module")
 def host_system():
-    return replaced(cluster_system(HOST_ROW["cluster"]), {"production_slowdown": 1.0})
+    return replaced(cluster_scenario(HOST_ROW["cluster"]).system, {"production_slowdown": 1.0})
 
 
 def run_on(host_system, **changes):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.errors import InputError
 from energymodel.performance.parallelism import uneven_stage_layers
 from energymodel.performance.pipeline_simulator import PassTimes, simulate_pipeline
@@ -215,7 +215,7 @@ CUT_ROW = {"cluster": "megatron-a100", "model": "llama-2-70b", "chips": 64, "bat
 
 
 def test_a_table_may_cut_the_ends_as_can_be():
-    own = cluster_system("megatron-a100")
+    own = cluster_scenario("megatron-a100").system
     cut = {"first_stage_layers": 17, "last_stage_layers": 9}
     heavy, even = (prediction(own, row_inputs(CUT_ROW, pipeline=8, **changes)) for changes in (cut, {}))
     # The slowest rank has 17 layers instead of 10, for 8 micro-batches.

@@ -84,13 +84,6 @@ class TrainingConfig:
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
-    @property
-    def batch_tokens(self) -> int | None:
-        """Tokens of the (last) global batch."""
-        if self.batch_sequences is None or self.sequence is None:
-            return None
-        return self.batch_sequences * self.sequence
-
     def missing(self) -> tuple[str, ...]:
         """What a plan needs and the file does not say, by name: `model`, `vocabulary`, `chips`, `accelerator` ..."""
         has_shape = {"layers", "hidden", "heads", "feed_forward"} <= self.model.keys()

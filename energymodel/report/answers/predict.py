@@ -15,7 +15,7 @@ from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import evaluate_answer, intervals_chart, limits_chart
 from energymodel.report.answers.run_tables import Run, fits_in_memory, limits_table
 from energymodel.report.answers.timeline import step_parts
-from energymodel.report.cells import DATA, FULL, Column, Quantity, number, present, spaced, words
+from energymodel.report.cells import DATA, FULL, Column, Quantity, declared, number, present, spaced, words
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -140,16 +140,9 @@ def steps_table(prediction: StepPredictions) -> Table:
     """A row for each layout."""
     predicted, measured = prediction.table(), prediction.layouts.columns["step_time_s"]
     timed, sure = bool(np.any(np.isfinite(measured))), bool(np.any(np.isfinite(predicted["step_time_low_s"])))
-    columns = [
-        words("line"),
-        Column("step_time", unit="s", digits="interval" if sure else "two"),
-        *([Column("measured", unit="s"), Column("error", kind="change")] if timed else []),
-        Column("mfu", "MFU", kind="share", digits="two"),
-        Column("token_rate", "throughput", "token/s", digits="two"),
-        Column("memory", unit="B", digits="two"),
-        Column("out_of_memory_probability", "out of memory", kind="share", digits="two"),
-        words("memory_risk", "", DATA),
-    ]
+    columns = [*declared("predicted_steps")]
+    columns[1] = dataclasses.replace(columns[1], digits="interval" if sure else "two")
+    columns[2:4] = columns[2:4] if timed else []
     rows = []
     for index, line in enumerate(prediction.layouts.lines):
         of_row = {name: float(values[index]) for name, values in predicted.items()}

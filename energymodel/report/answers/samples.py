@@ -7,7 +7,7 @@ from typing import Any
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import prior_count, priors_table
 from energymodel.report.answers.sweep import question_table
-from energymodel.report.cells import DATA, FULL, Column, Quantity, number, present, share, spaced, words
+from energymodel.report.cells import DATA, FULL, Column, Quantity, declared, number, present, share, spaced, words
 from energymodel.scenarios.scenario import SYSTEM, Scenario
 from energymodel.sweeps.monte_carlo import MonteCarlo
 from energymodel.sweeps.outcome_spread import DEVIATIONS
@@ -83,16 +83,12 @@ def _median(drawn: MonteCarlo, name: str) -> Quantity:
 def outputs_table(drawn: MonteCarlo) -> Table:
     """Median, deviation, mean and quantiles of each output; those of most interest in the short form."""
     shares = {part: f"quantile_{round(100 * part):02d}" for part in next(iter(drawn.spreads.values())).quantiles}
+    first = declared("distributions")
     columns = [
-        words("output"),
-        Column("median", unit=""),
-        Column("relative_deviation", "deviation", kind="share", digits="two"),
-        Column("mean", unit=""),
+        *first[:4],
         *(Column(name, f"{100 * part:g} %", "", level=FULL) for part, name in shares.items()),
         *(Column(f"{name}_{end}", unit="", level=DATA) for name in shares.values() for end in ("low", "high")),
-        *(Column(name, unit="", level=DATA) for name in ("deviation", "error")),
-        Column("undefined", kind="share", level=DATA),
-        words("name", level=DATA),
+        *first[4:],
     ]
     rows = []
     for name, spread in drawn.spreads.items():
@@ -117,15 +113,6 @@ def outputs_table(drawn: MonteCarlo) -> Table:
 
 def chances_table(drawn: MonteCarlo) -> Table:
     """Chance of each limit, those that some sample breaks in the short form, and of all of them."""
-    columns = [
-        words("limit"),
-        Column("least", "at least", ""),
-        Column("most", "at most", ""),
-        Column("chance", kind="share"),
-        Column("chance_low", "95 % from", kind="share"),
-        Column("chance_high", "to", kind="share"),
-        words("name", level=DATA),
-    ]
     rows = []
     for name, chance in drawn.chances.items():
         ends = (math.inf,) if name in HARD_LIMITS else drawn.limits.get(name, (math.inf,))
@@ -134,7 +121,7 @@ def chances_table(drawn: MonteCarlo) -> Table:
         label = spaced(name.removeprefix("slack.")) if name in drawn.limits else "all limits"
         rows.append([label, *limits, chance.share, chance.low, chance.high, name])
     short = [index for index, row in enumerate(rows) if row[3] < 1.0 or row[-1] not in HARD_LIMITS]
-    return Table("chances", "Chance to stay within limits", columns, rows, short=short)
+    return Table("chances", "Chance to stay within limits", declared("chances"), rows, short=short)
 
 
 def indices_table(drawn: MonteCarlo, name: str) -> Table:
