@@ -97,6 +97,7 @@ class Software(eqx.Module):
     tree: Real = share(0.0, doc="1 if all-reduces may use a tree, 0 if all use a ring")
     late_communication: Real = share(0.0, doc="1 if gradients are sent after the backward pass")
     bucket_size: Real = real("B", 1e21, doc="gradient bytes per collective", within=ABOVE_ZERO)
+    unsharded_bucket_size: Real = real("B", 1e21, doc="the same of gradients that are all-reduced", within=ABOVE_ZERO)
     balanced_stages: Real = share(0.0, doc="1 if stages are balanced including the output head, 0 if by layers")
     empty_slots: Real = real("1", 0.0, doc="layer slots that a pipeline may leave empty: 0 where stages must be equal")
     whole_groups: Real = share(1.0, doc="1 if interleaving needs micro-batches in multiples of the pipeline")

@@ -173,7 +173,7 @@ def data_communication(
     the framework does (`software.sharded_gradients`). With sharded parameters every micro-batch gathers in its forward
     and its backward pass, `k = 2 m`; some frameworks gather for every micro-batch with sharded gradients alone, `k = m`
     (`software.regather`). Without sharding, gradients are all-reduced: both halves send `w_g`. Gradients travel in
-    buckets, one collective each.
+    buckets, one collective each (`software.bucket_size`, or `software.unsharded_bucket_size` of those all-reduced).
 
     **Returns:** time [s] and bytes sent [B] in a step, before overlap.
     """
@@ -190,10 +190,11 @@ def data_communication(
     halves = scatters * stored.sent + gathers * (sharded * updated + (1.0 - sharded) * stored.sent)
     # Reduce-scatter and all-gather use rings; only an all-reduce may use a tree.
     fused, tree = 1.0 - sharded, part(software.tree, lambda: 1.0 - sharded)
+    bucket = blend(sharded, lambda: software.bucket_size, lambda: software.unsharded_bucket_size)
 
     def collective(ranks: Numeric, stride: Numeric, parameters: Numeric) -> Communication:
         size = parameters * halves
-        count = 1.0 + size / software.bucket_size
+        count = 1.0 + size / bucket
         reduced = fabric.all_reduce(ranks, stride, size, fused=fused, count=count, pipeline=layout.pipeline, tree=tree)
         # An all-reduce is a reduce-scatter and an all-gather of the same bytes, and `halves` counts both.
         return reduced.scaled(0.5)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import measured_runs
 import numpy as np
-from figures import BLUE, GRAY, ORANGE, add_axes, new_figure
 from known_rows import KnownCluster, held, updated
 from pooled_fit import ClusterRuns, PooledFit, pooled_fit
 from scipy.special import ndtri
@@ -23,6 +22,7 @@ from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordin
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+from figures import BLUE, GRAY, ORANGE, add_axes, new_figure
 
 HERE = Path(__file__).parent
 MOST_ROWS = 100  # of a cluster that are fitted, drawn by chance: a long table knows no more of other clusters

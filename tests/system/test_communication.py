@@ -56,6 +56,21 @@ def test_a_column_replaces_the_number_of_the_cluster(name, system):
     assert abs(float(here / own) - 1.0) > 1e-6
 
 
+@pytest.mark.parametrize(
+    ("zero", "bucket", "other"),
+    [(0, "unsharded_bucket_size", "bucket_size"), (1, "bucket_size", "unsharded_bucket_size")],
+)
+def test_each_bucket_of_gradients_costs_the_latency_of_a_collective(system, zero, bucket, other):
+    def time(**sizes):
+        software = {f"software.{name}": size for name, size in sizes.items()}
+        return float(prediction(replaced(system, software), columns(zero=zero, data_overlap=0)).step_time.data)
+
+    whole = time(**{bucket: 1e21, other: 1e6})
+    latency = time(**{bucket: 1e9, other: 1e21}) - whole
+    assert latency > 0.0
+    np.testing.assert_allclose(time(**{bucket: 1e9 / 3.0}) - whole, 3.0 * latency, rtol=1e-9)
+
+
 @pytest.mark.parametrize("value", [1.5, -0.1])
 def test_an_impossible_overlap_is_named(value):
     with pytest.raises(InputError, match="tensor_overlap"):

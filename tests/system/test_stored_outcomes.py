@@ -38,6 +38,7 @@ DEGREES = {
     "system.accelerator.gemm_edge": (0.0, 128.0),
     "system.accelerator.peak_flops_fp4": (2e15, 4e15),  # of chips that lack it 0, which leaves no other time to see
     "system.software.bucket_size": (1e8, 1e9),
+    "system.software.unsharded_bucket_size": (1e8, 1e9),
     "system.software.microbatch_time": (0.0, 1e-3),
     "system.network.topology.hop_latency": (0.0,),  # tests/system/test_network.py
     "system.network.topology.uplink_lane_price": (0.0,),
