@@ -55,17 +55,18 @@ def candidates(
 ) -> Lattice:
     """All layouts that divide at most `chips` chips, a plan's own among them.
 
-    Tensor parallelism stays within a node; pipelines are those that the software runs (`system.plan_rules`) with a
-    slot for sixteen layers empty at most; ZeRO is of stage 1, 2 or 3, with pipelines up to the stage that the
-    framework runs there; stage 0 sends the same bytes as 1 and keeps more. Recomputation none or full (selective where
-    attention scores are kept) are the ends of what memory costs. `ranges` are those of fields: a switch takes both ends
-    of its range, all else must lie within. A range of one value fixes the field to it, also to one that is not tried
-    otherwise.
+    Tensor parallelism stays within a node, and is none where the software divides models with experts by experts alone;
+    pipelines are those that the software runs (`system.plan_rules`) with a slot for sixteen layers empty at most; ZeRO
+    is of stage 1, 2 or 3, with pipelines up to the stage that the framework runs there; stage 0 sends the same bytes as
+    1 and keeps more. Recomputation none or full (selective where attention scores are kept) are the ends of what memory
+    costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within. A range of one
+    value fixes the field to it, also to one that is not tried otherwise.
     """
     ranges, workload = ranges or {}, system.workload
     fixed = {name: low for name, (low, high) in ranges.items() if low == high}
     layers, node = round(float(workload.layers)), round(float(system.node.chips))
-    tensors = [t for t in _powers(min(node, chips), fixed.get("tensor")) if float(workload.heads) % t == 0]
+    alone = float(workload.experts) > 1.0 and not float(system.software.expert_tensor)
+    tensors = [t for t in _powers(1.0 if alone else min(node, chips), fixed.get("tensor")) if workload.heads % t == 0]
     kinds = [set(ranges.get(name, (float(getattr(own, name)),))) for name in (*SCHEDULES, *CUTS)]
     wasted = layers if {"pipeline", "virtual_stages"} <= fixed.keys() else max(TABLES, MOST_EMPTY * layers)
     schedules = list(itertools.product(*kinds))

@@ -47,6 +47,15 @@ def test_a_stated_number_of_slots_may_stay_empty():
     assert any(stage["pipeline"] == 3.0 and stage["virtual_stages"] == 27.0 for stage in stages)
 
 
+@pytest.mark.parametrize(("software", "most"), [("automodel", 1.0), ("torchtitan", 8.0)])
+def test_experts_are_not_divided_by_tensors_where_the_software_cannot(software, most):
+    changes = [f"system.software={software}", "plan.layout.zero=1"]
+    for name, degree in (("deepseek-v3-h800", most), ("llama-3.1-405b-h100", 8.0)):
+        scenario = load_scenario(name, changes)
+        lattice = candidates(scenario.system, scenario.plan.layout, float(scenario.plan.chips))
+        assert np.max(lattice.tensor) == degree
+
+
 def test_a_given_layout_without_a_tensor_group_is_a_single_one():
     scenario = load_scenario("llama-3.1-70b-b200", ["plan.layout.tensor=1", "plan.chips=512"])
     ranges = {name: (value, value) for name in FIELDS[:6] for value in [float(getattr(scenario.plan.layout, name))]}
