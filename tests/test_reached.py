@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("physics", "performance", "learning", "economics", "search", "solver")
+PACKAGES = ("physics", "performance", "learning", "economics", "search")
 COMMANDS = ("energymodel.cli.", "energymodel.sources.")
 """What a person calls: the command line, and what the two documents say. The names of `em` are added to them."""
 

@@ -69,7 +69,7 @@ def minimize(
         raise ValueError(
             f"minimize: objective and constraints have {operations:,} operations; exact Hessians of more than "
             f"{MOST_OPERATIONS:,} take minutes and gigabytes to compile. Write sums over data as operations on "
-            'arrays (jax.vmap, jnp.sum), or use SolverOptions(hessian="differences").'
+            'arrays (jax.vmap, jnp.sum), or use SolverOptions(hessian="differences") or minimize_first_order.'
         )
     solution = problem.shaped(_solve(problem, options=options))
     if throw:
@@ -80,13 +80,50 @@ def minimize(
 
 @eqx.filter_custom_jvp
 def _solve(problem: FlatProblem, *, options: SolverOptions) -> FlatSolution:
-    """Search one problem; under `vmap` all lanes together, until the last one ends."""
-    state = jax.lax.while_loop(
-        lambda state: ip.unfinished(state, options.max_iterations),
-        lambda state: ip.step(problem, options, state),
-        init(problem),
-    )
-    return ip.postprocess(problem, options, state)
+    """Search one problem; `vmap` runs chunks of lanes one after another, each until its lanes end."""
+    dynamic, static = eqx.partition(problem, eqx.is_array)
+
+    def solved(dynamic: PyTree) -> FlatSolution:
+        problem = eqx.combine(dynamic, static)
+        state = jax.lax.while_loop(
+            lambda state: ip.unfinished(state, options.max_iterations),
+            lambda state: ip.step(problem, options, state),
+            init(problem),
+        )
+        return ip.postprocess(problem, options, state)
+
+    chunked = jax.custom_batching.custom_vmap(solved)
+
+    @chunked.def_vmap
+    def _(lanes: int, batched: Any, dynamic: PyTree) -> tuple[FlatSolution, PyTree]:
+        (batched,) = (batched,) if not isinstance(batched, list) else batched
+        moving, shared = eqx.partition(dynamic, batched)
+
+        def own(moving: PyTree) -> FlatProblem:
+            return eqx.combine(moving, shared, static)
+
+        def together(moving: PyTree) -> FlatSolution:
+            state = jax.vmap(lambda lane: init(own(lane)))(moving)
+            state = ip.iterate(
+                lambda lane, state: ip.step(own(lane), options, state), moving, state, options.max_iterations
+            )
+            return jax.vmap(lambda lane, state: ip.postprocess(own(lane), options, state))(moving, state)
+
+        solution = _in_chunks(together, moving, lanes, options.together(problem.x0.size))
+        return solution, jax.tree.map(lambda _: True, solution)
+
+    return chunked(dynamic)
+
+
+def _in_chunks(function: Callable[[PyTree], PyTree], lanes: PyTree, count: int, chunk: int) -> PyTree:
+    """`function(lanes)` by equal chunks of at most `chunk` lanes; copies of the last lane fill up the last."""
+    chunks = -(-count // chunk)
+    if chunks == 1:
+        return function(lanes)
+    width = -(-count // chunks)
+    index = jnp.minimum(jnp.arange(chunks * width), count - 1).reshape(chunks, width)
+    result = jax.lax.map(lambda i: function(jax.tree.map(lambda leaf: leaf[i], lanes)), index)
+    return jax.tree.map(lambda leaf: leaf.reshape(chunks * width, *leaf.shape[2:])[:count], result)
 
 
 @_solve.def_jvp

@@ -1,6 +1,6 @@
 """Options of a search, and its solution: the best point, the price of each limit, and how the search ended."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -20,8 +20,8 @@ class SolverOptions(eqx.Module):
     - `max_iterations`: Newton steps before giving up [1].
     - `hessian`: `"exact"`, for functions of up to 4,000 operations, or `"differences"` of the forward-mode Jacobian: a
       large model then compiles many times faster, at a few more iterations and the same accuracy of the solution.
-    - `chunk`: lanes of `minimize_many` that iterate together [1]; 8 to 128 stay in a CPU's cache. On an accelerator
-      many more do, as many as its memory takes.
+    - `chunk`: lanes of a `vmap` that iterate together [1]; 8 to 128 stay in a CPU's cache. On an accelerator many more
+      do, as many as its memory takes.
     """
 
     tolerance: float = eqx.field(default=1e-8, static=True)
@@ -107,3 +107,8 @@ class Solution(eqx.Module):
     iterations: Int[Array | np.ndarray, "..."]
     residual: Float[Array | np.ndarray, "..."]
     result: RESULTS
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Iterations and residual by name, as Optimistix reports them."""
+        return {"iterations": self.iterations, "residual": self.residual}

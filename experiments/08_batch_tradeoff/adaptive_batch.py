@@ -9,7 +9,7 @@ a step, whatever the objective and the limits.
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,7 +28,7 @@ from energymodel.scenarios.question import TOKENS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.problem import Criteria, DesignProblem, Formulation, excess, formulate
 from energymodel.search.training_run import TrainingRun
-from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize_many
+from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize_first_order, minimize_many
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import limited_values, log_objective, objective_value, parse_objective
@@ -36,7 +36,7 @@ from energymodel.system.plan import TrainingPlan
 from energymodel.system.run_outcome import money_until
 from energymodel.system.training_system import TrainingSystem, learning_of, parameters_in_loss
 
-OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
+DENSE_OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 RUN_TOTALS = frozenset({"energy", "time", "money", "carbon"})
 """What a schedule adds up step by step, so that the closed form holds for it."""
 
@@ -152,6 +152,7 @@ def adaptive_batch(
     limits: Mapping[str, Any] | None = None,
     vary: Mapping[str, tuple[Any, Any]] | None = None,
     fix: Sequence[str] = HELD,
+    method: Literal["first_order", "dense"] = "first_order",
 ) -> AdaptiveBatch:
     """Find the batch as a function of progress that minimizes the objective at the loss of the scenario's own plan.
 
@@ -161,11 +162,13 @@ def adaptive_batch(
     **Arguments:**
 
     - `scenario`: with a constant batch.
-    - `knots`: knots of the schedule, equally spaced in progress [1], 2 to about 32.
+    - `knots`: knots of the schedule, equally spaced in progress [1], at least 2.
     - `minimize`: `"energy"` [J], `"time"` [s], `"money"` [USD], `"carbon"` [kg] or `"etp"` [J s].
     - `limits`: as in `optimize`; unless given, loss, time and chips are those of the scenario's own plan.
     - `vary`: bounds of further variables by dotted path; those of `plan.batch` bound every knot [token].
     - `fix`: paths that keep the scenario's value; clock, chips and coolant unless given.
+    - `method`: `"first_order"` for any number of knots, or the interior point of `minimize`, `"dense"`, which takes
+      longer to compile and to run, for up to about 32 as a check.
 
     **Raises:** `InputError` for fewer than two knots, or a limit, path or objective that does not exist.
     """
@@ -177,7 +180,7 @@ def adaptive_batch(
         problem = formulate(scenario.with_question(minimize, limits, vary, fix), baseline)
         if TOKENS in problem.formulation.paths:
             raise InputError("adaptive_batch: the loss is held; minimize energy, time, money or carbon.")
-        form, solutions = _best_batches(problem, knots)
+        form, solutions = _best_batches(problem, knots, method)
         return _adaptive_batch(scenario, problem, form, solutions)
 
 
@@ -191,7 +194,7 @@ def least_batch(system: TrainingSystem, plan: TrainingPlan) -> Float[Array, ""]:
     return data * layout.fewest_microbatches * layout.microbatch * system.workload.sequence
 
 
-def _best_batches(problem: DesignProblem, knots: int) -> tuple[ScheduleForm, list[Solution]]:
+def _best_batches(problem: DesignProblem, knots: int, method: str) -> tuple[ScheduleForm, list[Solution]]:
     """Best schedule of so many knots, and best constant batch."""
     run, target, bounds = problem.run, problem.criteria, problem.bounds
     paths = tuple(path for path in problem.formulation.paths if path != "plan.batch")
@@ -207,10 +210,21 @@ def _best_batches(problem: DesignProblem, knots: int) -> tuple[ScheduleForm, lis
     lower, upper = np.stack([sides[:, 0]] * 2), np.stack([sides[:, 1]] * 2)
     lower[1, 1:knots] = upper[1, 1:knots] = start[0]  # the other knots of a constant batch say nothing
     tied = np.array([0.0, 1.0])
-    both = minimize_many(
-        form, np.stack([start] * 2), (tied,), shared=(target, run), bounds=(lower, upper), options=OPTIONS
-    )
-    return form, [jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2)]
+    if method == "first_order":
+        each = [_first_order(form, start, (tied[i], target, run), (lower[i], upper[i])) for i in range(2)]
+    else:
+        both = minimize_many(
+            form, np.stack([start] * 2), (tied,), shared=(target, run), bounds=(lower, upper), options=DENSE_OPTIONS
+        )
+        each = [jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2)]
+    return form, _numpy(each)
+
+
+def _minimize_first_order(form: ScheduleForm, start: Array, args: tuple, bounds: tuple[Array, Array]) -> Solution:
+    return minimize_first_order(form, start, args=args, bounds=bounds)
+
+
+_first_order = Compiled(_minimize_first_order, once=True)
 
 
 def _adaptive_batch(

@@ -328,11 +328,14 @@ def test_gradients_with_respect_to_bounds(derivative):
 
 
 @pytest.mark.slow
-def test_lanes_agree_with_single_searches():
+def test_chunks_of_lanes_agree_with_single_lanes():
     targets = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
+    options = SolverOptions(chunk=2)
 
     def solve(target):
-        return minimize(lambda x: jnp.sum((x - target) ** 4 + (x - target) ** 2), jnp.zeros(2), bounds=(-0.5, 0.5))
+        return minimize(
+            lambda x: jnp.sum((x - target) ** 4 + (x - target) ** 2), jnp.zeros(2), bounds=(-0.5, 0.5), options=options
+        )
 
     many = jax.jit(jax.vmap(solve))(targets)
     single = [jax.jit(solve)(target) for target in targets]
