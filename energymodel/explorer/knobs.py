@@ -118,7 +118,7 @@ def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) 
     smallest, largest = EXTENTS[unit]
     choices = [*filter(None, (FRONTIER_CHOICES.get(path), CHIP_CHOICES.get(path.removeprefix(DESIGN))))]
     if path in scenario.optimize.vary:
-        low, high = scenario.optimize.vary[path]
+        low, *_, high = scenario.optimize.vary[path]
     elif usual := _usual_ends(scenario, path, own):
         low, high = usual
     elif choices:

@@ -21,8 +21,15 @@ BATCH, OVER_PROGRESS = "plan.batch", "@0..1"
 STAGE_POWER = "plan.power."
 USUAL_KNOTS, MOST_KNOTS = 8, 32
 LARGEST_POWER = 100.0  # of an output in an objective: 1e30 J to more than it overflows
-COMPARED = {"system.accelerator": "accelerator", "system.network": "network", "system.network.topology": "topology"}
-"""Options of `compare` by the path of the component that they choose."""
+COMPARED = ("accelerator", "network", "topology", "precision")
+"""Options of `compare`, called as what they choose."""
+LAYOUT = "plan.layout."
+WORDS = {
+    "zero": "Stages 1 to 3 are searched already; fix shard_gradients and shard_parameters instead.",
+    "recomputation": "None and full are searched already; vary or fix recompute_attention and recompute_full instead.",
+    "schedule": "Those of the framework are searched already; vary another one, such as plan.layout.zero_bubble=0:1.",
+}
+"""Short words of a layout, and what a search makes of them."""
 POSITIVE = ("plan.batch", "plan.chips", TOKENS)
 Minimize = str | OutputFunction
 """What to minimize: an output, a product of powers of outputs, or a function of the outcome (`system.outputs`)."""
@@ -36,6 +43,7 @@ Ranges = Mapping[str, Any] | Sequence[str]
 class Question:
     """What a search minimizes, the limits of outputs, the ranges of further variables, the paths kept; all in SI.
 
+    More than two numbers of a field of the layout are the values that it may have, in ascending order.
     `tolerance` is the share by which the objective of a plan may exceed the lowest, to save something else; `knots`
     those of a batch that follows the progress of the run, 0 for a constant one; chips come in multiples of `block`, of
     a node where that is 0.
@@ -43,7 +51,7 @@ class Question:
 
     minimize: str = "energy"
     limits: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    vary: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    vary: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     fix: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
     knots: int = 0
@@ -206,8 +214,8 @@ def _unit(path: str, units: Mapping[str, str]) -> str:
     return "token" if path == TOKENS else units[path]
 
 
-def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale | None) -> tuple[float, float]:
-    """Range of a variable in SI: numbers are in SI, a low text without a unit has that of the high one."""
+def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale | None) -> tuple[float, ...]:
+    """Range of a variable in SI, or values of a field of the layout; a low text without a unit takes the high one's."""
     name = f"vary {path}"
     if path == "plan.goal.loss":
         raise InputError(f"{name}: the loss is held at its limit. Limit the loss instead, or minimize it.")
@@ -216,17 +224,28 @@ def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale 
             f"{name}: the shape of the model is searched by `energymodel optimize --vary model.*`, in Python by "
             "energymodel.optimize_architecture."
         )
-    if path not in units and (part := next((other for other in units if other.startswith(f"{path}.")), None)):
-        each = f"Optimize with each preset (energymodel compare --{COMPARED.get(path)} NAME), or vary"
-        advice = each if path in COMPARED else "Vary"
-        raise InputError(f"{name}: a component, which has no range. {advice} a number of it, such as {part}.")
+    part, last = next((other for other in units if other.startswith(f"{path}.")), ""), path.rpartition(".")[2]
+    if path not in units and (part or last in COMPARED):
+        each = f"energymodel compare --{last} NAME" if last in COMPARED else f"--set {path}=NAME"
+        way = f"Optimize with each preset ({each}){f', or vary a number of it, such as {part}' * bool(part)}"
+        way = way if last in COMPARED or path.startswith("system.") else f"Vary a number of it, such as {part}"
+        raise InputError(f"{name}: a component, which has no range. {way}.")
+    if path.startswith(LAYOUT) and last in WORDS:
+        raise InputError(f"{name}: a word for several fields of the layout. {WORDS[last]}")
     if bounds == "":
         raise InputError(f'vary: "{path}" is not PATH=LOW:HIGH. Write for example "{_EXAMPLES["vary"]}".')
     if path != TOKENS and path not in units:
         raise InputError(f'vary: unknown path "{path}". {suggest(path, units)}')
-    ends = [part.strip() for part in bounds.split(":")] if isinstance(bounds, str) else bounds
-    if not isinstance(ends, list) or len(ends) != 2 or any(end == "" or isinstance(end, list) for end in ends):
-        raise InputError(f"{name}: {bounds!r} is not a range. Give LOW:HIGH, such as plan.clock=0.5:1.")
+    is_list = isinstance(bounds, str) and "," in bounds
+    ends = [part.strip() for part in bounds.split("," if is_list else ":")] if isinstance(bounds, str) else bounds
+    if not isinstance(ends, list) or any(end == "" or isinstance(end, list) for end in ends):
+        ends = []
+    if path.startswith(LAYOUT) and (is_list or len(ends) > 2) and ends:
+        values = sorted({parse_number(end, "1", name) for end in ends})
+        return (*values, values[-1])
+    if is_list or len(ends) != 2:
+        instead = f"; `energymodel sweep --axis {path}={bounds}` evaluates a list" * is_list
+        raise InputError(f"{name}: {bounds!r} is not a range. Give LOW:HIGH, such as plan.clock=0.5:1{instead}.")
     unit, (low, high) = _unit(path, units), ends
     scale = clocks if path == CLOCK else None
     shares_unit = is_frequency(high) if scale else unit != "1" and isinstance(high, str)

@@ -7,7 +7,7 @@ At an optimum the first-order change of the optimal value is that of the Lagrang
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -193,7 +193,7 @@ def _through_limits(problem: DesignProblem, run: TrainingRun, prices: Mapping[st
 
 
 def _through_bounds(
-    problem: DesignProblem, run: TrainingRun, solution: Solution, vary: Mapping[str, tuple[float, float]]
+    problem: DesignProblem, run: TrainingRun, solution: Solution, vary: Mapping[str, Any]
 ) -> Float[np.ndarray, " n"]:
     """What numbers do through the bounds of variables that `formulate` takes from the scenario."""
     slopes, places = np.zeros_like(run.vector), run.places

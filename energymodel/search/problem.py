@@ -153,7 +153,7 @@ class DesignProblem:
     minimize: str
     limits: Mapping[str, float]
     bounds: Mapping[str, tuple[float, float]]
-    layout_ranges: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    layout_ranges: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     block: int = 0
     switches: tuple[str, ...] = ()
 
@@ -295,13 +295,13 @@ def check_plain(scenario: Scenario) -> None:
 
 def _bounds(
     scenario: Scenario, baseline: TrainingOutcome, limits: Mapping[str, float], *, tokens_vary: bool
-) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, ...]]]:
     """Ranges of the variables, and of the fields of the layout; coolant must be what the equipment takes."""
     plan, question = scenario.plan, scenario.optimize
     batch, tokens = float(np.reshape(plan.batch, ())), float(baseline.tokens)
     chips = limits.get("chips", float(plan.chips))
     inlet = scenario.system.facility.cooling.inlet
-    bounds = {
+    bounds: dict[str, Any] = {
         "plan.batch": (batch / BATCH_RANGE, batch * BATCH_RANGE),
         CLOCK: (float(scenario.system.accelerator.minimum_clock), 1.0),
         COOLANT: (float(inlet.recommended_lowest), float(inlet.recommended_highest)),
@@ -325,7 +325,7 @@ def _bounds(
         )
     layout = [path for path in bounds if path.startswith("plan.layout.")]
     layout_ranges = {path.removeprefix("plan.layout."): bounds.pop(path) for path in layout}
-    if not bounds and all(low == high for low, high in (layout_ranges.get(name, (0.0, 1.0)) for name in SEARCHED)):
+    if not bounds and all(len({*layout_ranges.get(name, (0.0, 1.0))}) == 1 for name in SEARCHED):
         raise InputError("Nothing is left to vary: every variable is fixed. Fix fewer paths or vary another.")
     clock = float(plan.clock)
     bounds = bounds or {CLOCK: (clock, clock)}  # the solver has a variable where layouts alone vary

@@ -50,7 +50,7 @@ def candidates(
     system: TrainingSystem,
     own: ParallelLayout,
     chips: float,
-    ranges: Mapping[str, tuple[float, float]] | None = None,
+    ranges: Mapping[str, tuple[float, ...]] | None = None,
     microbatches: Sequence[float] = MICROBATCHES,
 ) -> Lattice:
     """All layouts that divide at most `chips` chips, a plan's own among them.
@@ -59,16 +59,18 @@ def candidates(
     pipelines are those that the software runs (`system.plan_rules`) with a slot for sixteen layers empty at most; ZeRO
     is of stage 1, 2 or 3, with pipelines up to the stage that the framework runs there; stage 0 sends the same bytes as
     1 and keeps more. Recomputation none or full (selective where attention scores are kept) are the ends of what memory
-    costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within. A range of one
-    value fixes the field to it, also to one that is not tried otherwise.
+    costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within. One value
+    fixes the field to it, and more than two are those that it takes, also such as are not tried otherwise.
     """
     ranges, workload = ranges or {}, system.workload
-    fixed = {name: low for name, (low, high) in ranges.items() if low == high}
+    listed = {name: sorted({*ends}) for name, ends in ranges.items() if len({*ends}) == 1 or len(ends) > 2}
+    fixed = {name: values[0] for name, values in listed.items() if len(values) == 1}
     layers, node = round(float(workload.layers)), round(float(system.node.chips))
     alone = float(workload.experts) > 1.0 and not float(system.software.expert_tensor)
-    tensors = [t for t in _powers(1.0 if alone else min(node, chips), fixed.get("tensor")) if workload.heads % t == 0]
+    tensors = listed.get("tensor", _powers(1.0 if alone else min(node, chips)))
+    tensors = [t for t in tensors if float(workload.heads) % t == 0]
     kinds = [set(ranges.get(name, (float(getattr(own, name)),))) for name in (*SCHEDULES, *CUTS)]
-    wasted = layers if {"pipeline", "virtual_stages"} <= fixed.keys() else max(TABLES, MOST_EMPTY * layers)
+    wasted = layers if {"pipeline", "virtual_stages"} <= listed.keys() else max(TABLES, MOST_EMPTY * layers)
     schedules = list(itertools.product(*kinds))
     stages: dict[int, list[int]] = {}  # virtual stages of each pipeline degree that the software runs in some schedule
     for ranks in range(1, layers + 1):
@@ -80,9 +82,8 @@ def candidates(
                 stages.setdefault(ranks, []).append(chunks)
     pipelines = [p for p in stages if p <= chips]
     contexts = [c for c in _powers(chips) if c == 1 or float(workload.sequence) / c >= SMALLEST_CONTEXT]
-    contexts = [fixed["context"]] if "context" in fixed else contexts
-    experts = _powers(min(chips, float(workload.experts)), fixed.get("expert"))
-    microbatches = [fixed["microbatch"]] if "microbatch" in fixed else microbatches
+    contexts, microbatches = listed.get("context", contexts), listed.get("microbatch", microbatches)
+    experts = listed.get("expert", _powers(min(chips, float(workload.experts))))
     recomputations = [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)][: 2 + int(float(workload.flash) < 1.0)]
     with_pipeline = max(1.0, float(system.software.zero_with_pipeline))
     rows = [
@@ -104,11 +105,11 @@ def candidates(
     # Each product has one precision.
     table = table[table[:, [FIELDS.index(name) for name in PRECISIONS]].sum(axis=1) <= 1.0]
     table = table[can_run(system, ParallelLayout(*table.T))]
-    for name, (low, high) in ranges.items():
+    for name, (low, *_, high) in ranges.items():
         column = table[:, FIELDS.index(name)]
-        table = table[(low <= column) & (column <= high)]
+        table = table[np.isin(column, listed[name]) if name in listed else (low <= column) & (column <= high)]
     if not len(table):
-        asked = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in ranges.items())
+        asked = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, *_, high) in ranges.items())
         raise InputError(f"plan.layout: no layout has {asked}. Give wider ranges.")
     return jax.tree.map(np.asarray, jax.vmap(ParallelLayout)(*np.unique(table, axis=0).T))
 
@@ -123,10 +124,9 @@ def can_run(system: TrainingSystem, lattice: Lattice) -> Bool[np.ndarray, " layo
     return np.array([fault is None for fault in faults])[np.reshape(kind, -1)] & ~lacks_heads
 
 
-def _powers(limit: float, fixed: float | None = None) -> list[float]:
-    """Powers of two up to a limit, or the one value that is fixed."""
-    powers = [2.0**k for k in range(int(math.log2(max(1.0, limit))) + 1)]
-    return powers if fixed is None else [fixed]
+def _powers(limit: float) -> list[float]:
+    """Powers of two up to a limit."""
+    return [2.0**k for k in range(int(math.log2(max(1.0, limit))) + 1)]
 
 
 class FastestLayout(NamedTuple):
@@ -139,7 +139,7 @@ class FastestLayout(NamedTuple):
 
 
 def fastest_layout(
-    system: TrainingSystem, plan: TrainingPlan, ranges: Mapping[str, tuple[float, float]] | None = None
+    system: TrainingSystem, plan: TrainingPlan, ranges: Mapping[str, tuple[float, ...]] | None = None
 ) -> FastestLayout:
     """The layout of the shortest step that fits in memory, with chips, batch and clock of a plan.
 

@@ -37,6 +37,19 @@ def test_every_layout_has_stages_that_run(name):
     assert len({stage["pipeline"] for stage in stages}) > 3
 
 
+def test_a_list_of_values_is_all_that_a_field_takes():
+    scenario = load_scenario("gpt3-175b-h100")
+    asked = scenario.with_question(
+        vary=["plan.layout.pipeline=8, 1", "plan.layout.microbatch=1,3", "plan.layout.fp8=0,1"]
+    )
+    ranges = {path.removeprefix("plan.layout."): values for path, values in asked.optimize.vary.items()}
+    lattice = candidates(scenario.system, scenario.plan.layout, float(scenario.plan.chips), ranges)
+    taken = {name: set(getattr(lattice, name).tolist()) for name in ranges}
+    assert taken == {"pipeline": {1.0, 8.0}, "microbatch": {1.0, 3.0}, "fp8": {0.0, 1.0}}
+    again = load_scenario(asked.tables)  # as a file of it reads
+    assert again.optimize.vary == asked.optimize.vary
+
+
 def test_equal_stages_divide_the_layers():
     _, stages = lattice_of("llama-3.1-70b-b200")
     assert all(80.0 % (stage["pipeline"] * stage["virtual_stages"]) == 0.0 for stage in stages)
