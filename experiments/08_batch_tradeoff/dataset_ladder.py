@@ -139,7 +139,8 @@ def least_energy(tokens: float, hardware: str) -> dict[str, Any]:
             "shortest_result": fastest.result,
         }
         scenario, loss = run(tokens, hardware, fewest=True)
-        result = em.optimize(scenario, minimize="energy", limits={"time": NO_DEADLINE, "loss": loss}, tolerance=0.0)
+        limits = {"time": NO_DEADLINE, "loss": loss, "chips": float(MOST_CHIPS)}  # memory sets how few do
+        result = em.optimize(scenario, minimize="energy", limits=limits, tolerance=0.0)
     outcome: Any = result.outcome
     plan: Any = result.plan
     parameters, energy = float(scenario.system.workload.parameters), float(outcome.energy.total)
