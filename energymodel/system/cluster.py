@@ -10,7 +10,7 @@ from energymodel.performance.parallelism import AbstractGradientSharding, Scatte
 from energymodel.performance.topology import AbstractTopology
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, FACTOR, SHARE_ABOVE_ZERO, Range
 
-UNLIMITED = 1e21  # B/s: more than any link has
+UNLIMITED = 1e21  # B, B/s: more than any memory or link has
 HALF_CROSSING = 0.5  # of uniform random traffic, half of the messages cross the bisection
 
 
@@ -24,6 +24,7 @@ class Node(eqx.Module):
     host_update_bandwidth: Real = real(
         "B/s", doc="per chip, of memory that an optimizer on the host reads and writes", within=ABOVE_ZERO
     )
+    host_memory: Real = real("B", UNLIMITED, doc="of all processors; unlimited if nobody states it", within=ABOVE_ZERO)
     fan_power: Real = real("W", 0.0, doc="of the fans of the idle node at rated flow; 0 if they are in overhead_power")
     fan_fraction: Real = share(0.0, doc="more power of the fans over power of the chips above idle")
     collectives: CollectiveLibrary = component(CollectiveLibrary())

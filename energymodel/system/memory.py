@@ -46,7 +46,7 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
     """
     layout, workload, sizes, fullest = plan.layout, system.workload, division.sizes, division.stages.most
     layers, copies = sizes.layers, 1.0 + layout.dual_pipe
-    share = fullest * copies / layers
+    share, ranks = part(copies, lambda: fullest) / layers, part(copies, lambda: division.ranks)
     # The embedding is on the first rank and the output head on the last; a single rank holds both.
     both_ends = layout.zero_bubble_v + layout.dual_pipe
     one_rank = jnp.maximum(0.0, 2.0 - layout.pipeline)
@@ -64,16 +64,16 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
 
     return Shard(
         dense=(sizes.replicated * share + tables) / layout.tensor,
-        dense_ranks=division.ranks * copies,
+        dense_ranks=ranks,
         routed=part(sizes.routed, routed),
-        routed_ranks=division.ranks * copies / layout.expert,
+        routed_ranks=ranks / layout.expert,
     )
 
 
-def _expert_layer_share(workload: Transformer, sizes: LayerSizes, layers: Numeric) -> Scalar:
+def _expert_layer_share(workload: Transformer, sizes: LayerSizes, layers: Numeric) -> Part:
     """Share of the layers of the fullest rank that have experts, `min(l, L - d) / l` of l layers [1]; 1 if dense."""
     if is_fixed(workload.dense_layers, 0.0):
-        return jnp.asarray(1.0)
+        return 1.0
     fullest = jnp.minimum(layers, sizes.layers - workload.dense_layers) / layers
     return fullest + workload.alternating_dense * (sizes.expert_share - fullest)
 
@@ -112,7 +112,7 @@ class ChipMemory(NamedTuple):
 
     `activations` are those of one layer and micro-batch; a step has the `optimizer_traffic`, the same in the memory of
     the host, `host_traffic`, and what is `copied`, each micro-batch what is `fetched`; `total` is the memory of the
-    fullest chip [B].
+    fullest chip, `host` what it keeps in the memory of its host [B].
     """
 
     shard: Shard
@@ -123,6 +123,7 @@ class ChipMemory(NamedTuple):
     fetched: Scalar
     copied: Scalar
     total: Scalar
+    host: Part
 
 
 def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) -> ChipMemory:
@@ -140,7 +141,34 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
         fetched=fetched_bytes(layout, held, stored),
         copied=copied_bytes(layout, held, stored),
         total=memory_per_chip(system, plan, division, held, stored, activations),
+        host=host_bytes(system, plan, division, held, stored, activations),
     )
+
+
+def host_bytes(
+    system: TrainingSystem, plan: TrainingPlan, division: Division, own: Shard, stored: KeptBytes, activations: Scalar
+) -> Part:
+    """What the fullest chip keeps in the memory of its host [B], `(o_p w z_p + o_g g z_g + o_o (o - k) z_o) n + o_a a`.
+
+    o are the shares of parameters, gradients, optimizer states and activations on the host, z those left by sharding, n
+    the parameters of the shard, a the activations in flight; of the states k bytes stay on the chip
+    (`software.offload_kept_bytes`) [Rajbhandari et al. 2021, ZeRO-Infinity].
+    """
+    layout, kept = plan.layout, system.software.offload_kept_bytes
+    on_host = (
+        part(layout.offload_parameters, lambda: stored.weight),
+        part(layout.offload_gradients, lambda: stored.gradient),
+        part(layout.offload_optimizer, lambda: jnp.maximum(stored.optimizer - stored.trained * kept, 0.0)),
+    )
+    shards = layout.shard_parameters, layout.shard_gradients, layout.shard_optimizer
+
+    def states(parameters: Numeric, ranks: Numeric) -> Part:
+        return part(parameters, lambda: state_bytes_per_parameter(*on_host, *shards, ranks))
+
+    in_flight = part(layout.offload_activations, lambda: division.held.most * activations)
+    if is_fixed(sum(on_host), 0.0):
+        return in_flight
+    return in_flight + states(own.dense, own.dense_ranks) + states(own.routed, own.routed_ranks)
 
 
 def memory_per_chip(
@@ -284,18 +312,18 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     routed = workload.active_experts * workload.expert_imbalance
     with_experts = _expert_layer_share(workload, sizes, division.stages.most)
     ratio = workload.feed_forward / workload.hidden
-    mixed = part(sizes.mixture, lambda: with_experts)
     # Blocks of the size of an expert that act on a token: of layers without experts, shared, routed.
-    plain = part(1.0 - sizes.mixture, lambda: with_experts * routed)
+    plain = part((1.0 - sizes.mixture) * with_experts, lambda: routed)
     if not is_fixed(workload.dense_layers, 0.0):
         dense = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
         plain = plain + (1.0 - with_experts) * dense / workload.expert_block
     kept = 1.0 - layout.recompute_experts
     own = part(1.0 - layout.recompute_feed_forward, lambda: plain)
-    shared = part(workload.shared_experts, lambda: with_experts)
-    own = own + part(kept * (1.0 - layout.recompute_shared_experts), lambda: shared)
-    routed = part(kept, lambda: mixed * routed)
-    blocks = own + routed
+    if not is_fixed(workload.shared_experts, 0.0):
+        own = own + kept * (1.0 - layout.recompute_shared_experts) * with_experts * workload.shared_experts
+    mixed = part(sizes.mixture, lambda: with_experts)
+    routed = part(mixed, lambda: kept * routed)
+    blocks = own if is_fixed(routed, 0.0) else own + routed
     attention = sizes.kept_attention
     made_again = sizes.latent * (1.0 - software.kept_latent_heads * (1.0 - layout.recompute_latent))
     if not is_fixed(made_again, 0.0):
@@ -306,7 +334,8 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     last_inputs = kept_gated - 0.5 * narrow_inputs * (kept_gated + 1.0 - workload.gated)
     norms = part(layout.recompute_norms, lambda: sizes.latent + mixed)
     norms = norms + part(layout.recompute_feed_forward, lambda: 1.0 - mixed)
-    undivided = undivided - part(norms, lambda: 2.0 - narrow_inputs)
+    if not is_fixed(norms, 0.0):
+        undivided = undivided - norms * (2.0 - narrow_inputs)
     stored = divided_bytes_per_unit(ratio, attention / workload.hidden, blocks) + 2.0 * ratio * own * last_inputs
     if not is_fixed(sizes.mixture, 0.0):
         narrow = 1.0 - 0.5 * layout.fp8 - 0.75 * layout.fp4

@@ -88,6 +88,7 @@ class Slack(eqx.Module):
     information: Output = _output("1", "information", "storage capacity of the parameters")
     chillers: Output = _output("1", "chillers", "chillers on a hot day")
     supplies: Output = _output("1", "supplies", "rating of converters and supplies")
+    host_memory: Output = _output("1", "host_memory", "memory of the host")
 
 
 class TrainingOutcome(Rendered, eqx.Module):

@@ -40,6 +40,7 @@ _SHARES = {
     "information": "capacity_use",
     "chillers": "chiller_load",
     "supplies": "supply_load",
+    "host_memory": "host_memory_use",
 }
 
 
@@ -72,7 +73,8 @@ OF_THE_PLAN: Mapping[str, str] = _WITH_UNIT | {
 """Outputs that may be limited, but not minimized. Those of a slack without a unit are shares of its limit:
 `lowest_clock_power` is the power at the lowest clock over the power cap, `capacity_use` the information absorbed over
 what the parameters can store, `chiller_load` the heat to chill on a hot day over the capacity of the chillers,
-`supply_load` the largest load of a converter or supply over its rating."""
+`supply_load` the largest load of a converter or supply over its rating, `host_memory_use` what chips keep in the memory
+of their node over that memory."""
 
 OUTPUTS: Mapping[str, str] = {**_OF_RUN, **OF_THE_PLAN}
 """Unit of each output; `energy` and `step_time` are totals of their parts."""

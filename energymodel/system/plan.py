@@ -15,19 +15,6 @@ SCHEDULES = ("gpipe", "zero_bubble", "zero_bubble_h2", "zero_bubble_v", "dual_pi
 PRECISIONS = ("fp8", "fp4", "tf32", "fp32")
 """Fields of a layout that give the share of products in each precision other than bf16; together at most 1."""
 
-MODULES = (
-    "recompute_norms",
-    "recompute_latent",
-    "recompute_expert_activations",
-    "recompute_feed_forward",
-    "recompute_shared_experts",
-    "recompute_experts",
-)
-"""Fields of a layout that give the share of layers in which a module other than attention is recomputed."""
-
-RECOMPUTED = ("recompute_attention", "recompute_full", *MODULES)
-"""Fields of a layout that give the share of layers which recompute a module, or all of the layer."""
-
 
 class AbstractGoal(eqx.Module):
     """End of a run."""
@@ -124,6 +111,15 @@ class ParallelLayout(eqx.Module):
     def width(self) -> Numeric:
         """Bytes of an activation or weight relative to bf16 [1]: 2 for the share of products in tf32 or fp32."""
         return 1.0 + self.tf32 + self.fp32
+
+
+RECOMPUTED: tuple[str, ...] = tuple(
+    name for name in ParallelLayout.__dataclass_fields__ if name.startswith("recompute_")
+)
+"""Fields of a layout that give the share of layers which recompute attention, all of the layer, or another module."""
+
+MODULES = RECOMPUTED[2:]
+"""Fields of a layout that give the share of layers which recompute a module other than attention."""
 
 
 class AbstractStagePower(eqx.Module):

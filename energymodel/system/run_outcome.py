@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from energymodel.economics.cost import Usage
-from energymodel.numerics import Numeric, Real, Values
+from energymodel.numerics import Numeric, Real, Values, is_fixed, part
 from energymodel.performance.reliability import Calendar
 from energymodel.performance.serving import Serving
 from energymodel.physics.limits import landauer_energy, landauer_multiple
@@ -250,6 +251,8 @@ def slack_of(
 
     def below(limit: Numeric, value: Numeric) -> Real:
         """Logarithm of a limit over a value that may be zero."""
+        if is_fixed(value, 0.0):
+            return np.asarray(-np.log(SMALLEST_SHARE))
         return -jnp.log(jnp.maximum(jnp.asarray(value) / limit, SMALLEST_SHARE))
 
     return Slack(
@@ -265,6 +268,7 @@ def slack_of(
         information=jnp.log(system.capacity_per_parameter / information),
         chillers=below(1.0, cooling.chiller_load(chilled)),
         supplies=below(1.0, supply_load),
+        host_memory=below(1.0, part(moment.step.host_memory, lambda: system.node.chips / system.node.host_memory)),
     )
 
 

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, is_fixed, p_norm, p_norm_excess, part
+from energymodel.numerics import Numeric, Part, Scalar, is_fixed, p_norm, p_norm_excess, part
 from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
 from energymodel.physics.cooling import Coolant
@@ -83,6 +83,7 @@ class PowerLevels(NamedTuple):
 class Step(NamedTuple):
     """One training step and its `duration` [s]; `memory` of the fullest chip, `hardware_flops` of the mean chip.
 
+    `host_memory` is what the fullest chip keeps in that of its host [B].
     `busy_load` is what a busy chip draws with its share of links and host, at least the mean over the step; `idle` is
     the power of a chip that does nothing; `links_price` is per chip [USD].
     """
@@ -92,6 +93,7 @@ class Step(NamedTuple):
     power: ChipPower
     point: OperatingPoint
     memory: Scalar
+    host_memory: Part
     hardware_flops: Scalar
     busy_load: Scalar
     levels: PowerLevels
@@ -185,6 +187,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         power=power,
         point=point,
         memory=work.memory.total,
+        host_memory=work.memory.host,
         hardware_flops=layers_worth * work.layer.flops,
         busy_load=jnp.maximum(busy_load, power.total),  # chips that mostly send or wait may draw less when busy
         levels=levels,

@@ -263,6 +263,12 @@ def test_the_best_rating_of_a_supply_has_the_best_load():
     [
         ([f"{CAPACITY}=100 W"], "chillers: ", f"Raise {CAPACITY} to"),
         ([f"{CONVERTER}=bus-converter", f"{CONVERTER}.rated_power=800 W"], "supplies: ", "Raise rated_power"),
+        # Of 12 B of each of 1.177 billion parameters, 4 B stay on the eight chips of a node.
+        (
+            ["plan.layout.offload_optimizer=1", "system.node.host_memory=1 GB", "plan.chips=8"],
+            "host_memory: 9.414 GB exceeds the limit 1 GB.",
+            "offload less",
+        ),
     ],
 )
 def test_too_small_a_plant_exits_with_3_and_says_what_to_do(changes, limit, advice):

@@ -15,6 +15,7 @@ from energymodel.performance.workload import attention_flops_per_token
 from energymodel.scenarios.files import read_preset
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.division import divide
+from energymodel.system.memory import activation_bytes
 from energymodel.system.step import step_work
 from energymodel.system.work import attention_passes
 from experiment import Experiment
@@ -247,6 +248,22 @@ def test_what_stays_on_the_chip(host_system):
     np.testing.assert_allclose(freed[0] / freed[1], 8 / 12, rtol=1e-9)
     # More than there is cannot stay.
     np.testing.assert_allclose(freed[2], 0.0, atol=1.0)
+
+
+def test_memory_of_a_host_by_hand_and_its_limit():
+    # OLMo 2 13B with ZeRO 1 in Megatron-LM: of 12 bytes 4 stay on the chip; weights and gradients go whole, 2 + 4.
+    names = ("optimizer", "parameters", "gradients")
+    changes = [*(f"plan.layout.offload_{name}=1" for name in names), "system.software=megatron", "system.node=dgx-h100"]
+    outcome = outcome_of("olmo-2-13b-h100", *changes, "plan.layout.zero=1", "plan.chips=1024", "plan.layout.tensor=1")
+    parameters = 40 * (4 * 5120**2 + 3 * 5120 * 13824) + 2 * 100352 * 5120
+    used = 8 * parameters * (6 + 8 / 1024)
+    np.testing.assert_allclose(np.exp(-outcome.slack.host_memory), used / 2e12, rtol=1e-3)
+    # One micro-batch is in flight in 40 layers, and nothing is on the host unless it is sent.
+    own = load_scenario("olmo-2-13b-h100", ["plan.layout.offload_activations=1", "system.node=dgx-h100"])
+    away = outcome_of("olmo-2-13b-h100", "plan.layout.offload_activations=1", "system.node=dgx-h100")
+    layer = activation_bytes(own.system, own.plan, divide(own.system, own.plan, float(own.plan.batch[0])))
+    np.testing.assert_allclose(np.exp(-away.slack.host_memory), 8 * 40 * layer / 2e12, rtol=1e-6)
+    assert outcome_of("olmo-2-13b-h100").slack.host_memory > 20.0
 
 
 @pytest.mark.parametrize("share", ["25 %", "50 %", "75 %", "100 %"])

@@ -170,6 +170,7 @@ def broken_limits(scenario: Scenario, run: Run) -> list[Sentence]:
         "ramp": outcome.temperature_ramp,
         "chillers": outcome.chilled_heat,
         "supplies": math.exp(-float(slacks.supplies)),
+        "host_memory": math.exp(-float(slacks.host_memory)) * float(system.node.host_memory),
         "power_swing": outcome.power_swing,
         "power_ramp": outcome.power_ramp,
     }
