@@ -259,9 +259,10 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     affine = tuple(path for path, (low, _) in bounds.items() if low <= 0.0)
     formulation = Formulation(tuple(bounds), objectives, rows, affine, own=own_outputs(named))
     asked = criteria, question.minimize, limits, bounds, layout_ranges, question.block
-    decided = {*layout_ranges, *(SCHEDULES if layout_ranges.keys() & set(SCHEDULES) else ())}
     offered = scenario.tables["system"]["software"].get(OFFERS, ())
-    switches = tuple(name for name in offered if name in SCHEDULING and name not in decided)
+    taken = {name: {*layout_ranges.get(name, (0.0, float(name in offered)))} for name in SCHEDULING}
+    decided = SCHEDULES if {1.0} in [taken[name] for name in SCHEDULES] else ()
+    switches = tuple(name for name, ends in taken.items() if ends == {0.0, 1.0} and name not in decided)
     return DesignProblem(formulation, TrainingRun(system, plan), *asked, switches)
 
 
