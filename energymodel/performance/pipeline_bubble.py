@@ -161,7 +161,7 @@ def group_size(microbatches: Numeric, pipeline: Numeric) -> Values:
     """
     m = jnp.asarray(microbatches)
     groups = jnp.maximum(1.0, jnp.floor(m / pipeline * (1.0 + GROUP_TOLERANCE)))
-    whole = jnp.abs(m - jnp.round(m)) <= GROUP_TOLERANCE * m
+    whole = jnp.abs(m - jnp.floor(m + 0.5)) <= GROUP_TOLERANCE * m
     return jnp.where(whole, ceil_count(m / groups), jnp.minimum(m, pipeline))
 
 
