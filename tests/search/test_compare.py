@@ -153,7 +153,7 @@ def test_each_step_is_the_best_plan_of_its_generation(steps):
     assert not today.reason
     assert not later.reason
     scenario = load_scenario(SMALL, ["system.chip_design=scaled", "system.chip_design.generations=4"])
-    again = optimize(scenario, minimize="etp", limits=steps.limits, vary=CHOICES)
+    again = optimize(scenario, minimize="etp", limits=steps.limits, vary=CHOICES, keep_layout=False)
     assert later.optimum.value == pytest.approx(again.value, rel=1e-9)
     assert later.optimum.value < 0.5 * today.optimum.value
     assert later.optimum.found["system.chip_design.voltage"] == pytest.approx(
