@@ -1,6 +1,6 @@
 """Options of a search, and its solution: the best point, the price of each limit, and how the search ended."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -107,8 +107,3 @@ class Solution(eqx.Module):
     iterations: Int[Array | np.ndarray, "..."]
     residual: Float[Array | np.ndarray, "..."]
     result: RESULTS
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """Iterations and residual by name, as Optimistix reports them."""
-        return {"iterations": self.iterations, "residual": self.residual}
