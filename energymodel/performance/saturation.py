@@ -11,10 +11,14 @@ throughput [W]; of memory, `step_traffic` w of weights and optimizer [B], `token
 `traffic_rate` r [B/s] and `energy_per_byte` e [J/B].
 """
 
+import abc
+
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from energymodel.numerics import Numeric, Values, p_norm
+from energymodel.numerics import Numeric, Real, Values, p_norm, real
+from energymodel.ranges import ABOVE_ZERO, EXPONENT
 
 
 def saturating_throughput(
@@ -84,6 +88,38 @@ def memory_traffic_rate(
 def memory_power(traffic_rate: Numeric, energy_per_byte: Numeric) -> Values:
     """Power of the memory [W], `P = e r` [definition]."""
     return jnp.asarray(traffic_rate) * energy_per_byte
+
+
+class AbstractSaturation(eqx.Module):
+    """Rate of products of small batches, relative to that of their kernels."""
+
+    @abc.abstractmethod
+    def utilization(self, batch: Numeric) -> Values:
+        """Rate of the products of a step with a global `batch` [token] over that of their kernels [1]."""
+
+
+class KernelSaturation(AbstractSaturation):
+    """The rate is that of the kernels, whose tiles, launches and bubbles saturate with the sizes of the work."""
+
+    def utilization(self, batch: Numeric) -> Values:
+        """One."""
+        return jnp.ones_like(jnp.asarray(batch))
+
+
+class StatedSaturation(AbstractSaturation):
+    """The throughput curve of "Training Dynamics", on top of what the kernels lose: see `saturating_throughput`."""
+
+    saturation_batch: Real = real(
+        "token", doc="global batch beyond which throughput no longer grows", within=ABOVE_ZERO
+    )
+    utilization_exponent: Real = real(
+        "1", 1.0, doc="slope of throughput in logarithms at small batches", within=EXPONENT
+    )
+    bend: Real = real("1", 100.0, doc="sharpness of the bend; the document has a kink", within=ABOVE_ZERO)
+
+    def utilization(self, batch: Numeric) -> Values:
+        """See `AbstractSaturation.utilization`."""
+        return saturating_throughput(batch, 1.0, self.saturation_batch, self.utilization_exponent, self.bend)
 
 
 def time_optimal_batch(critical_batch: Numeric, half_batch: Numeric) -> Values:

@@ -128,19 +128,24 @@ class ChipLoads(NamedTuple):
     factors: FormatFactors
 
 
-def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> ChipLoads:
-    """Times and energies of a layer [s, J], `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F / x`, `E = e_m Q`.
+def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, batch: Numeric) -> ChipLoads:
+    """Times and energies of a layer [s, J], `t = F_p / (eta Fdot u)`, `t = Q / bw`, `E = e F / x`, `E = e_m Q`.
 
     The roofline joins arithmetic and memory later [Williams et al. 2009]. Products that take longer than by themselves
-    (x, `software.product_efficiency`) keep the chip as busy. The output head is in bf16 where others are in fp8 or fp4.
+    (x, `software.product_efficiency`) keep the chip as busy, as do small batches, which fill it by u
+    (`software.saturation`). The output head is in bf16 where others are in fp8 or fp4.
+
+    **Arguments:**
+
+    - `batch`: of the step [token].
     """
     chip, software, factors = system.accelerator, system.software, format_factors(system.accelerator, plan.layout)
     switched = (work.flops - work.attention_flops) * factors.energy + work.attention_flops * factors.wide_energy
-    bandwidth = chip.sustained_bandwidth
+    longer, bandwidth = 1.0 / software.saturation.utilization(batch), chip.sustained_bandwidth
     layer = ChipLoad(
-        arithmetic=products_time(system, plan, work.products, factors.wide_slowdown),
-        attention=work.attention.total * factors.wide_slowdown,
-        product_memory=work.gemm_bytes / bandwidth,
+        arithmetic=products_time(system, plan, work.products, factors.wide_slowdown) * longer,
+        attention=work.attention.total * factors.wide_slowdown * longer,
+        product_memory=work.gemm_bytes / bandwidth * longer,
         elementwise=work.elementwise_bytes / bandwidth,
         switching_energy=switched * chip.energy_per_flop / software.product_efficiency,
         memory_energy=chip.traffic_energy * (work.gemm_bytes + work.elementwise_bytes),

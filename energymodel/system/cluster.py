@@ -7,6 +7,7 @@ from energymodel.numerics import Numeric, Real, Values, component, is_fixed, rea
 from energymodel.performance.collectives import CollectiveLibrary
 from energymodel.performance.network import Link, contended_bandwidth
 from energymodel.performance.parallelism import AbstractGradientSharding, ScatterEachMicrobatch
+from energymodel.performance.saturation import AbstractSaturation, KernelSaturation
 from energymodel.performance.topology import AbstractTopology
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, FACTOR, SHARE_ABOVE_ZERO, Range
 
@@ -125,6 +126,7 @@ class Software(eqx.Module):
     )
     sharded_gradients: AbstractGradientSharding = component(ScatterEachMicrobatch())
     regather: Real = share(0.0, doc="1 if ZeRO 2 gathers its parameters for every micro-batch, 0 if once a step")
+    saturation: AbstractSaturation = component(KernelSaturation())
     expert_tensor: Real = share(1.0, doc="1 if models with experts can have tensor parallelism, 0 if not")
     zero_with_pipeline: Real = real(
         "1", 1.0, doc="highest ZeRO stage that runs with pipeline parallelism", within=Range(0.0, 3.0)

@@ -203,7 +203,7 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     division = divide(system, plan, batch)
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
-    load, head, factors = chip_load(system, plan, layer)
+    load, head, factors = chip_load(system, plan, layer, batch)
     links, coolant = system.links(plan.chips), system.facility.cooling.at(plan.coolant_temperature)
     products = load.product_time(system.accelerator, 1.0)
     traffic = traffic_of(system, plan, links.fabric, division, layer, memory, products)

@@ -12,8 +12,9 @@ from energymodel.learning.data_set import ContinuedLearning, LimitedData, Unlimi
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_law import ChinchillaLaw, unique_equivalent_tokens
 from energymodel.learning.recipe import RecipeLearning, mismatch_loss, quantized_parameters
+from energymodel.performance.saturation import StatedSaturation
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.sources import stated_per_sample_efficiency
+from energymodel.sources import stated_batch_throughput, stated_per_sample_efficiency
 from energymodel.system.plan import TargetLoss
 from energymodel.system.training_system import learning_of, parameters_in_loss
 from gradients import check_grads
@@ -225,3 +226,18 @@ def test_stated_efficiency_gives_tokens_and_unit_batch():
     none = [f"system.learning.critical_batch.{change}" for change in ("at_pivot=1e15 token", "small_batch_share=0")]
     small = outcome_of(SMALL, *LOSS, *none, "plan.batch=1048576 token")
     np.testing.assert_allclose(unit.tokens, small.tokens, rtol=1e-3)
+
+
+@pytest.mark.parametrize("batch", [1e5, 1e6, 1e7])
+def test_throughput_has_the_stated_kink(batch):
+    published = stated_batch_throughput(batch, 1.0, 2e6, 0.5)
+    np.testing.assert_allclose(StatedSaturation(2e6, 0.5).utilization(batch), published, rtol=1e-3)
+
+
+def test_products_of_a_small_batch_take_longer_and_of_a_large_one_as_long():
+    own = outcome_of(SMALL)
+    batch = float(load_scenario(SMALL).plan.batch[0])
+    half = outcome_of(SMALL, f"system.software.saturation.saturation_batch={2 * batch} token")
+    enough = outcome_of(SMALL, f"system.software.saturation.saturation_batch={batch / 4} token")
+    assert 1.5 < half.step_time.compute / own.step_time.compute < 2.1
+    np.testing.assert_allclose(enough.time, own.time, rtol=1e-6)
