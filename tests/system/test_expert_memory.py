@@ -147,15 +147,15 @@ def test_work_of_modules_by_hand(word, shape, operations, moved, sums, sent):
     system, plan, division = case(1.0, **shape)
     fields = {f"layout.{name}": on for name, on in layout_switches({"recomputation": word}, "").items()}
     once, again = (layer_work(system, of, division) for of in (plan, replaced(plan, fields)))
-    np.testing.assert_allclose(again.flops - once.flops, 2048 * operations, rtol=1e-6, atol=once.flops * 1e-9)
+    np.testing.assert_allclose(again.flops - once.flops, 2048 * operations, rtol=1e-6, atol=float(once.flops) * 1e-9)
     repeated = again.repeated
     np.testing.assert_allclose(repeated.divided + repeated.undivided, moved, rtol=1e-9)
-    np.testing.assert_allclose((repeated.sums, repeated.dispatched), (sums, sent), rtol=1e-9)
+    np.testing.assert_allclose(np.array([repeated.sums, repeated.dispatched]), [sums, sent], rtol=1e-9)
     bytes_again = float(system.software.elementwise_passes) * 2048 * 1024 * moved
     np.testing.assert_allclose(again.elementwise_bytes - once.elementwise_bytes, bytes_again, rtol=1e-6)
     # Layers that are recomputed whole repeat no module.
     whole = replaced(plan, fields | {"layout.recompute_full": 1.0})
-    np.testing.assert_allclose(layer_work(system, whole, division).repeated, np.zeros(5))
+    np.testing.assert_allclose(np.array(layer_work(system, whole, division).repeated), np.zeros(5))
 
 
 def test_the_disclosed_layout_of_deepseek_fits():
