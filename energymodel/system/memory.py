@@ -146,7 +146,7 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
 
 
 def host_bytes(
-    system: TrainingSystem, plan: TrainingPlan, division: Division, own: Shard, stored: KeptBytes, activations: Scalar
+    system: TrainingSystem, plan: TrainingPlan, division: Division, own: Shard, stored: KeptBytes, activations: Numeric
 ) -> Part:
     """What the fullest chip keeps in the memory of its host [B], `(o_p w z_p + o_g g z_g + o_o (o - k) z_o) n + o_a a`.
 
