@@ -77,16 +77,21 @@ def token_rate(
 
 
 def elementwise_traffic(
-    tokens: Numeric, hidden: Numeric, tensor: Numeric, sequence_parallel: Numeric, divided: Numeric = 24.0
+    tokens: Numeric,
+    hidden: Numeric,
+    tensor: Numeric,
+    sequence_parallel: Numeric,
+    divided: Numeric = 24.0,
+    undivided: Numeric = 10.0,
 ) -> Values:
-    """Memory traffic of one layer's element-wise kernels [B], `Q = 4 M h (10 / t_s + q / t)`, forward and backward.
+    """Memory traffic of one layer's element-wise kernels [B], `Q = 4 M h (u / t_s + q / t)`, forward and backward.
 
-    A layer writes and reads each of its 34 stored bytes per token and hidden unit, forward and backward. 10 of them
+    A layer writes and reads each of its 34 stored bytes per token and hidden unit, forward and backward. u = 10 of them
     (norms, dropouts, residuals) are divided over the tensor group only with sequence parallelism, q = 24 always
     [Korthikanti et al. 2022, sec. 4]. A mixture of experts has its own q, `expert_bytes`.
     """
     norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
-    return 4.0 * jnp.asarray(tokens) * hidden * (10.0 * norm_share + divided / tensor)
+    return 4.0 * jnp.asarray(tokens) * hidden * (undivided * norm_share + divided / tensor)
 
 
 def expert_bytes(gated: Numeric, ratio: Numeric, blocks: Numeric, copies: Numeric) -> Values:

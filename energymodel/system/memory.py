@@ -154,11 +154,11 @@ def host_bytes(
     the parameters of the shard, a the activations in flight; of the states k bytes stay on the chip
     (`software.offload_kept_bytes`) [Rajbhandari et al. 2021, ZeRO-Infinity].
     """
-    layout, kept = plan.layout, system.software.offload_kept_bytes
+    layout, on_chip = plan.layout, stored.trained * system.software.offload_kept_bytes
     on_host = (
         part(layout.offload_parameters, lambda: stored.weight),
         part(layout.offload_gradients, lambda: stored.gradient),
-        part(layout.offload_optimizer, lambda: jnp.maximum(stored.optimizer - stored.trained * kept, 0.0)),
+        part(layout.offload_optimizer, lambda: jnp.maximum(stored.optimizer - on_chip, 0.0)),
     )
     shards = layout.shard_parameters, layout.shard_gradients, layout.shard_optimizer
 
@@ -317,12 +317,12 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     if not is_fixed(workload.dense_layers, 0.0):
         dense = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
         plain = plain + (1.0 - with_experts) * dense / workload.expert_block
-    kept = 1.0 - layout.recompute_experts
+    experts_kept = 1.0 - layout.recompute_experts
     own = part(1.0 - layout.recompute_feed_forward, lambda: plain)
     if not is_fixed(workload.shared_experts, 0.0):
-        own = own + kept * (1.0 - layout.recompute_shared_experts) * with_experts * workload.shared_experts
+        own = own + experts_kept * (1.0 - layout.recompute_shared_experts) * with_experts * workload.shared_experts
     mixed = part(sizes.mixture, lambda: with_experts)
-    routed = part(mixed, lambda: kept * routed)
+    routed = part(mixed, lambda: experts_kept * routed)
     blocks = own if is_fixed(routed, 0.0) else own + routed
     attention = sizes.kept_attention
     made_again = sizes.latent * (1.0 - software.kept_latent_heads * (1.0 - layout.recompute_latent))

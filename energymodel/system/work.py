@@ -77,9 +77,9 @@ def repeated_modules(workload: Transformer, sizes: LayerSizes, layout: ParallelL
         return RepeatedModules()
     hidden, active, shared = workload.hidden, workload.active_experts, workload.shared_experts
     mixed = sizes.mixture * sizes.expert_share
-    whole, block = layout.recompute_experts, layout.recompute_feed_forward * (1.0 - mixed)
-    blocks = whole * active + (whole + (1.0 - whole) * layout.recompute_shared_experts) * shared
-    activated = blocks + (1.0 - whole) * layout.recompute_expert_activations * active
+    experts, block = layout.recompute_experts, layout.recompute_feed_forward * (1.0 - mixed)
+    blocks = experts * active + (experts + (1.0 - experts) * layout.recompute_shared_experts) * shared
+    activated = blocks + (1.0 - experts) * layout.recompute_expert_activations * active
     made = workload.heads * (workload.head_size - workload.rope_head_size + workload.value_head_size)
     entering = jnp.where(jnp.asarray(workload.query_rank) > 0.0, workload.query_rank, hidden)
     heads = sizes.latent * (sizes.queries * entering + workload.kv_rank * made)
@@ -90,10 +90,10 @@ def repeated_modules(workload: Transformer, sizes: LayerSizes, layout: ParallelL
         weights=layout.recompute_latent * heads
         + layout.recompute_feed_forward * plain
         + mixed * blocks * workload.expert_block,
-        divided=0.5 * (mixed * (inner + 8.0 * whole * active) + block * (DENSE_BYTES - 8.0)),
+        divided=0.5 * (mixed * (inner + 8.0 * experts * active) + block * (DENSE_BYTES - 8.0)),
         undivided=2.0 * (layout.recompute_norms * (sizes.latent + mixed) + block),
-        sums=block + mixed * whole,
-        dispatched=mixed * whole,
+        sums=block + mixed * experts,
+        dispatched=mixed * experts,
     )
     return RepeatedModules(*((1.0 - layout.recompute_full) * amount for amount in repeated))
 
@@ -170,13 +170,13 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
             sizes.expert_share * (expert_bytes(workload.gated, inner, blocks, workload.active_experts) - DENSE_BYTES)
         ),
     )
-    moved = 0.25 * elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel, divided)
+    of_layer = tokens, workload.hidden, layout.tensor, layout.sequence_parallel
+    moved = 0.25 * elementwise_traffic(*of_layer, divided)
     full = 1.0 + 0.5 * layout.recompute_full
     elementwise = software.elementwise_passes * moved * full + part(scores, lambda: full + 0.5 * selective)
-    if not is_fixed(modules.undivided, 0.0):
-        norm_share = layout.sequence_parallel / layout.tensor + 1.0 - layout.sequence_parallel
-        again_moved = modules.undivided * norm_share + modules.divided / layout.tensor
-        elementwise = elementwise + software.elementwise_passes * tokens * workload.hidden * again_moved
+    if not (is_fixed(modules.divided, 0.0) and is_fixed(modules.undivided, 0.0)):
+        moved_again = 0.25 * elementwise_traffic(*of_layer, modules.divided, modules.undivided)
+        elementwise = elementwise + software.elementwise_passes * moved_again
     head_width = workload.vocabulary / layout.tensor
     forward = 2.0 * tokens * workload.hidden * head_width
     # Frameworks pad the vocabulary, so that its side is aligned.
