@@ -160,9 +160,10 @@ def group_size(microbatches: Numeric, pipeline: Numeric) -> Values:
     Between whole m it is the least of all, `min(m, p)`, so that a relaxed optimum bounds what can be realized.
     """
     m = jnp.asarray(microbatches)
-    groups = jnp.maximum(1.0, jnp.floor(m / pipeline * (1.0 + GROUP_TOLERANCE)))
-    whole = jnp.abs(m - jnp.floor(m + 0.5)) <= GROUP_TOLERANCE * m
-    return jnp.where(whole, ceil_count(m / groups), jnp.minimum(m, pipeline))
+    raised = m * (1.0 + GROUP_TOLERANCE)
+    groups = jnp.maximum(1.0, jnp.floor(raised / pipeline))
+    is_whole = jnp.floor(raised) >= m * (1.0 - GROUP_TOLERANCE)
+    return jnp.where(is_whole, ceil_count(m / groups), jnp.minimum(m, pipeline))
 
 
 def held_chunks(microbatches: Numeric, virtual_stages: Numeric, behind: Numeric, group: Numeric) -> Values:

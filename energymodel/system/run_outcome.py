@@ -249,11 +249,11 @@ def slack_of(
     chip, facility, point, warmth = system.accelerator, system.facility, moment.step.point, moment.warmth
     cooling = facility.cooling
 
-    def below(limit: Numeric, value: Numeric) -> Real:
-        """Logarithm of a limit over a value that may be zero."""
-        if is_fixed(value, 0.0):
+    def below(share: Numeric) -> Real:
+        """Logarithm of one over a share of a limit that may be zero."""
+        if is_fixed(share, 0.0):
             return np.asarray(-np.log(SMALLEST_SHARE))
-        return -jnp.log(jnp.maximum(jnp.asarray(value) / limit, SMALLEST_SHARE))
+        return -jnp.log(jnp.maximum(share, SMALLEST_SHARE))
 
     return Slack(
         memory=jnp.log(memory_limit(system, plan) / moment.step.memory),
@@ -261,14 +261,14 @@ def slack_of(
         facility_power=jnp.log(facility.power_limit / peak_power),
         clock=jnp.log(plan.power_cap / point.lowest_power),
         heat_flux=jnp.log(cooling.loop.heat_flux_limit() / (point.busy_power / chip.die_area)),
-        ramp=below(facility.ramp_limit, warmth.temperature_ramp),
+        ramp=below(warmth.temperature_ramp / facility.ramp_limit),
         coolant=cooling.inlet.slack(plan.coolant_temperature),
-        power_swing=below(facility.swing_limit, moment.power.power_swing),
-        power_ramp=below(facility.power_ramp_limit, moment.power.power_ramp),
+        power_swing=below(moment.power.power_swing / facility.swing_limit),
+        power_ramp=below(moment.power.power_ramp / facility.power_ramp_limit),
         information=jnp.log(system.capacity_per_parameter / information),
-        chillers=below(1.0, cooling.chiller_load(chilled)),
-        supplies=below(1.0, supply_load),
-        host_memory=below(1.0, part(moment.step.host_memory, lambda: system.node.chips / system.node.host_memory)),
+        chillers=below(cooling.chiller_load(chilled)),
+        supplies=below(supply_load),
+        host_memory=below(part(moment.step.host_memory, lambda: system.node.chips / system.node.host_memory)),
     )
 
 
