@@ -214,6 +214,20 @@ def _unit(path: str, units: Mapping[str, str]) -> str:
     return "token" if path == TOKENS else units[path]
 
 
+def _refuse_component(name: str, path: str, units: Mapping[str, str]) -> None:
+    """Refuse a path of several numbers, which has no range, with the way to choose among its presets or words."""
+    word, part = path.rpartition(".")[2], next((other for other in units if other.startswith(f"{path}.")), "")
+    if path.startswith(LAYOUT) and word in WORDS:
+        raise InputError(f"{name}: a word for several fields of the layout. {WORDS[word]}")
+    if path in units or not (part or word in COMPARED):
+        return
+    each = f"energymodel compare --{word} NAME" if word in COMPARED else f"--set {path}=NAME"
+    ways = [f"Optimize with each preset ({each})"] if word in COMPARED or path.startswith("system.") else []
+    ways += [f"vary a number of it, such as {part}"] if part else []
+    way = ", or ".join(ways)
+    raise InputError(f"{name}: a component, which has no range. {way[0].upper()}{way[1:]}.")
+
+
 def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale | None) -> tuple[float, ...]:
     """Range of a variable in SI, or values of a field of the layout; a low text without a unit takes the high one's."""
     name = f"vary {path}"
@@ -224,14 +238,7 @@ def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale 
             f"{name}: the shape of the model is searched by `energymodel optimize --vary model.*`, in Python by "
             "energymodel.optimize_architecture."
         )
-    part, last = next((other for other in units if other.startswith(f"{path}.")), ""), path.rpartition(".")[2]
-    if path not in units and (part or last in COMPARED):
-        each = f"energymodel compare --{last} NAME" if last in COMPARED else f"--set {path}=NAME"
-        way = f"Optimize with each preset ({each}){f', or vary a number of it, such as {part}' * bool(part)}"
-        way = way if last in COMPARED or path.startswith("system.") else f"Vary a number of it, such as {part}"
-        raise InputError(f"{name}: a component, which has no range. {way}.")
-    if path.startswith(LAYOUT) and last in WORDS:
-        raise InputError(f"{name}: a word for several fields of the layout. {WORDS[last]}")
+    _refuse_component(name, path, units)
     if bounds == "":
         raise InputError(f'vary: "{path}" is not PATH=LOW:HIGH. Write for example "{_EXAMPLES["vary"]}".')
     if path != TOKENS and path not in units:

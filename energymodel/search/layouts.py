@@ -11,13 +11,14 @@ from jaxtyping import Array, Bool, Float
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.layers import recomputation_words
 from energymodel.search.problem import DesignProblem
 from energymodel.search.training_run import TrainingRun
 from energymodel.system.division import divide
 from energymodel.system.layouts import ACT_ON, SWITCHES, Lattice, candidates
 from energymodel.system.memory import chip_memory
 from energymodel.system.outputs import OUTPUTS
-from energymodel.system.plan import ParallelLayout
+from energymodel.system.plan import RECOMPUTED, ParallelLayout
 from energymodel.system.plan_rules import CUTS, SCHEDULE_NAMES
 from energymodel.units import format_quantity
 
@@ -41,11 +42,10 @@ def layout_label(layout: ParallelLayout) -> str:
     degrees = [word for word in degrees if word[1:] != "1" or word[0] in "tp"]
     if float(layout.shard_parameters) or float(layout.shard_gradients):
         degrees.append("z3" if float(layout.shard_parameters) else "z2")
-    if float(layout.recompute_full):
-        degrees.append("full")
-    elif float(layout.recompute_attention):
-        degrees.append("selective")
-    acting = [name for name in SWITCHES if name not in CUTS and float(getattr(layout, name)) > 0.0]
+    if (word := recomputation_words(layout)) != "none":
+        degrees.append(word)
+    unnamed = {*CUTS, *RECOMPUTED}
+    acting = [name for name in SWITCHES if name not in unnamed and float(getattr(layout, name)) > 0.0]
     acting = [name for name in acting if name not in ACT_ON or float(getattr(layout, ACT_ON[name])) > 1.0]
     return "·".join([*degrees, *dict.fromkeys(_WORDS.get(name, name.partition("_")[0]) for name in acting)])
 
