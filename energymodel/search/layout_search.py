@@ -95,13 +95,11 @@ def search_layouts(
 def screen_switched(problem: DesignProblem, lattice: Lattice) -> tuple[Lattice, Screening]:
     """All layouts with those switches of the problem that save, and their screening on the coarse grid.
 
-    The best layouts of that grid take one switch after the other, and of schedules the best, if that saves at their
-    best point; their values at other points are taken to change as much.
+    The best layouts of that grid take one switch after the other, and of schedules the best, if that saves at the best
+    point of the grid: the merit, or where limits are broken with and without the switch the objective, since a faster
+    step leaves room for a lower clock.
     """
     coarse = screen(problem, lattice, COARSE)
-    best = np.arange(len(coarse.points)), np.argmin(coarse.merits, axis=1)
-    own = jax.tree.map(lambda leaf: leaf[best][:, None], coarse.values)
-    at = Screening(coarse.start[:, None], own)
     tried = np.isin(np.arange(len(coarse.points)), coarse.best(TRIED))
     for switch in problem.switches:
         turned = turned_on(lattice, switch)
@@ -111,15 +109,16 @@ def screen_switched(problem: DesignProblem, lattice: Lattice) -> tuple[Lattice, 
         lanes = np.flatnonzero(acts)
         if not lanes.size:
             continue
-        new = Screening(at.points[lanes], evaluate_points(problem, at.points[lanes], take(turned, lanes)))
-        saves = new.merit < at.merit[lanes] - LEAST_WORTH
+        points = coarse.points[lanes]
+        new = Screening(points, evaluate_points(problem, points, take(turned, lanes)))
+        old = Screening(points, take(coarse.values, lanes))
+        (merit, objective), (new_merit, new_objective) = old.lowest, new.lowest
+        both_break = (merit > objective) & (new_merit > new_objective)
+        saves = np.where(both_break, new_objective - objective, new_merit - merit) < -LEAST_WORTH
         lattice = jax.tree.map(partial(_put, lanes[saves]), lattice, take(turned, lanes[saves]))
-        at = at._replace(values=jax.tree.map(partial(_put, lanes[saves]), at.values, take(new.values, saves)))
-
-    def moved(grid: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
-        return grid + np.subtract(new, old, out=np.zeros_like(new), where=new != old)
-
-    return lattice, coarse._replace(values=jax.tree.map(moved, coarse.values, at.values, own))
+        values = jax.tree.map(partial(_put, lanes[saves]), coarse.values, take(new.values, saves))
+        coarse = coarse._replace(values=values)
+    return lattice, coarse
 
 
 def turned_on(layout: Lattice, switch: str) -> Lattice:
@@ -221,9 +220,10 @@ def lower_bounds(searched: LayoutSearch, lattice: Lattice, coarse: Screening) ->
     """Lower bound of each layout by the Lagrangian of the best lane.
 
     Its minimum is taken on the coarse grid and at the best lane's own point, and where these leave a doubt on a grid
-    around that point. For an infeasible problem it is the logarithm by which limits must be broken, weighted by shares
-    of the multipliers, or equally where there are none. Multipliers of a lane that stalled may be anything: the best
-    lane that converged gives them.
+    around that point. Where memory limits the best lane, layouts that need far less of it would gain by its price: the
+    bound is the higher one of those with that price and without. For an infeasible problem it is the logarithm by which
+    limits must be broken, weighted by shares of the multipliers, or equally where there are none. Multipliers of a lane
+    that stalled may be anything: the best lane that converged gives them.
     """
     solved = np.where(searched.solved, searched.values, np.inf)
     best = int(np.argmin(solved)) if np.isfinite(solved).any() else searched.best
@@ -234,16 +234,18 @@ def lower_bounds(searched: LayoutSearch, lattice: Lattice, coarse: Screening) ->
     if not share:
         total = float(np.sum(weights))
         weights = weights / total if total > SILENT else np.full_like(weights, 1.0 / len(weights))
+    free = np.array(weights)
+    free[problem.formulation.rows.index("memory")] *= 1.0 - share
 
     def lowest(values: Values) -> np.ndarray:
-        lagrangian = share * values.objective + values.inequalities @ weights
-        return np.min(np.where(np.isfinite(lagrangian), lagrangian, np.inf), axis=1)
+        lagrangians = share * values.objective[..., None] + values.inequalities @ np.stack([weights, free], axis=1)
+        return np.min(np.where(np.isfinite(lagrangians), lagrangians, np.inf), axis=1)
 
-    bound = np.minimum(lowest(coarse.values), lowest(screen(problem, lattice, {}, point).values))
-    close = np.flatnonzero(bound < _second_best(searched) + COARSE_MARGIN)
+    bounds = np.minimum(lowest(coarse.values), lowest(screen(problem, lattice, {}, point).values))
+    close = np.flatnonzero(np.max(bounds, axis=1) < _second_best(searched) + COARSE_MARGIN)
     if close.size:
-        bound[close] = np.minimum(bound[close], lowest(screen(problem, take(lattice, close), CLOSE, point).values))
-    return bound
+        bounds[close] = np.minimum(bounds[close], lowest(screen(problem, take(lattice, close), CLOSE, point).values))
+    return np.max(bounds, axis=1)
 
 
 def worth_of_switches(problem: DesignProblem, optimum: Optimum) -> tuple[SwitchWorth, ...]:

@@ -84,6 +84,13 @@ class Screening(NamedTuple):
         return np.min(self.merits, axis=1)
 
     @property
+    def lowest(self) -> tuple[Float[np.ndarray, " layouts"], Float[np.ndarray, " layouts"]]:
+        """Merit of the best point of each layout, and logarithm of the objective there, lower if it breaks a limit."""
+        merits, rows = self.merits, np.arange(len(self.points))
+        best = np.argmin(merits, axis=1)
+        return merits[rows, best], self.values.objective[rows, best]
+
+    @property
     def start(self) -> Float[np.ndarray, "layouts n"]:
         """The best point of each layout."""
         return self.points[np.arange(len(self.points)), np.argmin(self.merits, axis=1)]
