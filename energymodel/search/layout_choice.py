@@ -8,8 +8,8 @@ probability
     P = mean over c of Phi(ln(f_own(c) / f(c)) / (sqrt(2) s g)),    g = d ln f / d ln(step time)
 
 with the limits at their prices, where the limit of time is that of the own plan at the draw unless it was given; below
-90 % the own layout stays. It is the own one with those switches that surely save: layouts that differ in nothing else
-have the same error s.
+90 % the own layout stays. Layouts are compared without switches of the framework that the own one lacks; the one
+chosen then takes those that surely save: layouts that differ in nothing else have the same error s.
 """
 
 import dataclasses
@@ -53,44 +53,53 @@ def weigh_layouts(
     """
     problem, best = searched.problem, rounded[0]
     draws, follows = constant_draws(scenario, problem.run), "time" not in scenario.optimize.limits
-    error, alone, plans = _layout_error(searched, best), searched, []
-    if is_given:
-        alone, plans = _search_own(problem, draws, follows=follows)
+    error, layout = _layout_error(searched, best), _fields(take(searched.lattice, np.array(best.lane)))
+    differs = is_given and not np.allclose(_fields(problem.run.plan.layout), layout, rtol=1e-9)
+    alone = _search_alone(problem, *_own_lane(problem)) if differs else searched
+    plans = round_layouts(alone, alone.usable) if differs else []
     order = [lane for lane in np.argsort(searched.values, kind="stable") if np.isfinite(searched.values[lane])]
     lanes = _relaxed(searched, *dict.fromkeys([best.lane, *order[:MOST_WEIGHED]]))
     if plans:
         lanes = _Lanes(*concatenate(lanes, _relaxed(alone, plans[0].lane)))
     moves, late = _moves(problem, lanes, draws, follows=follows)
-    ranked = _ranked(lanes, moves, late, error)
-    own, layout = (_fields(take(lanes.lattice, np.array(lane))) for lane in (-1, 0))
-    if not plans or np.allclose(own, layout, rtol=1e-9):
-        return searched, rounded, LayoutChoice(ranked)
-    lead = plans[0].value - best.value
-    gain = -math.expm1(-(lead + float(np.mean(moves[:, -1] - moves[:, 0]))))
-    probability = _probability(lead + (moves + late)[:, -1] - (moves + late)[:, 0], math.sqrt(2.0) * error)
-    taken = gain > 0.0 and probability >= SURE
-    choice = LayoutChoice(ranked, LayoutClaim(gain, probability, taken))
-    return (searched, rounded, choice) if taken else (alone, plans, choice)
+    ranked, claim = _ranked(lanes, moves, late, error), None
+    if plans:
+        lead = plans[0].value - best.value
+        gain = -math.expm1(-(lead + float(np.mean(moves[:, -1] - moves[:, 0]))))
+        probability = _probability(lead + (moves + late)[:, -1] - (moves + late)[:, 0], math.sqrt(2.0) * error)
+        claim = LayoutClaim(gain, probability, gain > 0.0 and probability >= SURE)
+    chosen = (alone, plans) if claim and not claim.taken else (searched, rounded)
+    if is_given:
+        chosen = _with_sure_switches(*chosen, draws, follows=follows)
+    return *chosen, LayoutChoice(ranked, claim)
 
 
-def _search_own(problem: DesignProblem, draws: Draws, *, follows: bool) -> tuple[LayoutSearch, list[RoundedPlan]]:
-    """The search of the own layout alone, from the own plan, with its realizable plans.
+def _search_alone(problem: DesignProblem, lattice: Lattice, start: Float[np.ndarray, "1 n"]) -> LayoutSearch:
+    """The search of a single layout."""
+    return LayoutSearch(problem, lattice, solve_relaxed(problem, lattice, start, iterations=SETTLED))
 
-    With those switches that save, if that is sure. What no constant explains is the same with and without them.
+
+def _with_sure_switches(
+    searched: LayoutSearch, rounded: list[RoundedPlan], draws: Draws, *, follows: bool
+) -> tuple[LayoutSearch, list[RoundedPlan]]:
+    """The search of the best layout with those switches that save, if that is sure; else what was searched.
+
+    What no constant explains is the same with and without them.
     """
-    lattice, start = _own_lane(problem)
+    problem, best = searched.problem, rounded[0]
+    lattice = take(searched.lattice, np.array([best.lane]))
     switched = screen_switched(problem, lattice)[0]
-    layouts = [lattice] if np.array_equal(_fields(lattice), _fields(switched)) else [lattice, switched]
-    searches = [LayoutSearch(problem, of, solve_relaxed(problem, of, start, iterations=SETTLED)) for of in layouts]
-    plans = [round_layouts(search, search.usable) for search in searches]
-    lane = 0
-    if len(plans) > 1 and all(plans):
-        moves, late = _moves(
-            problem, _Lanes(*concatenate(*(_relaxed(of, 0) for of in searches))), draws, follows=follows
-        )
-        lead = plans[0][0].value - plans[1][0].value
-        lane = int(lead > 0.0 and _probability(lead - np.diff(moves + late)[:, 0]) >= SURE)
-    return searches[lane], plans[lane]
+    if np.array_equal(_fields(lattice), _fields(switched)):
+        return searched, rounded
+    other = _search_alone(problem, switched, searched.solution.x[best.lane][None])
+    plans = round_layouts(other, other.usable)
+    if not plans:
+        return searched, rounded
+    lanes = _Lanes(*concatenate(_relaxed(searched, best.lane), _relaxed(other, plans[0].lane)))
+    moves, late = _moves(problem, lanes, draws, follows=follows)
+    lead = best.value - plans[0].value
+    is_sure = lead > 0.0 and _probability(lead - np.diff(moves + late)[:, 0]) >= SURE
+    return (other, plans) if is_sure else (searched, rounded)
 
 
 def _probability(gains: Float[np.ndarray, " draws"], error: float = 0.0) -> float:
@@ -180,10 +189,8 @@ def _fields(layout: Lattice) -> np.ndarray:
 
 def _own_lane(problem: DesignProblem) -> tuple[Lattice, Float[np.ndarray, "1 n"]]:
     """The own layout and the point of the own plan within the bounds."""
-    lattice, formulation = (
-        jax.tree.map(lambda leaf: np.full(1, float(leaf)), problem.run.plan.layout),
-        problem.formulation,
-    )
+    formulation = problem.formulation
+    lattice = jax.tree.map(lambda leaf: np.full(1, float(leaf)), problem.run.plan.layout)
     point = [formulation.coordinate(of, np.clip(problem.start(of), *problem.bounds[of])) for of in formulation.paths]
     return lattice, np.array([point])
 

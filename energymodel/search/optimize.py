@@ -154,13 +154,19 @@ def _best_plan(
 ) -> Optimum:
     """The best plan of a scenario, whose layouts are searched by its problem without refinements.
 
-    The own layout stays, unless another one is surely better, where it `is_given`.
+    The own layout stays, unless another one is surely better, where it `is_given`. Layouts are compared with it without
+    more switches, unless no plan obeys the limits without.
     """
     lattice, considered = fitting_layouts(problem)
     tell(f"searching {considered:,} layouts")
+    tolerance = tolerance_of(scenario)
     with _preloaded_programs(problem, take(lattice, np.array([0]))):
-        lattice, coarse = screen_switched(problem, lattice)
-        searched, rounded = _search_and_round(problem, lattice, tolerance_of(scenario), tell, coarse)
+        searched, rounded = None, []
+        if is_given and tolerance > 0.0:
+            searched, rounded = _search_and_round(problem, lattice, tolerance, tell)
+        if searched is None or not (rounded or searched.interrupted):
+            lattice, coarse = screen_switched(problem, lattice)
+            searched, rounded = _search_and_round(problem, lattice, tolerance, tell, coarse)
     broken: tuple[Conflict, ...] = ()
     if not (rounded or searched.usable.any() or searched.interrupted):
         tell("looking for the limits that exclude each other")
@@ -175,7 +181,7 @@ def _best_plan(
             if plans:
                 searched, rounded = again, plans
     layouts, choice = (considered, len(lattice.tensor)), NO_CHOICE
-    if rounded and not broken and not searched.interrupted and tolerance_of(scenario) > 0.0:
+    if rounded and not broken and not searched.interrupted and tolerance > 0.0:
         tell("weighing layouts by the error of the model")
         searched, rounded, choice = weigh_layouts(scenario, searched, rounded, is_given=is_given)
     optimum = _optimum(scenario, problem, baseline, searched, rounded, broken, layouts, tell)
