@@ -157,13 +157,13 @@ def group_size(microbatches: Numeric, pipeline: Numeric) -> Values:
     """Micro-batches that an interleaved rank takes through a chunk before the next [1], `n = ceil(m / floor(m / p))`.
 
     p of them where p divides m, the groups of Megatron-LM; all of them where m < p [Narayanan et al. 2021, sec. 2.2].
-    Between whole m it is the least of all, `min(m, p)`, so that a relaxed optimum bounds what can be realized.
+    Between whole m it is not rounded up, so that it has a slope there.
     """
     m = jnp.asarray(microbatches)
     raised = m * (1.0 + GROUP_TOLERANCE)
     groups = jnp.maximum(1.0, jnp.floor(raised / pipeline))
     is_whole = jnp.floor(raised) >= m * (1.0 - GROUP_TOLERANCE)
-    return jnp.where(is_whole, ceil_count(m / groups), jnp.minimum(m, pipeline))
+    return jnp.where(is_whole, ceil_count(m / groups), m / groups)
 
 
 def held_chunks(microbatches: Numeric, virtual_stages: Numeric, behind: Numeric, group: Numeric) -> Values:

@@ -8,7 +8,8 @@ import pytest
 
 import energymodel as em
 from energymodel.scenarios.checks import check_plan
-from energymodel.search.layouts import fitting_layouts
+from energymodel.search.layout_search import turned_on
+from energymodel.search.layouts import concatenate, fitting_layouts
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import COARSE, evaluate_points, screen
 from energymodel.search.result import SearchResult
@@ -159,6 +160,7 @@ def test_layouts_are_searched_where_all_else_is_fixed(scenario):
         asked = scenario.with_question("energy", None, None, OF_PLAN, 0.0)
         problem = formulate(asked, optimum.baseline)
         lattice, _ = fitting_layouts(problem)
+        lattice = concatenate(lattice, turned_on(lattice, "async_tensor"))
         values = evaluate_points(problem, np.log(np.full((len(lattice.tensor), 1, 1), float(own.clock))), lattice)
     data = float(own.chips) / (lattice.tensor * lattice.pipeline * lattice.context)
     count = float(own.batch[0]) / (data * lattice.microbatch * float(scenario.system.workload.sequence))
