@@ -256,7 +256,7 @@ def calibrate(
         progress(f"refitting {DRAWS} resamples of the {plural(parts.word)} ...")
         draws = bootstrap(fitted, parts.labels, DRAWS, **RESAMPLING)
     progress("looking for the most helpful measurement ...")
-    row, gain = next_measurement(fitted, case.candidates.table)
+    row, gain = next_measurement(fitted, case.candidates.table, case.candidates.targets)
     progress("computing intervals ...")
     constants = _constants(case, fitted, draws)
     unknown = tuple(constant.name for constant in constants if not constant.determined)

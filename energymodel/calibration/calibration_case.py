@@ -59,15 +59,20 @@ class Grouping(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Settings that may be measured next: a table, and what each of them is in words."""
+    """Settings that may be measured next: a table, and what each of them is in words.
+
+    - `targets`: table of settings whose prediction that is to sharpen, all candidates by default, and what it is `of`.
+    """
 
     table: Any
     words: Sequence[str]
+    targets: Any = None
+    of: str = "predictions"
 
     @staticmethod
-    def thinned(settings: list[Any]) -> list[Any]:
+    def thinned(settings: list[Any], most: int = MOST_CANDIDATES) -> list[Any]:
         """Evenly chosen ones of many settings."""
-        return settings[:: max(1, -(-len(settings) // MOST_CANDIDATES))]
+        return settings[:: max(1, -(-len(settings) // most))]
 
 
 class CalibrationCase(NamedTuple):

@@ -175,23 +175,25 @@ def _central_share(walk: np.ndarray, freedom: float, level: float) -> tuple[floa
     return float(low), float(high)
 
 
-def next_measurement(fitted: FitResult, candidates: Any) -> tuple[int, float]:
+def next_measurement(fitted: FitResult, candidates: Any, targets: Any = None) -> tuple[int, float]:
     """Which of some candidate rows would sharpen the model most, were it measured, and its gain [Box & Lucas 1959].
 
     Adding a row with slopes J changes the covariance C to `C - C J^T (s^2 + J C J^T)^-1 J C`. The gain is the share by
-    which that reduces the mean of `J C J^T` over all candidates [1]: the uncertainty of predictions, not of constants
-    that nothing depends on.
+    which that reduces the mean of `J C J^T` over the targets [1]: the uncertainty of predictions, not of constants that
+    nothing depends on.
 
     **Arguments:**
 
     - `candidates`: a table like the measured one, with any finite numbers in place of measurements.
+    - `targets`: another such table; by default all candidates.
     """
     slopes, covariance = fitted.at(candidates).slopes[0], fitted.covariance
+    aims = slopes if targets is None else fitted.at(targets).slopes[0]
     spread = np.einsum("rai,ij,rbj->rab", slopes, covariance, slopes)
-    total = np.einsum("raa->", spread)
+    total = np.einsum("qai,ij,qaj->", aims, covariance, aims)
     crossing = np.einsum("ij,rbj->rib", covariance, slopes)
     weight = np.linalg.inv(np.diag(fitted.noise**2) + spread)
-    # How much less uncertain row q would be if row r were measured.
-    shift = np.einsum("qai,rib->rqab", slopes, crossing)
+    # How much less uncertain target q would be if row r were measured.
+    shift = np.einsum("qai,rib->rqab", aims, crossing)
     gains = np.einsum("rqab,rbc,rqac->r", shift, weight, shift) / total
     return int(np.argmax(gains)), float(np.max(gains))

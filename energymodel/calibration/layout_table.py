@@ -18,7 +18,7 @@ from energymodel.readers.table import Measurements
 from energymodel.scenarios.checks import check_precisions, check_rows
 from energymodel.scenarios.components import build
 from energymodel.scenarios.files import names, read_preset
-from energymodel.scenarios.layers import layout_switches
+from energymodel.scenarios.layers import SHORT_WORDS, layout_switches, short_word
 from energymodel.system.plan import PRECISIONS, ParallelLayout, TrainingPlan
 
 LARGEST: Mapping[str, float] = {
@@ -43,6 +43,7 @@ SCHEMA = Schema((*INPUTS, *MEASURED, *DECLARED["words"]), (*DECLARED["notes"], *
 WORDS = ("cluster", "model", "zero", "recomputation")
 """Columns of text or code: cluster and model presets, ZeRO stage 0 to 3, recomputation none, selective or full."""
 ROW = "row"  # stands for a row in messages, until its line is known
+STATED = ("sequence", "chips", "tensor", "pipeline", "microbatch", "batch_sequences")  # always in a row's words
 SWITCHES = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "on": 1.0, "off": 0.0}
 
 
@@ -79,12 +80,7 @@ def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
     **Raises:** `InputError` that begins with `ROW`.
     """
-    values: dict[str, float] = {}
-    if model := str(row.get("model") or ""):
-        if model not in names("models"):
-            raise InputError(f'Unknown model "{model}". {suggest(model, names("models"))}')
-        shape = build(read_preset("models", model), Transformer, "model", {})
-        values = {column.name: float(getattr(shape, column.name)) for column in SHAPE}
+    values = _model_shape(model) if (model := str(row.get("model") or "")) else {}
     for column in (*INPUTS, *MEASURED):
         text = row.get(column.name)
         if text is None or text == "":
@@ -123,6 +119,31 @@ def row_numbers(row: Mapping[str, Any]) -> dict[str, float]:
     if not str(row.get("cluster") or ""):
         raise InputError(f"{ROW}: cluster is missing. Known: {', '.join(names('clusters'))}.")
     return values
+
+
+def _model_shape(model: str) -> dict[str, float]:
+    if model not in names("models"):
+        raise InputError(f'Unknown model "{model}". {suggest(model, names("models"))}')
+    shape = build(read_preset("models", model), Transformer, "model", {})
+    return {column.name: float(getattr(shape, column.name)) for column in SHAPE}
+
+
+def row_words(row: Mapping[str, float], model: str = "") -> str:
+    """A row as the words of a table, such as "model=llama-3.1-8b, chips=64, zero=1"; defaults are left out.
+
+    - `model`: preset of its shape, if it has one.
+    """
+    usual = {column.name: column.default for column in INPUTS} | (_model_shape(model) if model else {})
+    words = {name: f"{row[name]:.12g}" for name in usual if name in STATED or not _same(row[name], usual[name])}
+    for key, choices in SHORT_WORDS.items():
+        fields = {name for choice in choices.values() if isinstance(choice, dict) for name in choice}
+        if fields & words.keys() and (word := short_word(row, key)) is not None:
+            words = {name: number for name, number in words.items() if name not in fields} | {key: word}
+    return ", ".join(f"{name}={word}" for name, word in (({"model": model} if model else {}) | words).items())
+
+
+def _same(value: float, other: float) -> bool:
+    return value == other or (math.isnan(value) and math.isnan(other))
 
 
 def cell_number(text: Any, name: str) -> float:

@@ -139,7 +139,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
     return jax.jit(jax.vmap(function, in_axes=(None, 0)), compiler_options=compiler_options())
 
 
-def _by_rows(function: Callable[..., Any], fixed: Any, rows: Mapping[str, np.ndarray]) -> Any:
+def by_rows(function: Callable[..., Any], fixed: Any, rows: Mapping[str, np.ndarray]) -> Any:
     """A function of each row, compiled for `ROWS` of them and run as often as there are."""
     count = len(next(iter(rows.values())))
     parts = []
@@ -157,7 +157,7 @@ def log_step_times(
     """Logarithms of the times of steps on a system with its constants at coordinates, and their slopes by coordinate,
     in float64.
     """
-    return _by_rows(_log_step_time, (system, np.asarray(coordinates, np.float64)), rows)
+    return by_rows(_log_step_time, (system, np.asarray(coordinates, np.float64)), rows)
 
 
 def known_constants(scenario: Scenario) -> tuple[Coordinates, float] | None:
@@ -277,7 +277,7 @@ def predict(
         check_formats(system.accelerator, own, f"cluster {name}")
         if constants is not None:
             spread[rows] = step_time_spread(*constants, system, own)
-        parts.append(_by_rows(predict_row, system, own))
+        parts.append(by_rows(predict_row, system, own))
         order += rows.tolist()
     predicted = jax.tree.map(lambda *leaves: np.concatenate(leaves)[np.argsort(order)], *parts)
     finite = np.all([np.isfinite(values) for values in jax.tree.leaves(predicted)], axis=0)

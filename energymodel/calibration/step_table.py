@@ -102,7 +102,9 @@ def read_step_table(
     lines, read, numbers, clusters = zip(*rows, strict=True)
     layouts = as_layouts(numbers, clusters, lines, csv.path)
     notes += _fill_step_times(layouts, [row.measured_rates(own) for row, own in zip(read, numbers, strict=True)])
-    columns = {name: np.array([row.texts[name] for row in read]) for name in ("group", "run") if name in read[0].texts}
+    columns = {
+        name: np.array([row.texts[name] for row in read]) for name in ("group", "run", "model") if name in read[0].texts
+    }
     return layouts.having({**columns, "failed": np.array([row.failed for row in read])}, notes)
 
 

@@ -155,7 +155,7 @@ def fastest_layout(
     """
     chips, batch = float(plan.chips), float(np.max(plan.batch))
     lattice = candidates(system, plan.layout, chips, ranges, MORE_MICROBATCHES)
-    exact, fractional = _divides(system, lattice, chips, batch)
+    exact, fractional = divides(system, lattice, chips, batch)
     index = np.flatnonzero(exact if np.any(exact) else fractional)
     if not len(index):
         raise InputError(
@@ -181,7 +181,7 @@ def fastest_layout(
     return FastestLayout(layout, float(np.min(time[fits])), int(np.sum(fits)), len(index))
 
 
-def _divides(
+def divides(
     system: TrainingSystem, lattice: Lattice, chips: float, batch: float
 ) -> tuple[Bool[np.ndarray, " layouts"], Bool[np.ndarray, " layouts"]]:
     """Layouts of whole replicas, experts and micro-batches; and those of a fraction of micro-batches, unpipelined."""

@@ -211,6 +211,8 @@ def test_the_next_measurement_is_where_the_model_is_least_sure():
     after = np.linalg.inv(before + np.outer(slopes[3], slopes[3]) / fitted.noise[0] ** 2)
     spread = [np.einsum("ri,ij,rj->", slopes, covariance, slopes) for covariance in (fitted.covariance, after)]
     np.testing.assert_allclose(gain, 1.0 - spread[1] / spread[0], rtol=1e-6)
+    # For a target of its own, the candidate beside it helps most.
+    assert next_measurement(fitted, (candidates, jnp.ones(4)), (jnp.asarray([1.1]), jnp.ones(1)))[0] == 0
 
 
 def product_errors(values, table):

@@ -8,6 +8,7 @@ import pytest
 import energymodel as em
 from calibration.files import scenario_file
 from energymodel.calibration.cluster_source import cluster_scenario
+from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import known_constants, predict, step_time_spread
 from energymodel.scenarios.step_population import NAMES
@@ -85,3 +86,46 @@ def test_one_row_moves_the_level_of_all(tmp_path):
     written = scenario_file(tmp_path, em.calibrate("step-time", [measured], prior=UNFITTED))
     after = predict(rows, cluster=written).table()["step_time_s"]
     assert abs(np.mean(np.log(after / (1.5 * before)))) < 0.5 * math.log(1.5)
+
+
+DEGREES = ("model", "chips", "tensor", "pipeline")
+MEASURED = {
+    "dense": [("llama-3.1-8b", 8, 1, 1), ("llama-3.1-8b", 8, 2, 1), ("llama-3.1-70b", 64, 4, 4)],
+    "experts": [("deepseek-v3", 256, 1, 16), ("llama-3.1-8b", 16, 1, 1)],
+    "one row": [("gpt3-175b", 64, 8, 8)],
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_every_run_to_measure_next_divides_and_fits_on_the_chips_of_the_rows(name):
+    fixed = {"batch_sequences": 512, "zero": 1, "sequence": 4096, "recomputation": "selective"}
+    rows = [dict(zip(DEGREES, row, strict=True)) | fixed | {"step_time_s": 9.0} for row in MEASURED[name]]
+    kind = KINDS["step-time"]
+    case = kind.read(kind.table(rows), cluster_scenario("b200-sxm + megatron"))
+    proposed = [dict(pair.split("=") for pair in words.split(", ")) for words in case.candidates.words]
+    assert {row["model"] for row in proposed} == {row["model"] for row in rows}
+    for row in proposed:
+        chips, tensor, pipeline = (float(row[degree]) for degree in DEGREES[1:])
+        assert {column: str(value) for column, value in fixed.items()}.items() <= row.items()
+        assert (
+            (row["model"], chips, tensor, pipeline) not in MEASURED[name]
+            or row["microbatch"] != "1"
+            or "virtual_stages" in row
+        )
+        assert chips <= max(chips for _, chips, *_ in MEASURED[name])
+        data = chips / (tensor * pipeline)
+        assert (data / float(row.get("expert", 1))).is_integer()
+        assert (512.0 / (data * float(row["microbatch"]))).is_integer()
+    predicted = predict(proposed, cluster="b200-sxm + megatron").table()
+    assert np.all(predicted["out_of_memory_probability"] <= 0.05)
+
+
+def test_rows_without_a_time_choose_the_run_to_measure_next():
+    row = {"model": "llama-3.1-8b", "batch_sequences": 64, "zero": 1, "step_time_s": 9.0, "chips": 8}
+    asked = {**row, "chips": 32, "tensor": 4, "pipeline": 4, "step_time_s": ""}
+    kind = KINDS["step-time"]
+    case = kind.read(kind.table([row, asked]), cluster_scenario("b200-sxm + megatron"))
+    assert len(case.fit.table.measured) == 1
+    np.testing.assert_array_equal(case.candidates.targets.rows["chips"], [32.0])
+    assert {*case.candidates.table.rows["chips"]} == {4.0, 8.0, 32.0}
+    assert case.candidates.of == "the step times of 1 row without one"

@@ -18,7 +18,7 @@ import energymodel as em
 from energymodel.calibration.best_setting import EnergyCurve, PowerSetting, Recommendation
 from energymodel.calibration.calibrate import Calibration, FittedConstant, GroupError
 from energymodel.calibration.calibrate_logs import measured_rows
-from energymodel.calibration.calibration_case import PredictedAmount
+from energymodel.calibration.calibration_case import Candidates, PredictedAmount
 from energymodel.explorer.answer import explore_answer
 from energymodel.explorer.state import PagePlan
 from energymodel.explorer.view import Nearby, View, Warmth
@@ -191,7 +191,7 @@ def _calibrate() -> Answer:
         converged=True,
         message="",
         fit=cast(Any, None),
-        case=cast(Any, SimpleNamespace(devices=(), form=None, along=along)),
+        case=cast(Any, SimpleNamespace(devices=(), form=None, along=along, candidates=Candidates(None, ()))),
     )
     return calibrate_answer(fitted)
 

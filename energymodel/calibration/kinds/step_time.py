@@ -3,34 +3,45 @@
 The columns are those of `energymodel predict` with the measured step time.
 """
 
-from collections.abc import Mapping
-from itertools import product
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, Grouping, WrittenNumber
+from energymodel.calibration.cluster_source import model_preset
 from energymodel.calibration.constant_priors import JointPrior, Rows, Values
-from energymodel.calibration.layout_table import inputs_of
+from energymodel.calibration.layout_table import SHAPE, inputs_of, row_words
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.step_prediction import predict_row, prior_of, with_constants
+from energymodel.calibration.step_prediction import by_rows, predict_row, prior_of, with_constants
 from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
+from energymodel.performance.workload import Transformer
 from energymodel.readers.columns import TableChoices
 from energymodel.readers.table import Measurements, Records
 from energymodel.scenarios.clusters import labels_of
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
+from energymodel.system.layouts import FIELDS, candidates, divides
+from energymodel.system.plan import ParallelLayout
+from energymodel.system.plan_rules import torus_fault
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import counted
 
 OPTIONS = FitOptions(loss="cauchy", noise_counts=12.0, tolerance=1e-6, steps=80)
 THIS_CLUSTER = "measured"  # word for the cluster of rows that name none: `--prior` describes it
 MOST_FITTED = 256  # rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas
+
+MOST_MODELS, MOST_LAYOUTS = 8, 256  # of those, and of the divisions of each, that may be measured next
+SLOWEST = 2.0  # time of such a division over that of the fastest
+DIVIDED = ("chips", "tensor", "pipeline", "virtual_stages", "expert", "microbatch")
+"""Columns that differ between divisions of the same work."""
 
 
 class MeasuredSteps(NamedTuple):
@@ -49,7 +60,7 @@ def step_time_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows
 
 
 def measured_steps(source: Path | Records, choices: TableChoices) -> Measurements:
-    """Rows with a step time, in the columns of `layout_table`; runs that failed are counted in the notes.
+    """Rows in the columns of `layout_table`, some of which have a step time.
 
     **Raises:** `InputError` as `read_step_table`, and if no row was measured.
     """
@@ -65,24 +76,25 @@ def measured_steps(source: Path | Records, choices: TableChoices) -> Measurement
         memory = int(np.sum(table.columns["out_of_memory"][~timed] > 0.0))
         failed = f", {memory:,} of them out-of-memory failures" if memory else ""
         notes.append(f"Not fitted: {counted(int(np.sum(~timed)), 'row')} without a step time{failed}.")
-    return table.select(timed).having({}, notes)
+    return table.having({}, notes)
 
 
-def step_time_case(measured: Measurements, prior: Scenario | None) -> CalibrationCase:
+def step_time_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     """The constants of `step_population`, with the population of framework and chip of the prior as their prior."""
-    clusters, everything = sorted({*measured.columns["cluster"].tolist()}), len(measured)
+    clusters = sorted({*table.columns["cluster"].tolist()})
     if len(clusters) > 1:
         raise InputError(
-            f'{measured.path}: column "cluster" holds {", ".join(clusters)}; constants belong to one cluster. Choose '
+            f'{table.path}: column "cluster" holds {", ".join(clusters)}; constants belong to one cluster. Choose '
             f"it with --where cluster={clusters[0]}."
         )
-    if everything > MOST_FITTED:
-        measured = measured.select(np.unique(np.linspace(0, everything - 1, MOST_FITTED).round().astype(int)))
-    rows = inputs_of(measured)
     scenario = prior or load_scenario(BASE)
     notes = [] if prior is not None else [f"The cluster is that of {BASE}: name yours with --prior."]
-    if everything > len(measured):
+    timed = np.isfinite(table.columns["step_time_s"])
+    measured, table = table.select(timed), table.select(timed | ~table.columns["failed"])
+    if (everything := len(measured)) > MOST_FITTED:
+        measured = measured.select(np.unique(np.linspace(0, everything - 1, MOST_FITTED).round().astype(int)))
         notes.append(f"{len(measured)} of {everything} rows, evenly chosen, are fitted.")
+    rows = inputs_of(measured)
     steps, population = MeasuredSteps(scenario.system, rows, measured.columns["step_time_s"]), step_population()
     problem = step_time_problem(population.of(labels_of(scenario.tables)), population.scatter, steps)
     numbers = {f"system.{path}": WrittenNumber(of.unit, constant=path) for path, of in problem.constants.items()}
@@ -91,7 +103,7 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
         groups=_groups(measured, rows),
         outputs={"step time": (1.0,)},
         along=("accelerators", rows["chips"]),
-        candidates=_candidates(scenario.system, rows),
+        candidates=_candidates(scenario.system, table),
         numbers=numbers,
         notes=notes,
     )
@@ -116,27 +128,55 @@ def _groups(measured: Measurements, rows: Mapping[str, np.ndarray]) -> Grouping:
     return Grouping(np.array([f"{chips:g} chips, tensor {t:g}, pipeline {p:g}" for chips, t, p in parts]), "layout")
 
 
-def _candidates(system: TrainingSystem, rows: Mapping[str, np.ndarray]) -> Candidates:
-    """Other divisions of the measured models over as many chips as some row has: more may not be there."""
-    shapes = np.stack([rows["layers"], rows["hidden"], rows["chips"], rows["batch_sequences"]], axis=1)
-    _, first = np.unique(shapes, axis=0, return_index=True)
+def _candidates(system: TrainingSystem, table: Measurements) -> Candidates:
+    """Runs of the models of a table that were not measured: divided otherwise over as many chips at most.
+
+    They are to sharpen the times of the rows without one, if there are any, or else of each other.
+    """
+    rows, models, timed = inputs_of(table), table.text("model", "").tolist(), np.isfinite(table.columns["step_time_s"])
     counts = np.unique(rows["chips"]).tolist()
-    settings: list[tuple[int, float, float, float]] = []
-    for row in first.tolist():
-        for chips, tensor, pipeline in product(counts, (1, 2, 4, 8), (1, 2, 4, 8)):
-            data = chips / (tensor * pipeline * rows["context"][row])
-            sequences = rows["batch_sequences"][row] / (data * rows["microbatch"][row])
-            divides = all(count >= 1.0 and float(count).is_integer() for count in (data, sequences))
-            if divides and rows["heads"][row] % tensor == 0 and rows["layers"][row] % pipeline == 0:
-                settings.append((row, chips, float(tensor), float(pipeline)))
-    own = zip(first.tolist(), *(rows[name][first].tolist() for name in ("chips", "tensor", "pipeline")), strict=True)
-    settings = Candidates.thinned(settings) or list(own)
-    at, chips, tensor, pipeline = (np.array(column) for column in zip(*settings, strict=True))
-    ones, table = np.ones(len(at)), {name: values[at] for name, values in rows.items()}
-    table |= {"chips": chips, "tensor": tensor, "pipeline": pipeline, "virtual_stages": ones, "expert": ones}
-    words = [
-        f"{rows['layers'][row]:g} layers of {rows['hidden'][row]:g} on {chips:g} chips, tensor {tensor:g}, "
-        f"pipeline {pipeline:g}"
-        for row, chips, tensor, pipeline in settings
-    ]
-    return Candidates(MeasuredSteps(system, table, ones), words)
+    half = 0.5 * counts[0]
+    counts += [half] if half.is_integer() and torus_fault(system, half) is None else []
+    work = np.nan_to_num([values for name, values in rows.items() if name not in DIVIDED])
+    first = Candidates.thinned(np.unique(work, axis=1, return_index=True)[1].tolist(), MOST_MODELS)
+    divided = [(at, _divisions(system, _row(rows, at), chips)) for at in first for chips in counts]
+    new = {name: np.concatenate([own[name] for _, own in divided]) for name in rows}
+    of = np.repeat([at for at, _ in divided], [len(own["chips"]) for _, own in divided])
+    keys, measured = (np.nan_to_num([*of.values()]).T.tolist() for of in (new, _rows(rows, timed)))
+    index = Candidates.thinned([row for row, key in enumerate(keys) if key not in measured])
+    of, new = (of[index], _rows(new, index)) if index else (np.array(first), _rows(rows, first))
+    words = [row_words(_row(new, row), model_preset(models[at]) or "") for row, at in enumerate(of.tolist())]
+    chosen = MeasuredSteps(system, new, np.ones(len(words)))
+    if np.all(timed):
+        return Candidates(chosen, words, of=f"the step times of {len(words)} such layouts that fit in memory")
+    asked = _rows(rows, Candidates.thinned(np.flatnonzero(~timed).tolist()))
+    steps = MeasuredSteps(system, asked, np.ones(len(asked["chips"])))
+    return Candidates(chosen, words, steps, f"the step times of {counted(int(np.sum(~timed)), 'row')} without one")
+
+
+def _divisions(system: TrainingSystem, row: Mapping[str, float], chips: float) -> dict[str, np.ndarray]:
+    """The row on a number of chips, divided in every way that its framework runs, fits in memory and is not slow."""
+    shape = Transformer(**{column.name: row[column.name] for column in SHAPE})
+    system = eqx.tree_at(lambda tree: tree.workload, system, shape)
+    fixed = {name: (row[name], row[name]) for name in FIELDS if name not in DIVIDED}
+    columns, index = dict[str, np.ndarray](), np.array([], int)
+    with suppress(InputError):  # no layout
+        lattice = candidates(system, ParallelLayout(**{name: row[name] for name in FIELDS}), chips, fixed)
+        index = np.flatnonzero(divides(system, lattice, chips, row["batch_sequences"] * row["sequence"])[0])
+        index = np.array(Candidates.thinned(index.tolist(), MOST_LAYOUTS), int)
+        columns = {name: getattr(lattice, name)[index] for name in FIELDS}
+    table = {name: columns.get(name, np.full(len(index), value)) for name, value in {**row, "chips": chips}.items()}
+    if not len(index):
+        return table
+    predicted = by_rows(predict_row, system, table)
+    fits = np.asarray(predicted.out_of_memory_probability) <= float(system.out_of_memory_risk)
+    time = np.where(fits, predicted.step_time.total, np.inf)
+    return _rows(table, np.flatnonzero(fits & (time <= SLOWEST * np.min(time))))
+
+
+def _rows(table: Mapping[str, np.ndarray], index: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
+    return {name: values[np.asarray(index)] for name, values in table.items()}
+
+
+def _row(table: Mapping[str, np.ndarray], at: int) -> dict[str, float]:
+    return {name: float(values[at]) for name, values in table.items()}

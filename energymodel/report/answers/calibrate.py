@@ -83,7 +83,7 @@ def _sentences(fitted: Calibration) -> list[Sentence]:
         *(Sentence(f"Next run of {work} on {device}: batch {batch:g}.") for device, work, batch in fitted.best.runs),
         *([Sentence(f"Not determined by these measurements: {undetermined}.")] if undetermined and fitted.rows else []),
         Sentence(
-            f"Measure next: {fitted.next_setting}. It reduces the variance of predictions by {{gain}}.",
+            f"Measure next: {fitted.next_setting}. It reduces the variance of {fitted.case.candidates.of} by {{gain}}.",
             {"gain": share(fitted.next_gain)},
         ),
         *map(Sentence, fitted.notes),
