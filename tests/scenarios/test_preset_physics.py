@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from energymodel.performance.kernels import exponential_slowdown, forward_attention_time, product_time
 from preset_layout import fields_of, names, read, value
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
@@ -197,3 +198,31 @@ def test_regions_differ_only_in_grid_and_price(name):
         assert field == "electricity" or region["price"][field] == owned[field]
     for field in fields_of("Carbon"):
         assert field == "intensity" or region["carbon"][field] == standard[field]
+
+
+@pytest.mark.parametrize(
+    ("name", "fp8", "m", "n", "k", "rate"),
+    [  # as the sources of the presets print them
+        ("mi300x", "", 10240, 15360, 8192, 668.4e12),
+        ("mi300x", "fp8_", 8192, 8192, 8192, 1159.2e12),
+        ("mi325x", "", 4096, 4864, 32896, 831.4e12),
+        ("mi325x", "fp8_", 4096, 3648, 32896, 1408e12),
+        ("mi355x", "", 12288, 8192, 8192, 1565e12),
+        ("mi355x", "fp8_", 5120, 32768, 2880, 2541e12),
+    ],
+)
+def test_products_of_amd_chips_run_as_measured(name, fp8, m, n, k, rate):
+    names = (f"{fp8}gemm_efficiency", f"peak_flops_{fp8}".rstrip("_"), f"{fp8}gemm_edge", "product_latency")
+    efficiency, peak, edge, latency = (value(read("hardware", name), number) for number in names)
+    operations = 2.0 * m * n * k
+    time = product_time(operations, 2.0 * m * n, efficiency * peak, edge, latency)
+    assert operations / time == pytest.approx(rate, rel=0.1)
+
+
+@pytest.mark.parametrize(("name", "rate"), [("mi300x", 446.3e12), ("mi355x", 1173.2e12)])
+def test_attention_of_amd_chips_runs_as_measured(name, rate):  # causal, 16 sequences of 8,192 tokens, 16 heads of 128
+    names = ("peak_flops", *(f"attention_{number}" for number in ("efficiency", "half_head", "half_keys", "tail")))
+    peak, efficiency, half_head, half_keys, tail = (value(read("hardware", name), number) for number in names)
+    operations, reached = 2.0 * 16 * 16 * 8192**2 * 128, peak * efficiency / exponential_slowdown(128, half_head)
+    time = forward_attention_time(operations, reached, 4096.0, 16.0 * 16 * 8192, half_keys, tail)
+    assert operations / time == pytest.approx(rate, rel=0.05)
