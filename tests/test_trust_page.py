@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -22,6 +23,21 @@ def trust_page():
 def test_page_is_of_these_results(trust_page):
     written = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
     assert written == trust_page.page(trust_page.results()), "run: python experiments/trust_page.py"
+
+
+def test_page_begins_with_a_verdict_and_one_figure(trust_page):
+    stored = trust_page.results()
+    verdict, figure, tables = trust_page.page(stored).partition("![Predicted against measured step time, by set](")
+    assert figure
+    assert "![" not in verdict + tables
+    assert "|---" not in verdict
+    assert (ROOT / "docs" / tables.partition(")")[0]).is_file()
+    assert 3 <= len(re.findall(r"\.\s", verdict.partition("-->")[2])) <= 5
+    stored["05_loss_law"]["accuracy"][0]["mean_error"] = 0.123
+    stored["01_step_time"]["sets"][0]["mean_percent"] = 45.6
+    numbers = trust_page.headline(stored)
+    assert (numbers["loss"], numbers["most"]) == ("12 %", "46 %")
+    assert "size one of 12 %" in trust_page.page(stored).partition("![")[0]
 
 
 def test_every_experiment_stands_there(trust_page):

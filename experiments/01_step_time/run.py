@@ -21,6 +21,7 @@ from energymodel.scenarios.files import ROOT, read_toml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+from figures import COLORS, GRAY, add_axes, new_figure
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
@@ -28,6 +29,8 @@ ONLY_HERE = ("release", "degraded")  # what the table of `predict` has no column
 KNOWN = ("group held out", "no row", "few rows")  # of a cluster
 BUSY = "nanotron, MFU > 25 %"
 MODEL = "model"
+OFF = (0.7, 0.9, 1.0, 1.1, 1.3)  # predicted over measured, along the lines of the figure
+LOOKS = [(mark, color) for mark in "o^s" for color in COLORS if color != GRAY]  # of sets
 SETS = {
     "korthikanti": (MODEL, "Megatron-LM, 22B to 1T on 8 to 512 A100", "Calculon 3.65 %, largest 8.87 %"),
     "vtrain-single": ("hidden size and depth", "Megatron-DeepSpeed on 2 to 8 A100", "Calculon 42 %, llm-analysis 60 %"),
@@ -157,25 +160,33 @@ def print_set(name: str, errors: list[Error]) -> None:
 
 
 def draw(sets: dict[str, list[Error]]) -> None:
-    """Predicted against measured time, and the residual, of every set."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    """Predicted against measured time of every set, and the spread of errors of fitted and of unseen clusters."""
+    figure = new_figure(4.6, 7.8)
+    above, below = add_axes(figure, 2, 1, 1), add_axes(figure, 2, 1, 2)
     sets = {name: errors for name, errors in sets.items() if name != BUSY}
-    for index, (name, errors) in enumerate(sets.items()):
-        color = plt.colormaps["tab20"](index)
+    ends = np.asarray([0.03, 500.0])
+    for off in OFF:
+        look = {"color": GRAY, "lw": 1.0} if off == 1.0 else {"color": GRAY, "lw": 0.6, "ls": "--"}
+        above.loglog(ends, ends * off, **look)
+        below.axvline(off, **look)
+    for index, ((name, errors), (mark, color)) in enumerate(zip(sets.items(), LOOKS, strict=False)):
         measured = np.asarray([float(error.row["step_time_s"]) for error in errors])
-        ratio = np.exp([error.log for error in errors])
-        axes[0].loglog(measured, measured * ratio, ".", ms=3, color=color, label=name)
-        axes[1].semilogx(measured, 100 * (ratio - 1.0), ".", ms=3, color=color)
-    axes[0].plot([0.05, 1000.0], [0.05, 1000.0], color="k", lw=0.5)
-    axes[0].set(xlabel="measured step time [s]", ylabel="predicted, group held out [s]")
-    axes[1].set(xlabel="measured step time [s]", ylabel="predicted over measured, less one [%]", ylim=(-60, 60))
-    axes[0].legend(fontsize=7, markerscale=3)
-    figure.savefig(HERE / "predicted.png", dpi=110)
+        fitted, unfitted = (np.exp([getattr(error, known) for error in errors]) for known in ("log", "unfitted"))
+        above.loglog(measured, measured * fitted, mark, ms=2.5, color=color, label=name)
+        for ratio, height, own in ((fitted, index - 0.15, color), (unfitted, index + 0.2, GRAY)):
+            for share, width in ((0.9, 1.0), (0.5, 3.5)):
+                below.plot(
+                    np.quantile(ratio, [0.5 - share / 2, 0.5 + share / 2]), [height, height], color=own, lw=width
+                )
+            below.plot(np.median(ratio), height, mark, ms=5, color=own)
+    above.set(xlabel="measured step time [s]", ylabel="predicted [s], group of runs held out", xlim=ends, ylim=ends)
+    below.set_yticks(range(len(sets)), list(sets))
+    below.set(xscale="log", xlim=(0.45, 2.2), ylim=(len(sets) - 0.5, -0.5), xlabel="predicted over measured")
+    below.set_title("in color: group of runs held out; gray: all of the cluster", fontsize=9)
+    ticks = (0.5, 0.7, 0.9, 1.1, 1.3, 2.0)
+    below.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    below.set_xticks([], minor=True)
+    outputs.draw(figure, HERE, "predicted")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ DATA = Path(__file__).parents[1] / "data" / "disclosed_training_runs.csv"
 CASES = Path(__file__).with_name("cases.toml")
 HOUR, MWH, TONNE = 3600.0, 3.6e9, 1e3
 METERED, NOMINAL = "metered", "hours times rated power"
+METERS = "T5, Gopher, OLMo, OLMo 2"
 
 
 def disclosed() -> list[dict[str, str]]:
@@ -122,6 +123,7 @@ def predict(row: dict[str, str], case: dict[str, Any], hardware: dict[str, Any])
         "site_j": site,
         "carbon_kg": site * per_joule,
         "intensity_stated": intensity is not None,
+        "usd_per_chip_hour": outcome.money / (outcome.chip_time / HOUR),
     }
 
 
@@ -140,6 +142,7 @@ def compare(row: dict[str, str], case: dict[str, Any], hardware: dict[str, Any],
         predicted *= number(row, "pue") or 1.0
     carbon = number(row, "carbon_tco2e")
     power = disclosed_energy * MWH / (hours * HOUR) if disclosed_energy and hours else None
+    price = case["epoch_usd"] / hours if hours and "epoch_usd" in case else None
     result: dict[str, Any] = {
         "model": row["model"],
         "organization": case["organization"],
@@ -148,6 +151,7 @@ def compare(row: dict[str, str], case: dict[str, Any], hardware: dict[str, Any],
         "layout": prediction["layout"],
         "mfu": prediction["mfu"],
         "slowdown": prediction["slowdown"],
+        "tokens_per_parameter": float(row["tokens"]) / float(row["params_total"]),
         "chip_hours": hours,
         "chip_hours_predicted": prediction["chip_hours"],
         "chip_hours_error": prediction["chip_hours"] / hours - 1.0 if hours else None,
@@ -163,6 +167,9 @@ def compare(row: dict[str, str], case: dict[str, Any], hardware: dict[str, Any],
         "carbon_kg_predicted": prediction["carbon_kg"],
         "carbon_error": prediction["carbon_kg"] / (carbon * TONNE) - 1.0 if carbon else None,
         "intensity": "stated" if prediction["intensity_stated"] else "assumed",
+        "usd_per_chip_hour": price,
+        "usd_per_chip_hour_predicted": prediction["usd_per_chip_hour"],
+        "price_error": prediction["usd_per_chip_hour"] / price - 1.0 if price else None,
     }
     return result
 
@@ -197,6 +204,7 @@ def summary(compared: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def accuracy(compared: list[dict[str, Any]], held_out: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Errors of hours with the team's own rate and without any of its runs, and of metered power and energy."""
+    laws = {row["model"]: row["law_without"] for row in held_out}
     own = {row["model"] for row in compared if row["slowdown"] == 1.0}
     runs = "runs of 7 to 280 billion parameters, A100, H100, MI250X and TPU; hours also hold what is not training"
 
@@ -215,6 +223,13 @@ def accuracy(compared: list[dict[str, Any]], held_out: list[dict[str, Any]]) -> 
             [row["error"] for row in held_out],
             "organization; one constant, the slowdown of production runs",
             runs,
+            f"without a slowdown: {100.0 * np.mean([abs(1.0 / row['slowdown'] - 1.0) for row in held_out]):.0f} %",
+        ),
+        outputs.accuracy(
+            "the same, slowed down by tokens per parameter",
+            [row["law_error"] for row in held_out],
+            "organization; one constant, an exponent; the law was chosen on these runs",
+            "1 to 1900 tokens per parameter",
         ),
         outputs.accuracy(
             "power per chip of a published run with a meter",
@@ -226,7 +241,23 @@ def accuracy(compared: list[dict[str, Any]], held_out: list[dict[str, Any]]) -> 
             "energy of a published run with a meter",
             errors("energy_error", lambda row: row["basis"] == METERED),
             "nothing: these runs are among those that the slowdown is fitted to",
-            "T5, Gopher, OLMo, OLMo 2",
+            METERS,
+        ),
+        outputs.accuracy(
+            "the same, slowed down by tokens per parameter",
+            [
+                (1.0 + row["energy_error"]) * laws[row["model"]] / row["slowdown"] - 1.0
+                for row in compared
+                if row["basis"] == METERED
+            ],
+            "organization; one constant, an exponent; the law was chosen on these runs",
+            METERS,
+        ),
+        outputs.accuracy(
+            "price of an hour of a chip that a team owns",
+            errors("price_error", lambda row: True),
+            "everything: nothing is fitted to them",
+            "A100, H100 and TPU v3, against what Epoch AI estimates for the run, over its disclosed hours",
         ),
     ]
 

@@ -49,20 +49,35 @@ def test_stated_errors_keep_to_their_bands():
     errors = np.abs([row["error"] for row in STATED["held_out"]])
     assert np.median(errors) < 0.20
     assert np.mean(errors < 0.20) >= 0.6
+    by_tokens = np.abs([row["law_error"] for row in STATED["held_out"]])
+    assert np.mean(by_tokens) < 0.75 * np.mean(errors)
+    # README: an hour of an owned A100 and H100, beside what Epoch AI estimates.
+    prices = {row["hardware"]: row["price_error"] for row in STATED["runs"] if row["price_error"] is not None}
+    assert all(abs(error) < 0.2 for chip, error in prices.items() if chip != "TPUv3")
 
 
 def test_slowdown_by_hand():
     """The median of the geometric means 1.2, 1.5 and sqrt(1.6 x 2.5) = 2; without the second, sqrt(1.2 x 2)."""
     rows = [
-        {"model": str(number), "organization": name, "slowdown": 1.5, "chip_hours_error": 1.5 / value - 1.0}
+        {
+            "model": str(number),
+            "organization": name,
+            "slowdown": 1.5,
+            "chip_hours_error": 1.5 / value - 1.0,
+            "tokens_per_parameter": 60.0,
+        }
         for number, (name, value) in enumerate([("a", 1.2), ("b", 1.5), ("c", 1.6), ("c", 2.5)])
     ]
     own_rate = {"model": "4", "organization": "d", "slowdown": 1.0, "chip_hours_error": 0.0}
-    (constant,), held_out = EXPERIMENT.slowdown.fit([*rows, own_rate])
+    (constant, exponent), held_out = EXPERIMENT.slowdown.fit([*rows, own_rate])
     np.testing.assert_allclose(constant["value"], 1.5)
     assert (constant["runs"], constant["organizations"]) == (4, 3)
     np.testing.assert_allclose(held_out[1]["without"], 2.4**0.5)
     np.testing.assert_allclose(held_out[1]["error"], 2.4**0.5 / 1.5 - 1.0)
+    # (1 + 60 / 20)^k = 4^k: the geometric mean of 1.2, 1.5 and 2; without the second, of 1.2 and 2.
+    np.testing.assert_allclose(4.0 ** exponent["value"], (1.2 * 1.5 * 2.0) ** (1 / 3))
+    np.testing.assert_allclose(held_out[1]["law_without"], 2.4**0.5)
+    assert exponent["shuffled_share"] == 1.0  # all runs have the same
 
 
 def test_one_run_again():
