@@ -12,13 +12,14 @@ from . import (
     sweeps,
     system,
 )
+from .calibration.benchmark import Benchmark, benchmark
 from .calibration.calibrate import Calibration, calibrate
 from .calibration.step_prediction import predict
 from .errors import InputError
 from .monitor.monitor import Monitor, trainer_callback
-from .monitor.sources import Meter, NvmlMeter, RecordedMeter
 from .monitor.status import Status
 from .readers.columns import TableChoices
+from .readers.meters import CpuMeter, Meter, NvmlMeter, RecordedMeter
 from .runtime.compilation import jit
 from .scenarios.pieces import Pieces, scenario_of_pieces
 from .scenarios.scenario import Scenario, load_scenario
@@ -50,8 +51,10 @@ __version__: str
 __all__ = [
     "AbstractReduction",
     "Axis",
+    "Benchmark",
     "Calibration",
     "Comparison",
+    "CpuMeter",
     "Fleet",
     "FleetOptimum",
     "Front",
@@ -78,6 +81,7 @@ __all__ = [
     "TrainingPlan",
     "TrainingSystem",
     "batch_curve",
+    "benchmark",
     "calendar",
     "calibrate",
     "calibration",

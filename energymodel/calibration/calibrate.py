@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from energymodel.calibration.best_setting import Recommendation
-from energymodel.calibration.calibration_case import BASE, NORMAL_90, CalibrationCase, PredictedAmount
+from energymodel.calibration.calibration_case import BASE, CHIP, NORMAL_90, CalibrationCase, PredictedAmount
 from energymodel.calibration.cluster_source import PLACEHOLDER, cluster_scenario, is_known, plain_word
 from energymodel.calibration.constant_priors import JointPrior, flat_values, joint_prior, updated_prior
 from energymodel.calibration.intervals import (
@@ -26,7 +26,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
 from energymodel.readers.table import Measurements, Records
 from energymodel.rendered import Rendered
-from energymodel.scenarios.clusters import UNFITTED, cluster_parts
+from energymodel.scenarios.clusters import KIND, UNFITTED, cluster_parts
 from energymodel.scenarios.files import names, read_preset, read_toml
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.units import plural
@@ -94,6 +94,7 @@ def scenario_tables(
     """
     what = f"calibrate {kind} {Path(source).name}"
     title = prior.title.partition(" on ")[2] if prior.title.startswith(CALIBRATED) else prior.title
+    title = case.words.get(f"{CHIP}.title", title)
     tables: dict[str, Any] = {"title": "", **copy.deepcopy(dict(prior.tables))}
     tables["title"] = f"{CALIBRATED}{Path(source).name} on {title}"
     for path, word in case.words.items():
@@ -130,8 +131,8 @@ def scenario_tables(
         "coordinates": fitted.coordinates[rows].tolist(),
         "covariance": fitted.covariance[np.ix_(rows, rows)].tolist(),
     }
-    if all(f"system.{name}" in case.numbers for name in fitted.names):
-        # Values of constants that are numbers of a system, their slopes by coordinate, and the scatter about the fit.
+    if kind == KIND:
+        # Values of constants of a step, their slopes by coordinate, and the scatter about the fit.
         z = fitted.coordinates
         middle, above, below = flat_values(fitted.problem.constants, np.stack([z, z + STEP, z - STEP]))
         slopes = ((above - below) / (2.0 * STEP)).tolist()
@@ -151,7 +152,7 @@ def _distribution(value: float, low: float, high: float, *, share: bool) -> str:
     return f"beta {value * count:.3g} {(1.0 - value) * count:.3g}"
 
 
-def _lay(tables: dict[str, Any], path: str, quantity: dict[str, Any] | str) -> None:
+def _lay(tables: dict[str, Any], path: str, quantity: Mapping[str, Any] | str) -> None:
     *parts, last = path.split(".")
     for part in parts:
         if isinstance(below := tables.get(part), str):

@@ -87,7 +87,7 @@ class CalibrationCase(NamedTuple):
     along: tuple[str, np.ndarray]  # label and values by row of what residuals are drawn against
     candidates: Candidates
     numbers: Mapping[str, WrittenNumber] = {}
-    words: Mapping[str, str] = {}  # components and presets
+    words: Mapping[str, Any] = {}  # components, presets, titles, and quantities as they are
     notes: Sequence[str] = ()  # what a reader must know
     # Numbers that follow from several constants, and which these are (`None`: all): written together or not at all.
     law: Callable[[Mapping[str, float]], Mapping[str, WrittenNumber]] | None = None

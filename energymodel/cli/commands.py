@@ -32,6 +32,7 @@ COMMANDS = {
     "fleet": search_commands.fleet,
     "frontier": search_commands.frontier,
     "limits": plan_commands.limits,
+    "benchmark": measurement_commands.benchmark,
     "measure": measurement_commands.measure,
     "monitor": measurement_commands.monitor,
     "doctor": installed_commands.doctor,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "presets"
-CALIBRATIONS = ("batch", "loss", "node", "power", "step-time")
+CALIBRATIONS = ("batch", "kernels", "loss", "node", "power", "step-time")
 """Those of `calibration.kinds`, without importing it."""
 MOST = 200
 """Files that are offered at most."""
@@ -38,7 +38,7 @@ def _names(*categories: str, or_files: bool = False) -> Callable[[str], list[str
 
 scenarios = _names("scenarios", or_files=True)
 models = _names("models", or_files=True)
-accelerators = _names("hardware")
+accelerators = _names("hardware", or_files=True)
 clusters = _names("clusters", or_files=True)
 frameworks = _names("software")
 priors = _names("scenarios", "hardware", "clusters", or_files=True)

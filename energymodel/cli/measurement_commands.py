@@ -74,7 +74,7 @@ def calibrate(
     run: Run,
     table: TableOptions,
     kind: str = argument(
-        "power, step-time, loss, batch or node; see --columns.", "KIND", ..., complete=completion.calibrations
+        "power, kernels, step-time, loss, batch or node; see --columns.", "KIND", ..., complete=completion.calibrations
     ),
     files: list[str] | None = argument(
         "A table of measurements (CSV, one row each, with a header), or logs of training and of power.", "FILE..."
@@ -123,6 +123,35 @@ def calibrate(
     else:
         fitted = em.calibrate(kind, files[0], **asked)
     return answers.calibrate_answer(fitted), {".toml": lambda: answers.calibration_toml(fitted)}
+
+
+@dataclass(frozen=True)
+class NoSource:
+    """Of a command that works on the machine."""
+
+
+@command(NoSource, writes=(".toml",), lines=True, large=True)
+def benchmark(
+    run: Run,
+    like: str | None = option(
+        "Preset or file with what is not measured; by default the preset of the device by its name.",
+        "PRESET|FILE",
+        complete=completion.accelerators,
+    ),
+    seconds: float = option(
+        "Time that kernels run; compiling and fitting them take about half a minute more.", "S", 60.0
+    ),
+    busy: bool = flag("Measure although others use the device, which widens intervals."),
+) -> Any:
+    """Measure this machine: an accelerator with intervals.
+
+    Matrix products, attention, memory, launches, collectives, and power where a meter can be read. -o mine.toml writes
+    what --accelerator takes; -o rows.csv what `calibrate kernels` reads. No clock and no limit is changed.
+
+    Example: energymodel benchmark -o mine.toml
+    """
+    measured = em.benchmark(like=like, seconds=seconds, busy=busy, progress=run.progress)
+    return answers.benchmark_answer(measured), {".toml": lambda: answers.calibration_toml(measured.calibration)}
 
 
 @command(OptionSource)

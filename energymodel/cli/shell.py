@@ -22,6 +22,7 @@ from energymodel.cli.options import expanded, flag, option
 from energymodel.errors import InputError, one_line
 from energymodel.runtime import process
 from energymodel.runtime.cache_folder import JAX_COMPLAINS, what_jax_complains_of
+from energymodel.runtime.private_folder import write_whole
 from energymodel.runtime.process import BROKEN_PIPE, INTERRUPTED
 from energymodel.runtime.progress import Progress
 
@@ -151,9 +152,12 @@ def check_output(path: Path, extensions: Sequence[str]) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file that a person asked for; `InputError` if it cannot be written."""
+    """Write a file that a person asked for, whole or not at all; `InputError` if it cannot be written."""
     try:
-        path.write_bytes(content)
+        if path.is_file() or not path.exists():
+            write_whole(path.resolve(), content)
+        else:  # such as a pipe
+            path.write_bytes(content)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from None
 

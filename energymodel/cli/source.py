@@ -59,8 +59,8 @@ class Parts(Stored):
         "Instead of a SCENARIO: a configuration of Megatron, torchtitan, NeMo and others.", "FILE"
     )
     accelerator: str | None = option(
-        "Of --model or --training, such as h100-sxm; that of the --cluster if there is one.",
-        "NAME",
+        "Of --model or --training: a preset, or a file of `benchmark`; that of the --cluster if there is one.",
+        "NAME|FILE",
         complete=completion.accelerators,
     )
     framework: str | None = option(

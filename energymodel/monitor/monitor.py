@@ -12,9 +12,9 @@ from energymodel.errors import InputError
 from energymodel.monitor.expectation import expectation_of
 from energymodel.monitor.forecast import RunForecast, forecast
 from energymodel.monitor.run_state import RunState
-from energymodel.monitor.sources import Meter
 from energymodel.monitor.status import Finding, Status, findings, prometheus_text, status_line
 from energymodel.readers.log_records import LogEvent, LoggedStep, Record
+from energymodel.readers.meters import Meter
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.replan import Replan, replan
 

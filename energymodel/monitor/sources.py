@@ -1,11 +1,10 @@
-"""Records of a run: from meters of this machine, from files as they are, replayed, or followed while they grow.
+"""Records of a run: from files as they are, replayed, or followed while they grow.
 
 Each file that is followed has a thread that reads it. While one of them still has lines to read, the others wait, so
 that a run that began long ago comes in its order; once all are read to their ends, records come as they are written.
 """
 
 import heapq
-import itertools
 import math
 import os
 import queue
@@ -13,82 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import TextIO
 
 from energymodel.errors import InputError
-from energymodel.readers.lines import LONGEST, POWER_OR_HEAT, reading_of
-from energymodel.readers.log_records import NOT_SAID, LoggedStep, PowerReading, Record
+from energymodel.readers.lines import LONGEST
+from energymodel.readers.log_records import LoggedStep, Record
 from energymodel.readers.power_log import power_kind, power_of, read_power
 from energymodel.readers.step_log import log_kind, read_steps, steps_of
-
-
-@runtime_checkable
-class Meter(Protocol):
-    """Something that reads all devices at once."""
-
-    def read(self) -> list[PowerReading]:
-        """One reading of each device, of now; none where nothing is left to read."""
-        ...
-
-
-class RecordedMeter:
-    """A meter that gives readings of a file, those of one time at each call: for tests and for replays."""
-
-    def __init__(self, readings: Iterable[PowerReading]) -> None:
-        self._by_time = itertools.groupby(readings, key=lambda reading: reading.time)
-
-    def read(self) -> list[PowerReading]:
-        """The readings of the next time."""
-        return list(next(self._by_time, (math.nan, ()))[1])
-
-
-class NvmlMeter:
-    """The GPUs of NVIDIA in this machine, by their own energy counters where they have them.
-
-    **Raises:** `InputError` if `nvidia-ml-py` is not installed, or there is no driver and no GPU.
-    """
-
-    def __init__(self) -> None:
-        try:
-            import pynvml  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise InputError(
-                'Reading GPUs needs nvidia-ml-py. Install it: pip install "energymodel[monitor]".'
-            ) from error
-        self._nvml: Any = pynvml
-        try:
-            pynvml.nvmlInit()
-            count = pynvml.nvmlDeviceGetCount()
-        except pynvml.NVMLError as error:
-            raise InputError(f"No GPU can be read: {error}. Monitor a log of power instead.") from error
-        self._devices = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-
-    def read(self) -> list[PowerReading]:
-        """One reading of each GPU."""
-        now = time.time()
-        return [self._of(index, device, now) for index, device in enumerate(self._devices)]
-
-    def _of(self, index: int, device: Any, now: float) -> PowerReading:
-        nvml, ask = self._nvml, self._ask
-        reasons = ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
-        return reading_of(
-            str(index),
-            now,
-            power=1e-3 * ask(nvml.nvmlDeviceGetPowerUsage, device),
-            energy=1e-3 * ask(nvml.nvmlDeviceGetTotalEnergyConsumption, device),
-            clock=1e6 * ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
-            temperature=ask(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
-            power_limit=1e-3 * ask(nvml.nvmlDeviceGetEnforcedPowerLimit, device),
-            throttled=NOT_SAID if math.isnan(reasons) else float(bool(int(reasons) & POWER_OR_HEAT)),
-        )
-
-    def _ask(self, question: Any, *arguments: Any) -> float:
-        """What a GPU answers; not said where it cannot."""
-        try:
-            return float(question(*arguments))
-        except self._nvml.NVMLError:
-            return NOT_SAID
-
 
 POLL = 0.5  # between two looks at a file that grows [s]
 SOON = 0.01  # between two looks at what the threads have read [s]

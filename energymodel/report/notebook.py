@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from energymodel.calibration.benchmark import Benchmark
 from energymodel.calibration.calibrate import Calibration
 from energymodel.report import data
 from energymodel.report.answer import Answer, Sentence
+from energymodel.report.answers.benchmark import benchmark_answer
 from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.evaluate import outcome_answer
 from energymodel.report.answers.optimize import optimize_answer
@@ -49,6 +51,7 @@ VIEWS: Mapping[type, View] = {
     Optimum: View(optimize_answer, "outcome", "outcome"),
     Front: View(pareto_answer, "plans", "plans", lambda _, answer: answer.headline),
     Sensitivity: View(sensitivity_answer, "measure", "numbers"),
+    Benchmark: View(benchmark_answer, "rates", "rates", lambda _, answer: answer.headline),
     Calibration: View(calibrate_answer, "constants", "constants", _of_calibration),
 }
 """Views by the class of a result."""

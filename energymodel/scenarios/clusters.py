@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.components import quantity, resolve
 from energymodel.scenarios.document import parse_document
-from energymodel.scenarios.files import companions, merge, names, read_preset, read_toml
+from energymodel.scenarios.files import SCENARIO_FILE, companions, merge, names, read_preset, read_toml
 from energymodel.scenarios.layers import nested, with_bases
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepConstant, step_population
 from energymodel.system.cluster import Software
@@ -112,20 +112,22 @@ def unseen_cluster(accelerator: str, framework: str, node: str = "", network: st
 
     **Raises:** `InputError` for an unknown accelerator or framework.
     """
-    usual = companions(accelerator) if accelerator in names("hardware") else {}
+    own = accelerator.endswith(SCENARIO_FILE)
+    usual = companions(accelerator) if own or accelerator in names("hardware") else {}
     parts = {
         "accelerator": ("hardware", accelerator),
-        "node": ("nodes", node or str(usual.get("node", ""))),
-        "network": ("networks", network or str(usual.get("network", USUAL_NETWORK))),
+        "node": ("nodes", node or usual.get("node", "")),
+        "network": ("networks", network or usual.get("network", USUAL_NETWORK)),
         "software": ("software", framework),
     }
-    for part, (category, name) in parts.items():
-        if name not in names(category):
+    system = {part: choice if isinstance(choice, dict) else {"preset": choice} for part, (_, choice) in parts.items()}
+    for part, (category, choice) in parts.items():
+        if isinstance(choice, str) and choice not in names(category) and not (own and choice == accelerator):
             noun = "framework" if part == "software" else part
-            raise InputError(f'Unknown {noun} "{name}". {suggest(name, names(category))}')
+            raise InputError(f'Unknown {noun} "{choice}". {suggest(choice, names(category))}')
+    chip = labels_of({"system": {"accelerator": read_preset("hardware", accelerator)}})["chip"] if own else accelerator
     population = step_population()
-    coordinates = population.of({"framework": ALIKE.get(framework, framework), "chip": accelerator})
-    system = {part: {"preset": name} for part, (_, name) in parts.items()}
+    coordinates = population.of({"framework": ALIKE.get(framework, framework), "chip": chip})
     source = "population of clusters fitted in experiments/21_unseen_clusters"
     return {
         "title": f"{framework} on {accelerator}, not fitted",

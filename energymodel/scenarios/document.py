@@ -16,7 +16,7 @@ from energymodel.scenarios.forms import Form, flat, listed, number, plain, recor
 from energymodel.scenarios.question import asked
 
 FLEET = "fleet"
-CALIBRATIONS = ("power", "step-time", "loss", "batch", "node")
+CALIBRATIONS = ("power", "kernels", "step-time", "loss", "batch", "node")
 """Kinds of measurements that `energymodel calibrate` fits, and whose results a scenario may hold."""
 SYMMETRIC = 1e-6  # relative difference of a covariance and its transpose, that rounding to six digits leaves
 SMALLEST = -1e-6  # eigenvalue of a covariance over its largest element

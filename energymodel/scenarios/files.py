@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1] / "presets"
 CATEGORIES: dict[str, str] = data_file(__file__, "categories.toml")
 """Folders of presets, and what they hold."""
 COMPANIONS = "companions"
-MODEL_FILE = ".json"
+MODEL_FILE, SCENARIO_FILE = ".json", ".toml"
+MACHINE = ("accelerator", "node", "network")
 CONFIG = "config.json"
 _ASSUMED_FIELDS = ("flash", "expert_imbalance", "sequence")
 _ASSUMED = {"kind": "prior", "source": "config.json does not say; as in most training software"}
@@ -82,24 +83,54 @@ def _read(category: str, name: str) -> dict[str, Any]:
 def read_preset(category: str, name: str) -> dict[str, Any]:
     """Tables of a preset; those of a component are laid over the `base` that its file names.
 
-    The name of a model may also be the path of a `config.json`.
+    The name of a model may also be the path of a `config.json`, that of an accelerator the path of a scenario file,
+    such as `benchmark` and `calibrate power` write.
 
     **Raises:** `InputError` that suggests the nearest name if there is none.
     """
     if category == "models" and name.endswith(MODEL_FILE):
         return _model_tables(Path(name))
+    if category == "hardware" and name.endswith(SCENARIO_FILE):
+        chip = machine_of(name)["accelerator"]
+        below = read_preset(category, chip.pop("preset")) if "preset" in chip else {"title": Path(name).stem}
+        return merge(below, chip)
     if name not in _stems(category):
         raise InputError(f'Unknown preset "{name}" among {category}. {suggest(name, names(category))}')
     return copy.deepcopy({key: value for key, value in _read(category, name).items() if key != COMPANIONS})
 
 
 def companions(accelerator: str) -> dict[str, Any]:
-    """The node, network and power supplies that belong to an accelerator preset, as a part of `system`.
+    """The node, network and power supplies that belong to an accelerator, as a part of `system`.
 
     **Raises:** `InputError` as `read_preset`.
     """
+    if accelerator.endswith(SCENARIO_FILE):
+        machine = machine_of(accelerator)
+        chip = machine.pop("accelerator").get("preset")
+        return merge(companions(chip) if chip else {}, machine)
     read_preset("hardware", accelerator)
     return copy.deepcopy(_read("hardware", accelerator).get(COMPANIONS, {}))
+
+
+def machine_of(path: str) -> dict[str, Any]:
+    """The accelerator of a scenario file, its own or that of its base, as a table; and the node and network it states.
+
+    **Raises:** `InputError` for a file that has none.
+    """
+    tables = read_toml(Path(path))
+    system, base, below = tables.get("system", {}), tables.get("base"), {}
+    if base is not None:
+        category = next((category for category in ("scenarios", "clusters") if base in _stems(category)), None)
+        named = _read(category, base).get("system", {}) if category else machine_of(str(base))
+        below = {"accelerator": named.get("accelerator", {})}
+    machine = merge(below, {part: system[part] for part in MACHINE if part in system})
+    chip = machine.get("accelerator")
+    if not chip:
+        raise InputError(
+            f"{path}: holds no [system.accelerator]. Give a file that `energymodel benchmark -o` wrote, or a preset; "
+            "`energymodel presets hardware` lists them."
+        )
+    return {**machine, "accelerator": {"preset": chip} if isinstance(chip, str) else chip}
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -13,10 +13,12 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.readers.model_config import SEQUENCE_NOTE
 from energymodel.scenarios.clusters import UNFITTED, cluster_parts
-from energymodel.scenarios.files import MODEL_FILE, companions, merge, model_source, read_preset
+from energymodel.scenarios.components import resolve
+from energymodel.scenarios.files import MODEL_FILE, companions, merge, model_source
 from energymodel.scenarios.layers import recomputation_words
 from energymodel.scenarios.question import BATCH
 from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.system.accelerator import Accelerator
 from energymodel.system.layouts import FIELDS, fastest_layout
 from energymodel.system.outputs import parse_number
 from energymodel.system.plan import ParallelLayout
@@ -186,7 +188,7 @@ def common_tables(accelerator: str, chips: float, title: str, name: str) -> dict
 
     **Raises:** `InputError` for an accelerator that is unknown, or that has no node and network of its own.
     """
-    rated = float(read_preset("hardware", accelerator)["rated_power"]["value"])
+    rated = resolve(accelerator, Accelerator, "accelerator")["rated_power"]["value"]
     if missing := [part for part in ("node", "network") if part not in companions(accelerator)]:
         raise InputError(
             f"accelerator {accelerator}: no {missing[0]} belongs to it. State one in a scenario of your own."

@@ -140,6 +140,7 @@ def nvml(monkeypatch):
         nvmlDeviceGetClockInfo=lambda device, kind: 1755,
         nvmlDeviceGetTemperature=lambda device, kind: 65,
         nvmlDeviceGetEnforcedPowerLimit=lambda device: 700_000,
+        nvmlDeviceGetUtilizationRates=lambda device: SimpleNamespace(gpu=37),
         nvmlDeviceGetCurrentClocksThrottleReasons=lambda device: 4 if device else 0,
     )
     monkeypatch.setitem(sys.modules, "pynvml", module)

@@ -2,6 +2,7 @@
 
 from energymodel.calibration.calibration_case import COLUMNS, MeasurementKind
 from energymodel.calibration.kinds.batch import batch_case
+from energymodel.calibration.kinds.kernels import kernels_case
 from energymodel.calibration.kinds.loss import loss_case
 from energymodel.calibration.kinds.node import node_case
 from energymodel.calibration.kinds.power import POWER_FORMS, power_case
@@ -20,5 +21,6 @@ KINDS: dict[str, MeasurementKind] = {
     "batch": MeasurementKind(
         "tokens or steps to a target at some batches", COLUMNS["batch"], batch_case, fewest_rows=1
     ),
+    "kernels": MeasurementKind("time and power of kernels on one chip", COLUMNS["kernels"], kernels_case),
     "node": MeasurementKind("mean power of whole nodes in some runs, and idle", COLUMNS["node"], node_case),
 }

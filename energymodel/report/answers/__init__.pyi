@@ -1,4 +1,5 @@
 from .batch import batch_answer
+from .benchmark import benchmark_answer
 from .calendar import calendar_answer
 from .calibrate import calibrate_answer, calibration_toml
 from .doctor import cleared_answer, doctor_answer
@@ -20,6 +21,7 @@ from .timeline import stage_clocks_answer, timeline_answer
 __all__ = [
     "architecture_answer",
     "batch_answer",
+    "benchmark_answer",
     "calendar_answer",
     "calibrate_answer",
     "calibration_toml",

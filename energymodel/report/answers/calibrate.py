@@ -25,9 +25,7 @@ COMMANDS = {
     "amd": ("rocm-smi --setpoweroverdrive", "rocm-smi --setperfdeterminism"),
 }
 """What sets a power limit [W] and a clock [MHz], by lineage."""
-HEADER = (
-    "# Written by `energymodel calibrate`; give it to evaluate, optimize, sweep or calibrate --prior as a scenario."
-)
+HEADER = "# Measured numbers over those of a preset: a scenario for evaluate, optimize and others, or an --accelerator."
 BEST_NOTE = "Changes from the same batch at the highest setting; a lower one must save more than the held-out error."
 
 
