@@ -14,6 +14,7 @@ from energymodel.calibration.cluster_source import PLACEHOLDER, cluster_scenario
 from energymodel.calibration.constant_priors import JointPrior, flat_values, joint_prior, updated_prior
 from energymodel.calibration.intervals import (
     bootstrap,
+    common_factor,
     laplace_intervals,
     next_measurement,
     outer_intervals,
@@ -67,7 +68,10 @@ def prior_scenario(prior: str | Path | None) -> PriorScenario:
 
 
 class FittedConstant(NamedTuple):
-    """A constant with its 90 % intervals; one that is not determined has `ends` alone."""
+    """A constant with its 90 % intervals; one that is not determined has `ends` alone.
+
+    It is updated if its interval is narrower than that of the prior by a tenth or more, in its coordinate.
+    """
 
     name: str
     value: float
@@ -77,6 +81,8 @@ class FittedConstant(NamedTuple):
     bootstrap: tuple[float, float] | None  # by resampling groups, of which there are three or more
     determined: bool
     ends: tuple[float, float]  # of measurements and prior together
+    before: tuple[float, float]  # of the prior
+    updated: bool
 
 
 def scenario_tables(
@@ -168,6 +174,8 @@ FEWEST_GROUPS = 3  # for a bootstrap over groups
 MOST_FOLDS = 16  # that are held out; more groups share a fold, one search each
 LEAST_ERROR = 0.02  # logarithm, that predictions are taken to have where no group can be held out
 WEIGHED_NOISE = 0.01  # first guess
+AT_END = 0.01  # of a range: nearer to an end a constant is said to reach it
+NARROWER = 0.1  # than the prior's, of the interval of a constant that is updated
 
 
 class GroupError(NamedTuple):
@@ -189,6 +197,7 @@ class Calibration(Rendered):
     group_word: str
     constants: tuple[FittedConstant, ...]
     undetermined: tuple[str, ...]  # names of constants that the measurements do not determine
+    common: tuple[tuple[float, float, float], ...]  # of `common_factor` after and before, where a kind has it
     held_out: tuple[GroupError, ...]  # each group predicted by the others; none with a single group
     held_out_mean: Mapping[str, float]  # over rows, as is `in_fit` of the fit to all of them
     in_fit: Mapping[str, float]
@@ -260,6 +269,7 @@ def calibrate(
     row, gain = next_measurement(fitted, case.candidates.table, case.candidates.targets)
     progress("computing intervals ...")
     constants = _constants(case, fitted, draws)
+    notes += _far_constants(fitted)
     unknown = tuple(constant.name for constant in constants if not constant.determined)
     missing = [name for name in unknown if case.law_needs is None or name in case.law_needs]
     if case.law is not None and missing:
@@ -280,6 +290,7 @@ def calibrate(
         group_word=case.groups.word,
         constants=constants,
         undetermined=unknown,
+        common=common_factor(fitted) if rows and case.common else (),
         held_out=held_out,
         held_out_mean=mean,
         in_fit=in_fit,
@@ -371,12 +382,32 @@ def _held_out(
     return tuple(by_group), case.percent_errors(errors, counted)
 
 
+def _far_constants(fitted: FitResult) -> list[str]:
+    """Notes on constants at an end of their range, and on those far from a population of others, the prior."""
+    notes, each = [], [constant for constant in fitted.problem.constants.values() for _ in range(constant.size)]
+    away = np.abs(fitted.coordinates - fitted.prior.mean) / fitted.prior.spread
+    values = flat_values(fitted.problem.constants, fitted.coordinates).tolist()
+    for name, constant, value, far in zip(fitted.names, each, values, away, strict=True):
+        near = AT_END * (constant.upper - constant.lower)
+        if np.isfinite(near) and not constant.lower + near < value < constant.upper - near:
+            notes.append(
+                f"{name} reaches the end of its range, {constant.lower:g} to {constant.upper:g} {constant.unit}."
+            )
+        elif far > FAR and fitted.problem.prior is not None:
+            notes.append(
+                f"{name} lies {far:.1f} standard deviations from its prior: the model lacks something, or rows err."
+            )
+    return notes
+
+
 def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | None) -> tuple[FittedConstant, ...]:
     measured = np.isfinite(fitted.freedom)
     ends = outer_intervals(fitted) if measured else laplace_intervals(fitted)
     unknown = undetermined(fitted, ends) if measured else fitted.names
-    medians, values = flat_values(fitted.problem.constants, np.stack([fitted.prior.mean, fitted.coordinates])).tolist()
-    units = [constant.unit for constant in fitted.problem.constants.values() for _ in range(constant.size)]
+    half = NORMAL_90 * fitted.prior.spread
+    points = np.stack([fitted.coordinates, *(fitted.prior.mean + step * half for step in (0.0, -1.0, 1.0))])
+    values, medians, *priors = flat_values(fitted.problem.constants, points).tolist()
+    each = [constant for constant in fitted.problem.constants.values() for _ in range(constant.size)]
     resampled = None if draws is None else list(zip(*np.stack(quantiles(draws)).tolist(), strict=True))
     # Where a group is drawn or not as a whole, its own constants are either fitted or those of the prior.
     drawn = {*case.groups.labels.tolist()} if case.resampled is None else set()
@@ -386,6 +417,12 @@ def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | Non
         bootstrapped = None if resampled is None or not determined or of_group else resampled[row]
         interval = float(ends.lower[row]), float(ends.upper[row])
         laplace = interval if determined else None
-        number = name, values[row], units[row], medians[row]
-        rows.append(FittedConstant(*number, laplace, bootstrapped, determined, interval))
+        width = each[row].coordinate(interval[1]) - each[row].coordinate(interval[0])
+        number = name, values[row], each[row].unit, medians[row]
+        updated = width <= 2.0 * half[row] * (1.0 - NARROWER)
+        rows.append(
+            FittedConstant(
+                *number, laplace, bootstrapped, determined, interval, (priors[0][row], priors[1][row]), updated
+            )
+        )
     return tuple(row for row in rows if not row.name.startswith(case.nuisance))

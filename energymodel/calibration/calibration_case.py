@@ -96,6 +96,7 @@ class CalibrationCase(NamedTuple):
     trained_on: np.ndarray | None = None  # rows of a held-out group that are fitted, and not counted in its error
     range: Mapping[str, float | str] = {}  # what else a scenario keeps: limits below which nothing is known, the card
     devices: Sequence[str] = ()  # that were measured, where there are several: no scenario holds them
+    common: str = ""  # what the first output of all rows is called together, if its common factor is told
     # Variances to be added to an earlier calibration, whose table it gets, and why.
     unlike: Callable[[Mapping[str, Any]], tuple[np.ndarray, str] | None] | None = None
     usual_errors: Mapping[str, float] = {}  # mean logarithms by output where nothing is fitted

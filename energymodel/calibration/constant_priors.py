@@ -51,16 +51,18 @@ class ConstantPrior(NamedTuple):
         """Count of values."""
         return max(1, len(self.labels))
 
+    def coordinate(self, value: float) -> float:
+        """Coordinate of a value within the range, infinite at its ends."""
+        if self.clipped or not np.isfinite(self.lower):
+            return float(np.log(value)) if self.clipped else value
+        with np.errstate(divide="ignore"):
+            return float(np.log(value - self.lower) - (np.log(self.upper - value) if self.bounded else 0.0))
+
     def coordinate_prior(self) -> tuple[float, float]:
         """Mean and standard deviation of the coordinate."""
-        if self.bounded:
-            below, above = self.median - self.lower, self.upper - self.median
-            return float(np.log(below / above)), self.spread * (below + above) / (below * above)
-        if self.clipped:
-            return float(np.log(self.median)), self.spread
-        if np.isfinite(self.lower):
-            return float(np.log(self.median - self.lower)), self.spread
-        return self.median, self.spread
+        below, above = self.median - self.lower, self.upper - self.median
+        scale = (below + above) / (below * above) if self.bounded else 1.0
+        return self.coordinate(self.median), self.spread * scale
 
     def value(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         """Value at a coordinate, in the unit of the constant."""

@@ -175,6 +175,24 @@ def _central_share(walk: np.ndarray, freedom: float, level: float) -> tuple[floa
     return float(low), float(high)
 
 
+def common_factor(fitted: FitResult, level: float = LEVEL) -> tuple[tuple[float, float, float], ...]:
+    """Factor by which the fit moves the first output of all measured rows, with its interval after and before.
+
+    `exp(mean(e - e_0))` of the errors e at the fit and e_0 at the mean of the prior. Its logarithm has the standard
+    deviation `sqrt(g^T C g)`, with the mean g of their slopes and the covariance C of the coordinates in either case.
+    """
+    used, points = fitted.weights[:, 0] > 0, np.stack([fitted.coordinates, fitted.prior.mean])
+    at = fitted.at(fitted.problem.table, points)
+    middle, g = np.mean(at.errors[:, used, 0], axis=1), np.mean(at.slopes[:, used, 0], axis=1)
+    covariances = fitted.covariance, np.linalg.inv(fitted.prior.information)
+    halves = stats.t.ppf(0.5 + 0.5 * level, (fitted.freedom, np.inf)) * np.sqrt(
+        [slopes @ covariance @ slopes for slopes, covariance in zip(g, covariances, strict=True)]
+    )
+    moved = (middle[0] - middle[1], 0.0)
+    ends = [np.exp([to, to - half, to + half]).tolist() for to, half in zip(moved, halves, strict=True)]
+    return tuple((value, low, high) for value, low, high in ends)
+
+
 def next_measurement(fitted: FitResult, candidates: Any, targets: Any = None) -> tuple[int, float]:
     """Which of some candidate rows would sharpen the model most, were it measured, and its gain [Box & Lucas 1959].
 

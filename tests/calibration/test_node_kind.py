@@ -192,8 +192,8 @@ def test_the_command_says_the_same_and_writes_a_scenario(tmp_path):
     result = run_command(*words, "--rename", "system=system", "-o", str(output), "--json")
     assert result.exit_code == 0, result.stderr
     tree = json.loads(result.stdout)
-    determined = {row["constant"]: row["determined"] for row in tree["tables"]["constants"]["rows"]}
-    assert determined["fan_fraction"] == "yes"
+    updated = {row["constant"]: row["updated"] for row in tree["tables"]["constants"]["rows"]}
+    assert updated["fan_fraction"] == "yes"
     written = load_scenario(output)
     assert float(written.system.node.fan_fraction) == pytest.approx(0.14, rel=0.1)
     assert "node_power_w [W], needed" in run_command("calibrate", "node", "--columns").stdout

@@ -12,6 +12,7 @@ from calibration.files import constants_of, scenario_file
 from cli.shell import numbers, run
 from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.step_prediction import predict, with_constants
+from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.scenarios.distributions import parse_distribution
 from energymodel.scenarios.step_population import STEP_CONSTANTS
 
@@ -20,6 +21,7 @@ ROWS = [
     for n, t, m in ((1, 8, 2), (1, 4, 1), (2, 8, 4), (4, 8, 1), (8, 4, 2))
 ]
 COMMON = {"zero": 0, "recomputation": "full", "sequence_parallel": 0, "flash": 0}
+PRIOR = "a100-sxm4-80gb + megatron-2022 + dgx-a100 + infiniband-200g"
 TRUTH = {"accelerator.gemm_efficiency": 0.6, "node.scale_up.efficiency": 0.5}
 
 
@@ -60,6 +62,25 @@ def test_all_fitted_constants_are_written_and_undetermined_ones_flagged(measured
         origin = origins[f"system.{constant.name}"]
         assert origin.kind == ("measured" if constant.determined else "prior")
         assert ("not determined" in origin.source) != constant.determined
+
+
+def test_updated_constants_are_surer_than_before_and_the_level_is_known_best(measured):
+    table, fitted, _, times = measured
+    before = predict(table, cluster=PRIOR, choices=em.TableChoices(ignore=("all",))).table()["step_time_s"]
+    (_, low, high), (_, least, most) = fitted.common
+    assert low < np.exp(np.mean(np.log(times / before))) < high  # a slower cluster
+    assert np.log(high / low) < 0.5 * np.log(most / least)
+    for constant in fitted.constants:
+        (low, high), (least, most) = (
+            map(STEP_CONSTANTS[constant.name].coordinate, ends) for ends in (constant.ends, constant.before)
+        )
+        assert constant.updated == (high - low <= 0.9 * (most - least))
+    updated = [constant.name for constant in fitted.constants if constant.updated]
+    assert 0 < len(updated) < len(fitted.constants)
+    told = " ".join(sentence.words for sentence in calibrate_answer(fitted).sentences)
+    assert "Step times as a whole are" in told
+    kept = told.partition("No surer than before these measurements: ")[2].partition(". ")[0].split(", ")
+    assert sorted([*kept, *updated]) == sorted(STEP_CONSTANTS)
 
 
 def test_hardly_a_sample_of_a_share_exceeds_one(measured):

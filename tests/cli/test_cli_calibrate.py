@@ -48,7 +48,8 @@ def test_few_rows_give_constants_and_a_scenario_that_evaluate_accepts(tmp_path):
     assert [row["group"] for row in errors] == ["a", "b", "c", "all, held out", "all, in the fit"]
     assert errors[-1]["rows"] == 24
     for row in constants:
-        assert isinstance(row["value"], dict) == (row["determined"] == "yes")
+        assert row["updated"] in ("yes", "no")
+        assert {*row["value"]} >= {"value", "low", "high"} <= {*row["prior"]}
     assert {row["workload"] for row in best} == {"a", "b", "c"}
     for row in best:  # t ~ 1 / sqrt(P): the lowest limit saves most: half the power for 1.4 the time
         assert row["limit"] == 125

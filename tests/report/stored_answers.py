@@ -156,9 +156,10 @@ def _optimize() -> Answer:
 
 def _calibrate() -> Answer:
     """A fit of three rows to two groups, made by hand."""
+    busy = (280.0, 320.0)
     constants = (
-        FittedConstant("busy_power", 300.0, "W", 250.0, (280.0, 320.0), (270.0, 330.0), True, (280.0, 320.0)),
-        FittedConstant("exponent", 0.4, "1", 0.5, None, None, False, (0.2, 0.9)),
+        FittedConstant("busy_power", 300.0, "W", 250.0, busy, (270.0, 330.0), True, busy, (190.0, 330.0), True),
+        FittedConstant("exponent", 0.4, "1", 0.5, None, None, False, (0.2, 0.9), (0.2, 0.9), False),
     )
     ends = ((1.1, 1.3), (0.75, 0.85), (0.6, 0.7))
     best = PowerSetting("V100", "a", 8.0, 150.0, None, 1.2, 0.8, 0.65, *ends)
@@ -176,6 +177,7 @@ def _calibrate() -> Answer:
         group_word="workload",
         constants=constants,
         undetermined=("exponent",),
+        common=((1.1, 1.0, 1.2), (1.0, 0.8, 1.3)),
         held_out=(GroupError("a", 2, {"time": 4.0}), GroupError("b", 1, {"time": 5.0})),
         held_out_mean={"time": 4.3},
         in_fit={"time": 2.0},
@@ -191,7 +193,9 @@ def _calibrate() -> Answer:
         converged=True,
         message="",
         fit=cast(Any, None),
-        case=cast(Any, SimpleNamespace(devices=(), form=None, along=along, candidates=Candidates(None, ()))),
+        case=cast(
+            Any, SimpleNamespace(devices=(), form=None, along=along, candidates=Candidates(None, ()), common="Times")
+        ),
     )
     return calibrate_answer(fitted)
 

@@ -34,7 +34,7 @@ from energymodel.system.plan_rules import torus_fault
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import counted
 
-OPTIONS = FitOptions(loss="cauchy", noise_counts=12.0, tolerance=1e-6, steps=80)
+OPTIONS = FitOptions(loss="cauchy", noise_counts=12.0, noise_freedom=12.0, tolerance=1e-6, steps=80)
 THIS_CLUSTER = "measured"  # word for the cluster of rows that name none: `--prior` describes it
 MOST_FITTED = 256  # rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas
 
@@ -106,6 +106,7 @@ def step_time_case(table: Measurements, prior: Scenario | None) -> CalibrationCa
         candidates=_candidates(scenario.system, table),
         numbers=numbers,
         notes=notes,
+        common="Step times",
     )
 
 

@@ -68,18 +68,21 @@ def calibrate_answer(fitted: Calibration) -> Answer:
 
 
 def _sentences(fitted: Calibration) -> list[Sentence]:
-    """How well it predicts, what to set, what is not determined, what to measure next, and what was assumed."""
+    """How well it predicts, what to set, what is no surer than before, what to measure next, and what was assumed."""
     means = fitted.held_out_mean or fitted.in_fit
     of = f"for a {fitted.group_word} that was held out" if fitted.held_out_mean else "in the fit"
     numbers = {name: share(error / 100.0) for name, error in means.items()}
     errors = Sentence(f"The mean error {of} is: {', '.join(f'{name} {{{name}}}' for name in means)}.", numbers)
-    form, undetermined = fitted.case.form, ", ".join(fitted.undetermined)
+    form, kept = fitted.case.form, ", ".join(of.name for of in fitted.constants if not of.updated)
+    levels = {name: number(of) for name, of in zip(("after", "before"), fitted.common, strict=False)}
+    common = f"{fitted.case.common} as a whole are {{after:i}} times those of the prior, which allowed {{before:i}}."
     return [
         *([errors] if means else []),
         *([] if form is None else [Sentence(f"Form: {form.name}, since {form.reason}")]),
         *commands(fitted),
         *(Sentence(f"Next run of {work} on {device}: batch {batch:g}.") for device, work, batch in fitted.best.runs),
-        *([Sentence(f"Not determined by these measurements: {undetermined}.")] if undetermined and fitted.rows else []),
+        *([Sentence(common, levels)] if levels else []),
+        *([Sentence(f"No surer than before these measurements: {kept}.")] if kept and fitted.rows else []),
         Sentence(
             f"Measure next: {fitted.next_setting}. It reduces the variance of {fitted.case.candidates.of} by {{gain}}.",
             {"gain": share(fitted.next_gain)},
@@ -91,7 +94,7 @@ def _sentences(fitted: Calibration) -> list[Sentence]:
 def constants_parts(fitted: Calibration) -> tuple[Table, Chart]:
     """Fitted constants with their intervals beside the priors, and as multiples of them."""
     constants, resampled = fitted.constants, [of.bootstrap or (None, None) for of in fitted.constants]
-    amounts = [(of.value, *(of.laplace or ())) for of in constants]
+    amounts = [(of.value, *of.ends) for of in constants]
     is_scaled = [of.prior > 0.0 and of.value > 0.0 for of in constants]
     ratios = [
         tuple(amount / of.prior for amount in ends) if scaled else None
@@ -101,10 +104,10 @@ def constants_parts(fitted: Calibration) -> tuple[Table, Chart]:
         words("constant"): [of.name for of in constants],
         Column("value"): amounts,
         words("unit"): [of.unit for of in constants],
-        words("determined"): [bool(of.determined) for of in constants],
+        words("updated", level=FULL): [bool(of.updated) for of in constants],
         Column("bootstrap_low", "by resampling, from", level=FULL): [low for low, _ in resampled],
         Column("bootstrap_high", "to", level=FULL): [high for _, high in resampled],
-        Column("prior"): [of.prior for of in constants],
+        Column("prior"): [(of.prior, *of.before) for of in constants],
         Column("ratio", "over its prior", level=DATA): ratios,
     }
     drawn, title = [of for of, scaled in zip(constants, is_scaled, strict=True) if scaled][:BARS], Sentence("Constants")
@@ -115,7 +118,8 @@ def constants_parts(fitted: Calibration) -> tuple[Table, Chart]:
     subtitle, axis = "Constants as multiples of their priors, with 90 % intervals", "value over prior"
     look = {"only": [of.name for of in drawn], "limit": (1.0, "prior"), "axis": axis}
     chart = Chart("bars", title, "constants", "constant", ["ratio"], subtitle, **look)
-    return Table.of("constants", "Constants", cells), chart
+    short = [row for row, of in enumerate(constants) if of.updated or not fitted.rows]
+    return Table.of("constants", "Constants", cells, short=short), chart
 
 
 def errors_parts(fitted: Calibration) -> tuple[Table, Chart | None]:
