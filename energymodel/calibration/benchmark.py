@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from energymodel.calibration.calibrate import Calibration, calibrate
 from energymodel.calibration.cluster_source import named_preset
@@ -36,6 +37,7 @@ class Benchmark(Rendered):
     rows: tuple[Mapping[str, Any], ...]  # as `calibrate("kernels", rows)` reads them
     missing: tuple[str, ...]
     calibration: Calibration
+    by_preset: np.ndarray  # times of the rows that have one, by the numbers of the preset [s]
 
 
 def benchmark(
@@ -64,6 +66,10 @@ def benchmark(
     device, missing, rows = jax.local_devices()[0], list[str](), list[Row]()
     name, on_cpu = device_name(device), device.platform == "cpu"
     like = like or _preset(name, on_cpu)
+    try:
+        host = jax.local_devices(backend="cpu")[0]  # constants are fitted in float64
+    except RuntimeError:
+        host = device
     has_fp8 = not on_cpu and read_preset("hardware", like)["peak_flops_fp8"]["value"] > 0.0
     read = _reader(device.platform, meter, missing)
     rest = max(REST * seconds, SHORTEST_REST)
@@ -92,8 +98,11 @@ def benchmark(
         except FAILURES as error:
             missing.append(f"{label} ({str(error).splitlines()[0]})")
     named, source = [{"device": name, **row} for row in rows], f"benchmark of {name}"
-    fitted = calibrate("kernels", named, prior=like, source=source, progress=progress)
-    return Benchmark(name, like, tuple(rows), tuple(missing), fitted)
+    with jax.default_device(host):
+        fitted = calibrate("kernels", named, prior=like, source=source, progress=progress)
+        fit, times = fitted.fit, np.array([row["time_s"] for row in rows if "time_s" in row])
+        errors = fit.at(fit.problem.table, fit.prior.mean[None]).errors[0, : len(times), 0]
+    return Benchmark(name, like, tuple(rows), tuple(missing), fitted, times * np.exp(errors))
 
 
 def device_name(device: Any) -> str:

@@ -25,7 +25,8 @@ from energymodel.system.plan import ParallelLayout
 from energymodel.system.plan_rules import WHOLE, microbatch_tokens
 
 LIQUID = 900.0  # W: chips of more power are cooled by liquid in their vendors' systems
-BUILDING = 3.0  # power of the building over that of the chips: more than any plan draws
+BUILDING = 3.0  # power of the building over that of the chips: more than any plan draws, with
+SMALLEST = 250.0  # W: of a chip, at least that counts, since host and fans draw as much
 BATCH_COEFFICIENT, BATCH_EXPONENT = 0.2920, 0.3271
 """Of the best batch [token] by the operations of a run, `0.2920 C^0.3271` [DeepSeek-AI 2024, arXiv 2401.02954]."""
 MOST_BATCH = 2.0**24  # token, as large runs have taken
@@ -193,7 +194,7 @@ def common_tables(accelerator: str, chips: float, title: str, name: str) -> dict
         raise InputError(
             f"accelerator {accelerator}: no {missing[0]} belongs to it. State one in a scenario of your own."
         )
-    building = f"{BUILDING * rated * chips / 1e6:.6g} MW"
+    building = f"{BUILDING * max(rated, SMALLEST) * chips / 1e6:.6g} MW"
     facility = {"preset": "air-cooled" if rated < LIQUID else "direct-liquid", "power_limit": building}
     system = merge(companions(accelerator), {"accelerator": accelerator, "facility": facility})
     return {"name": name, "base": "_common", "title": title, "system": system, "plan": {}}

@@ -146,7 +146,7 @@ def test_interrupted_it_leaves_nothing(tmp_path, end):
     command = [sys.executable, "-m", "energymodel", "benchmark", "--busy", "--seconds", "60", "-o", "mine.toml"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        while "product" not in process.stderr.readline():
+        while "at rest" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(end)
         assert process.wait(60) != 0

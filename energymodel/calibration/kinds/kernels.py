@@ -92,13 +92,10 @@ def kernel_errors(values: Values, kernels: MeasuredKernels) -> Float[Array, "row
     rate, edge = jnp.where(narrow, fp8, bf16), jnp.where(narrow, chip.fp8_gemm_edge, chip.gemm_edge)
     stream = moved / chip.sustained_bandwidth
     arithmetic = product_time(operations, 2.0 * rows["m"] * rows["n"], rate, edge) / clock
-    peak, length = chip.peak_flops * chip.attention_efficiency * clock, rows["sequence_length"]
-    peak, queries = (
-        peak / exponential_slowdown(rows["head_size"], chip.attention_half_head),
-        rows["batch"] * rows["heads"],
-    )
-    constants = (chip.attention_half_keys, chip.attention_tail)
-    forward = forward_attention_time(operations, peak, 0.5 * length, queries * length, *constants)
+    length, slowdown = rows["sequence_length"], exponential_slowdown(rows["head_size"], chip.attention_half_head)
+    attention, queries = chip.peak_flops * chip.attention_efficiency * clock, rows["batch"] * rows["heads"] * length
+    tails = chip.attention_half_keys, chip.attention_tail
+    forward = forward_attention_time(operations, attention / slowdown, 0.5 * length, queries, *tails)
     link = node.scale_up.latency, node.scale_up.bandwidth(), node.collectives, 2.0
     times = {
         "product": chip.product_latency + p_norm(chip.roofline_exponent, arithmetic, stream),
@@ -139,6 +136,8 @@ def kernels_case(table: Measurements, prior: Scenario | None) -> CalibrationCase
     system = with_constants(scenario.system, {path: number.value for path, number in peaks.items()})
     determined = [path for word in dict.fromkeys(words.tolist()) for path in DETERMINED.get(word, ())]
     determined += DETERMINED["power"] if np.any((words != "idle") & (rows["of_power"] > 0.0)) else ()
+    if "fp8 product" in words and float(system.accelerator.peak_flops_fp8) == 0.0:
+        raise InputError(f"{table.path}: {title} has no products in fp8. Leave them out, or name another --prior.")
     constants = {}
     for path in dict.fromkeys(determined):
         usual, own = DECLARED["kernels"][path], float(reduce(getattr, path.split("."), system))

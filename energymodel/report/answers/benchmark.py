@@ -1,18 +1,21 @@
 """The answer of `benchmark`: the fastest kernels beside what the preset says of them, and the calibration by them."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
 
 from energymodel.calibration.benchmark import Benchmark
-from energymodel.calibration.kinds.kernels import kernel_work
+from energymodel.calibration.kinds.kernels import FORMATS, TRAINING, kernel_work
 from energymodel.calibration.step_prediction import with_constants
 from energymodel.report.answer import Answer, Sentence, Table
 from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.measure import rows_table
 from energymodel.report.cells import Column, Quantity, number, words
 
+PEAKS = {"elementwise": "memory_bandwidth", **dict.fromkeys(("attention", "attention-training"), "peak_flops")}
+PEAKS |= {f"{name} product": path for name, (path, _) in FORMATS.items()}
 UNITS = {"elementwise": "B/s", "all-reduce": "B/s", "launch": "s"}  # of the others FLOP/s
 
 
@@ -41,25 +44,26 @@ def benchmark_answer(result: Benchmark) -> Answer:
 
 
 def rates_table(result: Benchmark) -> Table:
-    """The fastest kernel of each kind: its rate with 90 % of the repetitions, and that of the preset's numbers."""
-    fit, case = result.calibration.fit, result.calibration.case
-    table, labels = fit.problem.table, case.groups.labels
-    operations, moved = kernel_work(table.rows)
-    errors = fit.at(table, fit.prior.mean[None]).errors[0, :, 0]
-    best: dict[str, tuple[float, list[str | Quantity]]] = {}
-    for index, row in enumerate(row for row in result.rows if row["kernel"] != "idle"):
+    """The fastest kernel of each kind: its rate with 90 % of the repetitions; of a preset's device also its share of
+    the peak rate, and what the numbers of the preset say.
+    """
+    case, rows = result.calibration.case, [row for row in result.rows if row["kernel"] != "idle"]
+    operations, moved = kernel_work(case.fit.table.rows)
+    best: dict[str, tuple[float, list[Any]]] = {}
+    for index, row in enumerate(rows):
         kind, unit = f"{row.get('precision', '')} {row['kernel']}".strip(), UNITS.get(row["kernel"], "FLOP/s")
-        amount = float({"FLOP/s": operations[index], "B/s": moved[index], "s": 1.0}[unit])
-        times = [row["time_s"], row["time_high_s"], row["time_low_s"], row["time_s"] * np.exp(errors[index])]
-        rate, low, high, preset = (amount / time for time in times)
-        if unit == "s":
-            rate, high, low, preset = times
-        if kind not in best or amount / times[0] > best[kind][0]:
-            shape = str(labels[index]).removeprefix(kind).strip()
-            best[kind] = (
-                amount / times[0],
-                [kind, shape, Quantity(rate, low, high, unit=unit), Quantity(preset, unit=unit)],
-            )
-    columns = [words("kernel"), words("shape"), Column("rate", "rate or time"), Column("preset", f"by {result.like}")]
-    columns = columns[:3] if case.words else columns  # of an unknown device, the numbers of a preset mean nothing
+        passes = TRAINING if row["kernel"] == "attention-training" else 1.0
+        amount = float({"FLOP/s": passes * operations[index], "B/s": moved[index], "s": 1.0}[unit])
+        ends = row["time_s"], row["time_low_s"], row["time_high_s"], float(result.by_preset[index])
+        speed, high, low, preset = (amount / time for time in ends)
+        if kind in best and speed <= best[kind][0]:
+            continue
+        peak = float(getattr(case.fit.table.system.accelerator, PEAKS.get(kind, ""), 0.0))
+        share_of_peak = (speed / peak, low / peak, high / peak) if peak else None
+        value, low, high, preset = ends if unit == "s" else (speed, low, high, preset)
+        shape, said = str(case.groups.labels[index]).removeprefix(kind).strip(), Quantity(preset, unit=unit)
+        best[kind] = speed, [kind, shape, Quantity(value, low, high, unit=unit), share_of_peak, said]
+    columns = [words("kernel"), words("shape"), Column("rate", "rate or time")]
+    if not case.words:
+        columns += [Column("share", "of the peak", kind="share"), Column("preset", f"by {result.like}")]
     return Table("rates", "Fastest kernels", columns, [row[: len(columns)] for _, row in best.values()])
