@@ -15,10 +15,12 @@ import numpy as np
 from rich.console import Console
 
 import energymodel as em
+from energymodel.calibration.benchmark import Benchmark
 from energymodel.calibration.best_setting import EnergyCurve, PowerSetting, Recommendation
 from energymodel.calibration.calibrate import Calibration, FittedConstant, GroupError
 from energymodel.calibration.calibrate_logs import measured_rows
-from energymodel.calibration.calibration_case import Candidates, PredictedAmount
+from energymodel.calibration.calibration_case import Candidates, Grouping, PredictedAmount
+from energymodel.calibration.kinds.kernels import UNUSED, MeasuredKernels
 from energymodel.explorer.answer import explore_answer
 from energymodel.explorer.state import PagePlan
 from energymodel.explorer.view import Nearby, View, Warmth
@@ -28,6 +30,7 @@ from energymodel.readers.measured_log import measure_logs
 from energymodel.report import terminal
 from energymodel.report.answer import Answer
 from energymodel.report.answers.batch import batch_answer
+from energymodel.report.answers.benchmark import benchmark_answer
 from energymodel.report.answers.calendar import calendar_answer
 from energymodel.report.answers.calibrate import calibrate_answer
 from energymodel.report.answers.details import money_parts
@@ -154,7 +157,7 @@ def _optimize() -> Answer:
     return optimize_answer(split, saving_at_risk(split), details=True)
 
 
-def _calibrate() -> Answer:
+def _calibration() -> Calibration:
     """A fit of three rows to two groups, made by hand."""
     busy = (280.0, 320.0)
     constants = (
@@ -169,7 +172,7 @@ def _calibrate() -> Answer:
     ends = ((10.0, 12.0), (1900.0, 2300.0), (180.0, 200.0))
     asked = PowerSetting("V100", "a", 8.0, 200.0, None, 11.0, 2090.0, 190.0, *ends, line=3)
     along = ("power limit [W]", np.array([150.0, 200.0, 250.0]))
-    fitted = Calibration(
+    return Calibration(
         kind="power",
         source="runs.csv",
         base="v100-sxm2-32gb",
@@ -197,7 +200,26 @@ def _calibrate() -> Answer:
             Any, SimpleNamespace(devices=(), form=None, along=along, candidates=Candidates(None, ()), common="Times")
         ),
     )
-    return calibrate_answer(fitted)
+
+
+def _benchmark() -> Answer:
+    """A product that took 2 µs, and would take 1 µs by its preset."""
+    edges = dict.fromkeys("mnk", 1024)
+    rows = {name: np.full(1, value) for name, value in {**UNUSED, **edges, "code": 0.0, "width": 2.0}.items()}
+    fitted = _calibration()
+    shown = {"words": {}, "groups": Grouping(np.array(["bf16 product 1024 x 1024 x 1024"]), "shape")}
+    shown["fit"] = SimpleNamespace(table=MeasuredKernels(evaluated()[0].system, rows))
+    case = SimpleNamespace(**vars(fitted.case), **shown)
+    fitted = dataclasses.replace(fitted, fit=cast(Any, SimpleNamespace(values={})), case=cast(Any, case))
+    row = {
+        "kernel": "product",
+        "precision": "bf16",
+        **edges,
+        "time_s": 2e-6,
+        "time_low_s": 1.9e-6,
+        "time_high_s": 2.2e-6,
+    }
+    return benchmark_answer(Benchmark("NVIDIA H100", "h100-sxm", (row,), ("power",), fitted, np.array([1e-6])))
 
 
 def _measure(*, training: bool) -> Answer:
@@ -301,7 +323,8 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "evaluate, uncertainty unknown": lambda: evaluate_answer(*evaluated()[:2], None),
     "pareto": lambda: pareto_answer(front(), evaluated()[2], evaluated()[2], details=True),
     "batch": _batch,
-    "calibrate": _calibrate,
+    "benchmark": _benchmark,
+    "calibrate": lambda: calibrate_answer(_calibration()),
     "calendar": _calendar,
     "compare": _compare,
     "doctor": lambda: doctor_answer("No module named pallas"),

@@ -37,8 +37,8 @@ def benchmark_answer(result: Benchmark) -> Answer:
         title=f"Benchmark of {result.device}",
         headline=Sentence("products in bf16 reach {rate}", {"rate": rates.number("rate")}),
         sentences=sentences,
-        tables=[rates, *answer.tables, rows_table(result.rows)],
-        screen=("rates", "constants"),
+        tables=[rates, numbers_table(result), *answer.tables, rows_table(result.rows)],
+        screen=("rates", "numbers"),
         rows="rows",
     )
 
@@ -67,3 +67,15 @@ def rates_table(result: Benchmark) -> Table:
     if not case.words:
         columns += [Column("share", "of the peak", kind="share"), Column("preset", f"by {result.like}")]
     return Table("rates", "Fastest kernels", columns, [row[: len(columns)] for _, row in best.values()])
+
+
+def numbers_table(result: Benchmark) -> Table:
+    """Numbers of the accelerator with their intervals, beside those of the preset."""
+    constants = result.calibration.constants
+    why = {of.name: "" if of.determined else "these kernels do not determine it" for of in constants}
+    cells = {
+        words("number"): [of.name.removeprefix("accelerator.").replace("_", " ") for of in constants],
+        Column("value"): [Quantity(of.value, *(of.laplace or (None, None)), why[of.name], of.unit) for of in constants],
+        Column("preset", f"by {result.like}"): [Quantity(of.prior, unit=of.unit) for of in constants],
+    }
+    return Table.of("numbers", "Numbers of the accelerator", cells)
