@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -27,12 +27,12 @@ from energymodel.runtime.lowered_programs import PACKAGE, Lowered, package_of, r
 from energymodel.runtime.operations import KEEP_BARRIERS, with_barriers
 from energymodel.runtime.placement import accelerated, for_threads, platform
 from energymodel.runtime.private_folder import why_not_private
-from energymodel.runtime.program_cache import Split, split
 from energymodel.runtime.work_in_progress import making
 
 CONFIG: Any = jax.config  # its stub leaves out its settings
 VECTOR_BITS = 512
 IN_MEMORY = 64  # programs of one function
+PROGRAMS = 32  # of one kind that `cached` keeps
 _SHORT = 16
 _UNTRACED: Any = get_opaque_trace_state()  # what holds where nothing is differentiated, batched or compiled
 _LASTING = (PACKAGE, "builtins", "collections", "equinox", "jax", "jaxlib", "numpy")  # whose classes a tree may hold
@@ -109,6 +109,41 @@ def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., An
         return (complete if is_whole else nested)(*arguments, **keywords)
 
     return compiled
+
+
+class Split(NamedTuple):
+    """A tree without its arguments: its structure, and type and value of every other leaf."""
+
+    structure: Any
+    fixed: tuple[Any, ...]
+
+    def joined(self, arguments: Sequence[Any]) -> Any:
+        """The tree with these arguments."""
+        own = iter(arguments)
+        return jax.tree.unflatten(self.structure, [next(own) if part is None else part[1] for part in self.fixed])
+
+
+def split(tree: Any, is_argument: Callable[[Any], bool]) -> tuple[list[Any], Split]:
+    """The leaves of a tree that are arguments of a program, and the rest of it, on which the program depends."""
+    leaves, structure = jax.tree.flatten(tree)
+    chosen = [is_argument(leaf) for leaf in leaves]
+    fixed = (None if own else (type(leaf), leaf) for own, leaf in zip(chosen, leaves, strict=True))
+    return [leaf for own, leaf in zip(chosen, leaves, strict=True) if own], Split(structure, tuple(fixed))
+
+
+def cached(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose last results are kept, by arguments; those that cannot be hashed are computed anew."""
+    remembered = lru_cache(PROGRAMS)(make)
+
+    @wraps(make)
+    def call(*arguments: Any) -> Any:
+        try:
+            hash(arguments)
+        except TypeError:
+            return make(*arguments)
+        return remembered(*arguments)
+
+    return call
 
 
 class Signature(NamedTuple):

@@ -18,9 +18,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from energymodel.errors import InputError
-from energymodel.runtime.compilation import compiler_options
+from energymodel.runtime.compilation import cached, compiler_options
 from energymodel.runtime.placement import platform
-from energymodel.runtime.program_cache import cached
 from energymodel.sweeps.tile_program import TileProgram, TileTrace
 
 Engine = Callable[[TileProgram, Sequence[int]], Iterator[tuple[int, Any]]]

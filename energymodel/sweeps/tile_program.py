@@ -21,10 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.runtime.compilation import CONFIG, compiler_options
+from energymodel.runtime.compilation import CONFIG, Split, cached, compiler_options, split
 from energymodel.runtime.operations import portable
 from energymodel.runtime.placement import accelerated
-from energymodel.runtime.program_cache import Split, cached, split
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.float32_functions import substitutes
 from energymodel.sweeps.grid import Costs, Grid, cheapest_order, costs_by_axes

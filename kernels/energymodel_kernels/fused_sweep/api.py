@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from energymodel.runtime.program_cache import Split, cached, split
+from energymodel.runtime.compilation import Split, cached, split
 from energymodel_kernels.backends import resolve
 from energymodel_kernels.fused_sweep import kernel, reference
 from energymodel_kernels.fused_sweep.keep import Best, Keep, ParetoBins
