@@ -12,11 +12,10 @@ import typer
 
 import energymodel as em
 from energymodel.cli import completion, shell
-from energymodel.cli.launch import EXTENSIONS, LAUNCH, launch_files
 from energymodel.cli.options import argument, flag, option, pairs
 from energymodel.cli.search_commands import at_risk
 from energymodel.cli.shell import Delivery, Run, command
-from energymodel.cli.source import OptionSource, Parts, Source
+from energymodel.cli.source import LAUNCH, LAUNCHED, OptionSource, Parts, Source
 from energymodel.errors import InputError, suggest
 from energymodel.report import answers
 from energymodel.runtime.process import INTERRUPTED
@@ -187,7 +186,7 @@ class ConfiguredRun(Parts):
     training: str | None = None
 
 
-@command(ConfiguredRun, writes=EXTENSIONS)
+@command(ConfiguredRun, writes=LAUNCHED)
 def predict(
     run: Run,
     table: TableOptions,
@@ -250,7 +249,7 @@ def _predict_run(source: Parts, run: Run, launch: str | None) -> Any:
 
     made = source.pieces("own", tokens_otherwise=TOKENS)
     scenario = made.scenario
-    files = launch_files(run, source, scenario, launch)
+    files = source.launch_files(run.show.output, scenario, launch)
     run.progress("compiling and evaluating the model ...")
     outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)

@@ -8,16 +8,15 @@ from typing import Any, cast, get_args
 
 import energymodel as em
 from energymodel.cli import shell
-from energymodel.cli.launch import EXTENSIONS, LAUNCH, launch_files
 from energymodel.cli.options import flag, option
 from energymodel.cli.shell import Run, command
-from energymodel.cli.source import Parts, PlanQuestion, Source
+from energymodel.cli.source import LAUNCH, LAUNCHED, Parts, PlanQuestion, Source
 from energymodel.errors import InputError, suggest
 from energymodel.report import answers
 from energymodel.runtime.progress import Progress
 
 
-@command(Source, writes=EXTENSIONS)
+@command(Source, writes=LAUNCHED)
 def evaluate(
     run: Run,
     launch: str | None = LAUNCH,
@@ -36,7 +35,7 @@ def evaluate(
     if not trajectory and points is not None:
         raise InputError("--points is of a run over time: add --trajectory.")
     scenario = run.source.read()
-    files = launch_files(run, run.source, scenario, launch)
+    files = run.source.launch_files(run.show.output, scenario, launch)
     outcome = _evaluated(run, scenario)
     run.progress("moving the uncertain numbers ...")
     spread, followed = outcome_spread(scenario), None

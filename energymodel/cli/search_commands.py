@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import energymodel as em
 from energymodel.cli import completion, shell
-from energymodel.cli.launch import EXTENSIONS, LAUNCH, LaunchFiles, launch_files
 from energymodel.cli.options import flag, option, pairs
 from energymodel.cli.shell import Run, command
-from energymodel.cli.source import Objective, PlanQuestion, Question, Source, Stored
+from energymodel.cli.source import LAUNCH, LAUNCHED, LaunchFiles, Objective, PlanQuestion, Question, Source, Stored
 from energymodel.errors import InputError
 from energymodel.report import answers
 
@@ -30,7 +29,7 @@ def at_risk(optimum: "Optimum") -> "SavingAtRisk | None":
     return saving_at_risk(optimum) if optimum.success else None
 
 
-@command(Source, lines=True, writes=EXTENSIONS)
+@command(Source, lines=True, writes=LAUNCHED)
 def optimize(
     run: Run,
     question: PlanQuestion,
@@ -48,7 +47,7 @@ def optimize(
     "time=30 d"
     """
     own = run.source.read(tokens_otherwise=ANY_TOKENS if question.minimize == "loss" else None)
-    files = launch_files(run, run.source, own, launch)
+    files = run.source.launch_files(run.show.output, own, launch)
     if any(path.strip().startswith(MODEL) for path in question.vary or ()):
         if tolerance is not None or block is not None:
             raise InputError("--tolerance, --block: a search of the model's shape has none. Leave it out.")

@@ -1,8 +1,9 @@
 """What a command works on: a scenario by name or file, or the pieces that one is made of; and what is asked of it."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from energymodel.scenarios.pieces import Pieces
     from energymodel.scenarios.scenario import Scenario
 
+LaunchFiles = Callable[..., shell.Files]
+"""Launch files of a scenario, its plan, and the tokens that it trains."""
+LAUNCHED = (".sh", ".toml", ".yaml", ".yml")
+"""Extensions of files that a command writes for a training framework, beside JSON where --launch says so."""
+LAUNCH = option(
+    "For which framework -o launch.sh, train.toml or config.yaml is, such as megatron-lm or nemo; by default that of "
+    "the --training file, or of the software.",
+    "FRAMEWORK",
+)
 _SCENARIO = "Name of a preset scenario, or a file: TOML, or JSON of an earlier run."
 
 
@@ -142,6 +152,20 @@ class Parts(Stored):
             raise InputError(f'{", ".join(missing)} is missing. Give it, such as --tokens "1 T", or a --training file.')
         made = em.scenario_of_pieces(*map(str, (self.model, accelerator, self.chips, needed["--tokens"])), **common)
         return made._replace(says_tokens=self.tokens is not None)
+
+    def launch_files(self, output: Sequence[Path] | None, scenario: "Scenario", kind: str | None) -> LaunchFiles:
+        """What gives the launch files of a plan; their frameworks are chosen here, before the work.
+
+        **Raises:** `InputError` as `launch_kinds`.
+        """
+        from energymodel.readers.training_config import read_training_config
+        from energymodel.report.launch_file import launch_file, launch_kinds
+
+        suffixes = {path.suffix for path in output or ()}
+        is_wanted = kind is not None or suffixes & {*LAUNCHED}
+        below = read_training_config(self.training, automatic={}) if self.training and is_wanted else None
+        kinds = launch_kinds(suffixes, kind, scenario, below)
+        return lambda *plan: {end: partial(launch_file, *plan, kind=own, below=below) for end, own in kinds.items()}
 
 
 @dataclass(frozen=True)
