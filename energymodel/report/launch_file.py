@@ -20,8 +20,8 @@ from energymodel.report.number import plain
 from energymodel.scenarios.clock_scale import ClockScale
 from energymodel.scenarios.components import assemble, resolve
 from energymodel.scenarios.files import read_preset
-from energymodel.scenarios.planned_config import planned_config
 from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.training_file import planned_config
 from energymodel.system.plan import PRECISIONS, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 

@@ -14,8 +14,14 @@ import pytest
 import energymodel as em
 from cli.shell import numbers
 from energymodel.report import data
-from energymodel.report.answers.first_screen import choice_sentences, decision_sentence, switches_sentence
-from energymodel.report.answers.optimize import headline, optimize_answer, plans_table
+from energymodel.report.answers.optimize import (
+    choice_sentences,
+    decision_sentence,
+    headline,
+    optimize_answer,
+    plans_table,
+    switches_sentence,
+)
 from energymodel.report.answers.plan_fields import command_of, plan_fields
 from energymodel.report.answers.run_tables import Run, limits_table, prior_count
 from energymodel.report.answers.search_parts import (
