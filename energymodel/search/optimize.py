@@ -46,14 +46,14 @@ from energymodel.search.relaxation import (
     solve_relaxed,
 )
 from energymodel.search.result import (
-    NO_CHOICE,
     OBEYS_EVERY_LIMIT,
     OBEYS_LIMITS_ASKED,
     SAME_NUMBER,
     Conflict,
+    LayoutChoice,
     Optimum,
     Price,
-    RunnerUp,
+    RankedLayout,
     SearchResult,
     exceeded_limits,
 )
@@ -180,7 +180,7 @@ def _best_plan(
             again, plans = _search_and_round(moved, lattice, 0.0, tell)
             if plans:
                 searched, rounded = again, plans
-    layouts, choice = (considered, len(lattice.tensor)), NO_CHOICE
+    layouts, choice = (considered, len(lattice.tensor)), LayoutChoice()
     if rounded and not broken and not searched.interrupted and tolerance > 0.0:
         tell("weighing layouts by the error of the model")
         searched, rounded, choice = weigh_layouts(scenario, searched, rounded, is_given=is_given)
@@ -238,7 +238,7 @@ def _optimum(
     runner_up = None
     if len(rounded) > 1:
         excess = float(np.expm1(rounded[1].value - rounded[0].value))
-        runner_up = RunnerUp(take(searched.lattice, np.array(rounded[1].lane)), excess)
+        runner_up = RankedLayout(take(searched.lattice, np.array(rounded[1].lane)), excess)
     relaxed = math.inf if broken else min(float(np.exp(np.min(searched.values, initial=np.inf))), best)
     return Optimum(
         scenario=scenario,

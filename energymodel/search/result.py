@@ -86,14 +86,6 @@ class Price:
     price_unit: str
 
 
-@dataclasses.dataclass(frozen=True)
-class RunnerUp:
-    """The best plan of another layout and how much worse its objective is (0.02 is 2 %)."""
-
-    layout: ParallelLayout
-    excess: float
-
-
 class LayoutClaim(NamedTuple):
     """What the best layout of the model gains on the own one: a share of the objective in the geometric mean over the
     uncertain constants of a step (0.02 is 2 %), the probability that it gains at all, and whether it is the answer.
@@ -105,11 +97,11 @@ class LayoutClaim(NamedTuple):
 
 
 class RankedLayout(NamedTuple):
-    """A layout, how much worse its objective is than the lowest (0.02 is 2 %), and its probability to be the best."""
+    """A layout, how far its objective is above the lowest (0.02 is 2 %), and its probability to be the best, or NaN."""
 
     layout: ParallelLayout
     excess: float
-    probability: float
+    probability: float = math.nan
 
 
 class SwitchWorth(NamedTuple):
@@ -130,9 +122,6 @@ class LayoutChoice(NamedTuple):
 
     ranked: tuple[RankedLayout, ...] = ()
     claim: LayoutClaim | None = None
-
-
-NO_CHOICE = LayoutChoice()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +213,7 @@ class Optimum(Rendered):
     varied: tuple[str, ...]
     layouts_considered: int
     layouts_feasible: int
-    runner_up: RunnerUp | None
+    runner_up: RankedLayout | None
     relaxed_value: float
     gap: float
     result: SearchResult
@@ -233,7 +222,7 @@ class Optimum(Rendered):
     statistics: Mapping[str, int | float]
     found: Mapping[str, float] = dataclasses.field(default_factory=dict)
     near_tie: NearTie | None = None
-    choice: LayoutChoice = NO_CHOICE
+    choice: LayoutChoice = dataclasses.field(default_factory=LayoutChoice)
     switches: tuple[SwitchWorth, ...] = ()
     refinements: tuple[Refinement, ...] = ()
     saving: Mapping[str, float] = dataclasses.field(default_factory=dict)

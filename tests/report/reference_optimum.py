@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.search.result import Conflict, Optimum, Price, RunnerUp, SearchResult, SwitchWorth
+from energymodel.search.result import Conflict, Optimum, Price, RankedLayout, SearchResult, SwitchWorth
 from energymodel.system.evaluate import evaluate_once
 
 SMALL = "test-1b-h100"
@@ -40,7 +40,7 @@ def optimum() -> Optimum:
         varied=("plan.clock", "plan.batch", "plan.chips"),
         layouts_considered=385,
         layouts_feasible=7,
-        runner_up=RunnerUp(layout=scenario.plan.layout, excess=0.0125),
+        runner_up=RankedLayout(layout=scenario.plan.layout, excess=0.0125),
         relaxed_value=0.99 * energies[1],
         gap=0.01,
         result=SearchResult.successful,
