@@ -16,7 +16,7 @@ from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import costs_table, parts_chart
 from energymodel.report.answers.evaluate import capacity_warnings
 from energymodel.report.answers.run_tables import OWN
-from energymodel.report.cells import CHANGE, Column, Quantity, number, present, share, words
+from energymodel.report.cells import Column, Quantity, number, present, share, words
 from energymodel.report.number import plain
 from energymodel.search.result import efficient
 from energymodel.search.training_run import LIMITS_OF_SYSTEM
@@ -138,7 +138,7 @@ def compare_table(space: PlanSpace, plans: Mapping[str, PagePlan]) -> Table:
     for index in range(len(others)):
         rows += [[cells[index + 1] for _, cells, _ in lines], [changes[index] for *_, changes in lines]]
     labels = [OWN, *(label for name in list(plans)[1:] for label in (name, "change"))]
-    columns, kinds = [column for column, *_ in lines], ["", *("", CHANGE) * len(others)]
+    columns, kinds = [column for column, *_ in lines], ["", *("", "change") * len(others)]
     return Table("compare", "Plans side by side", columns, rows, tall=True, labels=labels, kinds=kinds)
 
 

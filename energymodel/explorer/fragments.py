@@ -8,7 +8,6 @@ from energymodel.explorer.messages import MINIMIZED
 from energymodel.explorer.state import PlanSpace
 from energymodel.report.answer import Answer
 from energymodel.report.answers.run_tables import prior_count
-from energymodel.report.cells import FULL
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.drawing import chart_css
 from energymodel.report.number import PRIOR_MARK, interval, sentence, text
@@ -99,11 +98,11 @@ def parts(answer: Answer) -> dict[str, str]:
         strip.append(element("span", element("small", title), element("b", value)))
     told = element("p", escape(sentence(answer.sentences[1])), class_=f"sentence {answer.result}")
     told += "".join(element("p", f"Warning: {escape(sentence(warning))}.") for warning in answer.warnings)
-    pinned = [table_html(table, FULL) for table in answer.tables if table.name == "compare"]
+    pinned = [table_html(table, "full") for table in answer.tables if table.name == "compare"]
     look = {"tabindex": 0, "role": "region", "aria_label": "Pinned plans side by side"}
     return {
         "outcome": element("dl", *tiles, class_="tiles"),
         "strip": "".join(strip[:3]),
-        "limits": told + table_html(answer.table("limits"), FULL),
+        "limits": told + table_html(answer.table("limits"), "full"),
         "compare": element("div", *pinned, class_="scroll", **look) if pinned else "",
     }

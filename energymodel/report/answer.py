@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from energymodel.report.cells import CHANCE, CHANGE, SHORT, Cell, Column, Number, Quantity, as_cell, finite, share
+from energymodel.report.cells import Cell, Column, Level, Number, Quantity, as_cell, finite, is_shown, share
 
 if TYPE_CHECKING:
     from energymodel.scenarios.scenario import Scenario
@@ -56,7 +56,7 @@ class Table:
     short: Sequence[int] | None = None
     bars: str = ""
     note: str = ""
-    level: int = SHORT
+    level: Level = "short"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", [[as_cell(value) for value in row] for row in self.rows])
@@ -71,7 +71,7 @@ class Table:
         return cls(name, title, [*cells], rows, **{"short": range(min(most or len(rows), len(rows))), **look})
 
     @classmethod
-    def facts(cls, name: str, title: str, cells: Mapping[Column, Any], level: int = SHORT) -> "Table":
+    def facts(cls, name: str, title: str, cells: Mapping[Column, Any], level: Level = "short") -> "Table":
         """One row of values by column, shown with a line for each."""
         return cls(name, title, [*cells], [[*cells.values()]], tall=True, level=level)
 
@@ -90,9 +90,9 @@ class Table:
     def column_of(self, row: int, column: Column) -> Column:
         """The column as a row of a tall table reads it."""
         kind = self.kinds[row] if self.kinds else ""
-        if kind == CHANCE and column.kind != "words":
+        if kind == "chance" and column.kind != "words":
             return dataclasses.replace(column, unit="1", kind="share", digits="two")
-        return column.changed if kind == CHANGE else column
+        return column.changed if kind == "change" else column
 
     def number(self, name: str, row: int = 0) -> Number:
         """A number for a sentence."""
@@ -125,9 +125,11 @@ class Table:
             names.setdefault(column.title, set()).add(column.name)
         return [number for number in numbers if not only or names[number[0]] & set(only)]
 
-    def priors(self, level: int) -> list[tuple[str, str]]:
+    def priors(self, level: Level) -> list[tuple[str, str]]:
         """Titles of numbers that are priors and why, row by row, as far as their columns are shown at a level."""
-        pairs = [pair for row in self.rows for pair in zip(self.columns, row, strict=True) if pair[0].level <= level]
+        pairs = [
+            pair for row in self.rows for pair in zip(self.columns, row, strict=True) if is_shown(pair[0].level, level)
+        ]
         return [(column.title, cell.prior) for column, cell in pairs if isinstance(cell, Quantity) and cell.prior]
 
     @property

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
@@ -12,11 +12,8 @@ from energymodel.readers.expressions import data_file
 
 Part = TypeVar("Part")
 
-SHORT, FULL, PAGE, DATA = range(4)
-LEVELS = {"short": SHORT, "full": FULL, "page": PAGE, "data": DATA}
+Level = Literal["short", "full", "page", "data"]
 """Levels: on every surface; under --full; folded on a page, but on no terminal; in JSON, CSV and data frames alone."""
-CHANGE, CHANCE = "change", "chance"
-"""Kinds of rows of a tall table whose numbers are no amounts: changes against another row, and probabilities."""
 
 
 class Quantity(NamedTuple):
@@ -84,7 +81,7 @@ class Column:
     unit: str = "1"
     kind: str = ""
     digits: str = "interval"
-    level: int = SHORT
+    level: Level = "short"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", spaced(self.name) if self.title is None else self.title)
@@ -94,7 +91,7 @@ class Column:
     def of(cls, field: dataclasses.Field[Any]) -> "Column":
         """The column of a field whose metadata hold its unit, "text" of words, and perhaps title, kind and digits."""
         about = dict(field.metadata)
-        unit, level = about.pop("unit"), DATA if about.pop("aside", False) else SHORT
+        unit, level = about.pop("unit"), "data" if about.pop("aside", False) else "short"
         look = {"kind": "words"} if unit == "text" else {"unit": unit}
         return cls(field.name, **look, **about, level=level)
 
@@ -108,15 +105,17 @@ class Column:
 
 def declared(group: str) -> tuple[Column, ...]:
     """Columns of a group of `columns.toml`."""
-    of_group = data_file(__file__, "columns.toml")[group]
-    return tuple(
-        Column(name, **{**about, "level": LEVELS[about.get("level", "short")]}) for name, about in of_group.items()
-    )
+    return tuple(Column(name, **about) for name, about in data_file(__file__, "columns.toml")[group].items())
 
 
-def words(name: str, title: str | None = None, level: int = SHORT) -> Column:
+def words(name: str, title: str | None = None, level: Level = "short") -> Column:
     """A column of words."""
     return Column(name, title, kind="words", level=level)  # type: ignore[arg-type]
+
+
+def is_shown(level: Level, at: Level) -> bool:
+    """Whether a surface at a level shows what is of another."""
+    return get_args(Level).index(level) <= get_args(Level).index(at)
 
 
 Number = tuple[Column, Quantity]

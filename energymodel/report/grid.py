@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from energymodel.report.answer import Table
-from energymodel.report.cells import FULL, Cell, Column, words
+from energymodel.report.cells import Cell, Column, Level, is_shown, words
 from energymodel.report.number import Layout, interval, layout_of_column, text
 
 
@@ -29,13 +29,13 @@ class Grid(NamedTuple):
     has_heads: bool
 
 
-def grid(table: Table, level: int, *, tall: bool = False) -> Grid:
+def grid(table: Table, level: Level, *, tall: bool = False) -> Grid:
     """A table at a level, whose first column has the titles of the lines where it is tall."""
-    indices = [index for index, column in enumerate(table.columns) if column.level <= level]
+    indices = [index for index, column in enumerate(table.columns) if is_shown(column.level, level)]
     columns = [table.columns[index] for index in indices]
     if not (table.tall or tall):
         layouts = [layout_of_column([row[index] for row in table.rows], table.columns[index]) for index in indices]
-        short = table.short if table.short is not None and level < FULL else range(len(table.rows))
+        short = table.short if table.short is not None and level == "short" else range(len(table.rows))
         looks = [*zip(indices, columns, layouts, strict=True)]
         lines = [[Words.of(table.rows[row][index], column, layout) for index, column, layout in looks] for row in short]
         return Grid(columns, lines, any(column.title for column in columns))

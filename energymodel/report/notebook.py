@@ -18,7 +18,6 @@ from energymodel.report.answers.evaluate import outcome_answer
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
-from energymodel.report.cells import SHORT
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.drawing import chart_css, svg
 from energymodel.report.number import sentence
@@ -70,7 +69,7 @@ def html(result: Any) -> str:
         return element("pre", escape(repr(result)))  # of many runs at once
     view, answer = _view(result)
     style, head = element("style", chart_css(f".{CLASS}")), element("h4", escape(sentence(view.title(result, answer))))
-    markup = "".join(table_html(table, SHORT) for table in answer.tables if table.name == view.table)
+    markup = "".join(table_html(table, "short") for table in answer.tables if table.name == view.table)
     return element("div", style, head, figure(answer, answer.charts[0], WIDTH, narrow=False), markup, class_=CLASS)
 
 

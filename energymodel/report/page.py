@@ -9,7 +9,7 @@ from importlib.metadata import version
 from importlib.resources import files
 
 from energymodel.report.answer import Answer, Chart, Sentence, Table
-from energymodel.report.cells import DATA, FULL, PAGE, SHORT, Column, Quantity
+from energymodel.report.cells import Column, Level, Quantity
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.drawing import NARROW, chart_css, svg
 from energymodel.report.grid import Words, grid
@@ -29,7 +29,7 @@ def page_html(answer: Answer, command: str) -> str:
     sections = []
     for table in answer.tables:
         charts = [figure(answer, chart) for chart in answer.charts[1:] if chart.table == table.name]
-        if table.rows and (table.level < DATA or charts):
+        if table.rows and (table.level != "data" or charts):
             sections.append((table.title, "".join(charts) + _section_table(table, bool(charts))))
     sections += [("Notes", _paragraphs(answer.notes))] if answer.notes else []
     sections.append(("Repeat it", _reproduction(answer, command)))
@@ -80,16 +80,16 @@ def figure(answer: Answer, chart: Chart, width: float = WIDTH, *, narrow: bool =
 
 def _section_table(table: Table, has_charts: bool) -> str:
     note = element("p", escape(table.note), class_="em-muted") if table.note else ""
-    if table.level == DATA:
+    if table.level == "data":
         return note
-    full = table_html(table, PAGE)
-    if has_charts or table.level >= FULL:
+    full = table_html(table, "page")
+    if has_charts or table.level != "short":
         return note + folded("Data" if has_charts else "All rows", full, "em-data")
-    short = table_html(table, SHORT)
+    short = table_html(table, "short")
     return short + note + (folded("All numbers", full, "em-data") if full != short else "")
 
 
-def table_html(table: Table, level: int) -> str:
+def table_html(table: Table, level: Level) -> str:
     """A table as the terminal shows it, with the same words and digits; cells keep all digits in `data-csv`."""
     cells = grid(table, level)
     lines = [element("tr", _cell(line[0], is_head=True), *map(_cell, line[1:])) for line in cells.lines[:ROWS]]
@@ -115,7 +115,7 @@ def _cell(words: Words, *, is_head: bool = False) -> str:
     return element("td", escape(words.text) + small, class_="em-number", **exact)
 
 
-def _reasons(table: Table, level: int) -> str:
+def _reasons(table: Table, level: Level) -> str:
     """Why numbers are priors, for those who cannot hover."""
     items = [element("li", escape(f"{title}: {reason}")) for title, reason in dict(table.priors(level)).items()]
     return folded(f"{PRIOR_MARK} assumed, not measured", element("ul", *items)) if items else ""

@@ -1,6 +1,6 @@
 """Answers on a terminal, by rich."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from energymodel.report.answer import Answer, Sentence, Table
-from energymodel.report.cells import DATA, FULL, SHORT, Quantity
+from energymodel.report.cells import Level, Quantity, is_shown
 from energymodel.report.grid import Grid, grid
 from energymodel.report.number import PRIOR_MARK, sentence
 
@@ -19,8 +19,8 @@ _BAR = 20
 
 def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
     """Headline, sentences, tables, and what to do next; with `full` all rows, tables and notes."""
-    level = FULL if full else SHORT
-    tables = [table for table in answer.tables if table.level <= level and table.rows]
+    level: Level = "full" if full else "short"
+    tables = [table for table in answer.tables if is_shown(table.level, level) and table.rows]
     if answer.screen and not full:
         tables = [answer.table(name) for name in answer.screen]
     parts: list[RenderableType] = [Text(f"{answer.title}: {sentence(answer.headline)}", style="bold"), ""]
@@ -36,7 +36,7 @@ def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
     parts += [  # on one line each, so that a command can be copied
         Text(f"{words}: {command}", style="dim", no_wrap=True, overflow="ignore") for words, command in answer.also
     ]
-    if hidden := sum(table.level <= FULL and table not in tables for table in answer.tables if table.rows):
+    if hidden := sum(is_shown(table.level, "full") and table not in tables for table in answer.tables if table.rows):
         more = f"{hidden} more table{'s' * (hidden > 1)} and all rows"
         parts += [] if full else [Text(f"--full shows {more}; -o report.html draws them.", style="dim")]
     return Group(*parts)
@@ -44,34 +44,34 @@ def terminal(answer: Answer, *, full: bool = False) -> RenderableType:
 
 def _legend(answer: Answer, tables: list[Table], *, full: bool) -> list[Sentence]:
     """What intervals and marks mean, where there are any."""
-    words = [cell for table in tables for line in grid(table, FULL).lines for cell in line]
+    words = [cell for table in tables for line in grid(table, "full").lines for cell in line]
     notes = [Sentence(answer.intervals)] if any(cell.ends for cell in words) else []
-    priors = [pair for table in tables for pair in table.priors(DATA)]
+    priors = [pair for table in tables for pair in table.priors("data")]
     if priors:
         notes.append(Sentence(f"{PRIOR_MARK} prior: assumed, not measured{'' if full else '; --full says why'}"))
         notes += [Sentence(f"  {title}: {reason}") for title, reason in dict.fromkeys(priors)] if full else []
     return notes
 
 
-class _Table:
+class _Table(NamedTuple):
     """A table on its lines; where it is too wide, a single row gets a line for each number, and others are wrapped."""
 
-    def __init__(self, table: Table, level: int) -> None:
-        self._table, self._level = table, level
+    table: Table
+    level: Level
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        drawn = self._drawn(grid(self._table, self._level))
+        drawn = self._drawn(grid(self.table, self.level))
         if sum(map(_narrowest, drawn.columns)) > options.max_width:
-            is_row = len(self._table.rows) == 1
-            drawn = self._drawn(grid(self._table, self._level, tall=is_row), overflow="fold")
+            is_row = len(self.table.rows) == 1
+            drawn = self._drawn(grid(self.table, self.level, tall=is_row), overflow="fold")
         yield drawn
 
     def _drawn(self, cells: Grid, **look: Any) -> RichTable:
-        table, look = self._table, look or {"no_wrap": True}
+        table, look = self.table, look or {"no_wrap": True}
         rich = RichTable(box=None, title=escape(table.title), title_justify="left", title_style="bold", pad_edge=False)
         rich.header_style, rich.show_header = "dim", cells.has_heads
         has_ends = [any(line[index].ends for line in cells.lines) for index in range(len(cells.columns))]
-        if table.tall and self._level < FULL and len(table.rows) > 2:
+        if table.tall and self.level == "short" and len(table.rows) > 2:
             has_ends[1] = False  # no terminal has so many columns
         for column, ends in zip(cells.columns, has_ends, strict=True):
             if column.kind == "words" and not table.tall:

@@ -32,7 +32,7 @@ from energymodel.report.answers.search_parts import (
     risk_sentences,
     search_sentences,
 )
-from energymodel.report.cells import SHORT, Quantity
+from energymodel.report.cells import Quantity
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.layouts import layout_label
@@ -80,7 +80,7 @@ def test_a_failure_does_not_claim_an_optimum():
 
 def test_what_was_free_but_stayed_is_in_the_short_form():
     column, cells = optimize_answer(optimum()).table("plan").column("chips")
-    assert column.level == SHORT
+    assert column.level == "short"
     assert [cell.value if isinstance(cell, Quantity) else cell for cell in cells] == [8.0, 8.0, None]
 
 

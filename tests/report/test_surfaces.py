@@ -16,7 +16,7 @@ from energymodel.explorer import fragments
 from energymodel.explorer.answer import READ
 from energymodel.report import data, drawing, number
 from energymodel.report.answer import Answer, Sentence, Table
-from energymodel.report.cells import DATA, FULL, PAGE, Column, Quantity
+from energymodel.report.cells import Column, Quantity, is_shown
 from energymodel.report.page import page_html
 from report.page.read_page import assert_sound
 from report.stored_answers import BUILDERS, answer, on_terminal
@@ -53,9 +53,9 @@ def surface(request) -> Answer:
 
 def test_a_terminal_has_every_number_in_the_line_of_its_name(surface):
     lines = [flat(line) for line in on_terminal(surface).splitlines()]
-    for table in (table for table in surface.tables if table.level <= FULL):
+    for table in (table for table in surface.tables if is_shown(table.level, "full")):
         for row, index, _ in numbers(table):
-            if table.columns[index].level > FULL:
+            if not is_shown(table.columns[index].level, "full"):
                 continue
             name = (
                 table.columns[index].title
@@ -74,9 +74,9 @@ def test_a_page_has_every_number_in_a_cell(surface):
     cells = {
         flat(html.unescape(re.sub(r"<[^>]+>", "", cell))).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", page)
     }
-    for table in (table for table in surface.tables if table.level <= PAGE):
+    for table in (table for table in surface.tables if is_shown(table.level, "page")):
         for row, index, _ in numbers(table):
-            if table.columns[index].level <= PAGE:
+            if is_shown(table.columns[index].level, "page"):
                 assert " ".join(words_of(table, row, index)) in cells, (table.name, table.columns[index].name)
 
 
@@ -131,7 +131,7 @@ def test_pages_are_sound(surface):
 
 def test_files_alone_hold_what_is_no_table_for_people(surface):
     text = on_terminal(surface)
-    assert all(table.title not in text for table in surface.tables if table.level == DATA)
+    assert all(table.title not in text for table in surface.tables if table.level == "data")
 
 
 def test_a_command_to_copy_is_on_one_line(surface):

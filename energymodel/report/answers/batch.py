@@ -3,7 +3,7 @@
 import numpy as np
 
 from energymodel.report.answer import Answer, Chart, Sentence, Table
-from energymodel.report.cells import DATA, Column, words
+from energymodel.report.cells import Column, words
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.batch_curve import BatchCurve
 from energymodel.system.outputs import output
@@ -49,7 +49,7 @@ def best_table(curve: BatchCurve) -> Table:
         Column("flat_low", "within 0.1 % from", "token", digits="two"): [of.flat[0] for of in best],
         Column("flat_high", "to", "token", digits="two"): [of.flat[1] for of in best],
         Column("saving", "saves beside the plan's own", kind="share", digits="two"): [of.saving for of in best],
-        words("edge", "", DATA): [_EDGES[of.at_edge] for of in best],
+        words("edge", "", "data"): [_EDGES[of.at_edge] for of in best],
     }
     return Table.of("best", "Best batches", cells)
 
@@ -61,18 +61,18 @@ def batches_table(curve: BatchCurve) -> Table:
     pays = {name: values < float(mine[name]) * (1.0 - 1e-9) for name, values in totals.items()}
     cells = {
         Column("batch", unit="token"): curve.batch,
-        Column("tokens", unit="token", level=DATA): outcome.tokens,
+        Column("tokens", unit="token", level="data"): outcome.tokens,
         Column("tokens_change", "tokens", kind="change"): outcome.tokens / own.tokens - 1.0,
-        Column("steps", kind="count", level=DATA): outcome.steps,
+        Column("steps", kind="count", level="data"): outcome.steps,
         **{Column(name, unit=unit): totals[name] for name, unit in RATIOS.items()},
-        Column("carbon", unit="kg", level=DATA): outcome.carbon,
-        Column("power_average", "average power", "W", level=DATA): outcome.power_average,
+        Column("carbon", unit="kg", level="data"): outcome.carbon,
+        Column("power_average", "average power", "W", level="data"): outcome.power_average,
         Column("token_rate", "throughput", "token/s"): outcome.token_rate,
         Column("break_even_rate", "to break even", "token/s"): curve.break_even_rate,
-        Column("break_even_power", "power to break even", "W", level=DATA): curve.break_even_power,
+        Column("break_even_power", "power to break even", "W", level="data"): curve.break_even_power,
         words("pays", "pays in"): [
             " ".join(name for name in RATIOS if pays[name][row]) or "nothing" for row in range(len(curve.batch))
         ],
-        **{Column(f"{name}_ratio", name, level=DATA): values / values.min() for name, values in totals.items()},
+        **{Column(f"{name}_ratio", name, level="data"): values / values.min() for name, values in totals.items()},
     }
     return Table.of("batches", "Batches", cells)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from energymodel.report.answer import Answer, Chart, Sentence, Table
-from energymodel.report.cells import CHANGE, DATA, declared, number, share
+from energymodel.report.cells import declared, number, share
 from energymodel.search.calendar import OBJECTIVES, Calendar
 
 _RUNS = declared("calendar_runs")
@@ -26,7 +26,7 @@ def calendar_answer(calendar: Calendar) -> Answer:
         numbers["above"] = number(calendar.pause_above, "USD/J")
         numbers["highest"] = number(np.max(hours.price), "USD/J")
     asked = [calendar.deadline, calendar.saving, calendar.pause_above, terms.carbon_price, hours.name, terms.minimize]
-    question = Table("question", "The question", declared("calendar_question"), [asked], tall=True, level=DATA)
+    question = Table("question", "The question", declared("calendar_question"), [asked], tall=True, level="data")
     return Answer.of(
         calendar.scenario,
         "calendar",
@@ -51,7 +51,7 @@ def runs_table(calendar: Calendar) -> Table:
         after / before - 1.0 if before and column.name not in _UNCHANGED else None
         for column, before, after in zip(columns, *rows, strict=True)
     ]
-    look = {"tall": True, "labels": ("constant power", "calendar", "change"), "kinds": ("", "", CHANGE)}
+    look = {"tall": True, "labels": ("constant power", "calendar", "change"), "kinds": ("", "", "change")}
     return Table("runs", "The run, with and without a calendar", columns, [*rows, changes], **look)
 
 
@@ -65,4 +65,4 @@ def hours_table(calendar: Calendar) -> Table:
     clock, rate = levels.clock[run.speeds], levels.rate[run.speeds] * run.occupied
     hour, month = hours.first + np.arange(count), hours.month[:count] + 1
     rows = [*zip(hour, month, price, carbon, run.occupied, clock, rate, run.power, constant, strict=True)]
-    return Table("hours", "Hours of the calendar", declared("calendar_hours"), rows, level=DATA)
+    return Table("hours", "Hours of the calendar", declared("calendar_hours"), rows, level="data")

@@ -11,7 +11,7 @@ from energymodel.calibration.power_population import architecture_of
 from energymodel.errors import InputError
 from energymodel.report import toml_text
 from energymodel.report.answer import Answer, Chart, Sentence, Table
-from energymodel.report.cells import DATA, FULL, SHORT, Column, number, present, share, words
+from energymodel.report.cells import Column, number, present, share, words
 from energymodel.units import counted
 
 MOST_GROUPS = 20
@@ -104,11 +104,11 @@ def constants_parts(fitted: Calibration) -> tuple[Table, Chart]:
         words("constant"): [of.name for of in constants],
         Column("value"): amounts,
         words("unit"): [of.unit for of in constants],
-        words("updated", level=FULL): [bool(of.updated) for of in constants],
-        Column("bootstrap_low", "by resampling, from", level=FULL): [low for low, _ in resampled],
-        Column("bootstrap_high", "to", level=FULL): [high for _, high in resampled],
+        words("updated", level="full"): [bool(of.updated) for of in constants],
+        Column("bootstrap_low", "by resampling, from", level="full"): [low for low, _ in resampled],
+        Column("bootstrap_high", "to", level="full"): [high for _, high in resampled],
         Column("prior"): [(of.prior, *of.before) for of in constants],
-        Column("ratio", "over its prior", level=DATA): ratios,
+        Column("ratio", "over its prior", level="data"): ratios,
     }
     drawn, title = [of for of, scaled in zip(constants, is_scaled, strict=True) if scaled][:BARS], Sentence("Constants")
     if drawn:
@@ -147,7 +147,7 @@ def _settings(fitted: Calibration, settings: Sequence[PowerSetting]) -> dict[Col
     is_limit = settings[0].clock is None
     return {
         words("workload"): [of.workload for of in settings],
-        words("device", level=SHORT if fitted.case.devices else DATA): [of.device for of in settings],
+        words("device", level="short" if fitted.case.devices else "data"): [of.device for of in settings],
         Column("batch", kind="count"): [of.batch for of in settings],
         Column("limit", unit="W") if is_limit else Column("clock", kind="share"): [of.speed for of in settings],
     }
@@ -170,7 +170,7 @@ def asked_table(fitted: Calibration) -> Table:
         Column("line", kind="count"): [of.line for of in asked],
         Column("time", unit="s"): [(of.time, *of.time_interval) for of in asked],
         Column("power", unit="W"): [(of.power, *of.power_interval) for of in asked],
-        Column("energy", unit="J", level=DATA): [of.energy for of in asked],
+        Column("energy", unit="J", level="data"): [of.energy for of in asked],
     }
     return Table.of("settings", "Predicted time and power", cells, MOST_PREDICTIONS)
 
@@ -192,7 +192,7 @@ def curves_parts(fitted: Calibration) -> tuple[Table, Chart]:
     saving = {"saving": share(1.0 - min(best.energy for best in settings))}
     title = Sentence(f"A lower {setting} saves up to {{saving}} of the energy", saving)
     subtitle, look = "Energy for the same work, over that at the highest setting", {"series": "series", "lines": True}
-    table = Table("curves", "Energy about the best settings", columns, rows, level=DATA)
+    table = Table("curves", "Energy about the best settings", columns, rows, level="data")
     return table, Chart("plane", title, "curves", "speed", ["energy"], subtitle, **look)
 
 
@@ -211,7 +211,7 @@ def residuals_parts(fitted: Calibration) -> tuple[Table, list[Chart]]:
         title = f"Half of the rows have an error of {name} below {{half}}"
         subtitle = f"Predicted {name} over measured, less one"
         charts.append(Chart("plane", Sentence(title, half), "residuals", "along", [name], subtitle, **look))
-    return Table.of("residuals", "Errors of the fit", cells, level=DATA), charts
+    return Table.of("residuals", "Errors of the fit", cells, level="data"), charts
 
 
 def commands(fitted: Calibration) -> list[Sentence]:

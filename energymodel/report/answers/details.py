@@ -16,7 +16,7 @@ from energymodel.report.answer import Chart, Sentence, Table
 from energymodel.report.answers.plan_fields import part_fields, total
 from energymodel.report.answers.run_tables import Run, Runs, parts_table
 from energymodel.report.answers.timeline import step_parts
-from energymodel.report.cells import FULL, Column, number, present, share, spaced, words
+from energymodel.report.cells import Column, number, present, share, spaced, words
 from energymodel.scenarios.scenario import SYSTEM, Scenario, distributions
 from energymodel.search.training_run import TrainingRun, in_float64
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, spread_along
@@ -56,7 +56,7 @@ def detail_parts(
 
 def spent(runs: Runs) -> tuple[list[Table], list[Chart]]:
     """Energy and step time of runs by where they go."""
-    energy, step = parts_table("energy", "Energy", runs), parts_table("step_time", "Time of one step", runs, FULL)
+    energy, step = parts_table("energy", "Energy", runs), parts_table("step_time", "Time of one step", runs, "full")
     return [energy, step], [
         parts_chart(energy, "energy", "Energy of the run by where it goes"),
         parts_chart(step, "step_time", "Time of one step by term"),
@@ -111,7 +111,7 @@ def energy_flow(outcome: TrainingOutcome) -> tuple[Table, Chart]:
     columns = [words("from"), words("to"), Column("amount", unit="J", digits="two"), _SHARE]
     of_model = {"share": share(useful / energy if energy else 0.0)}
     title = Sentence("{share} of the energy switches operations that the model needs", of_model)
-    table = Table("energy_flow", "Energy from the grid to bits", columns, rows, level=FULL)
+    table = Table("energy_flow", "Energy from the grid to bits", columns, rows, level="full")
     subtitle = "Energy from the grid to the bits that are switched"
     return table, Chart("flow", title, table.name, "from", ["amount"], subtitle, "to", label="share", total="energy")
 
@@ -146,7 +146,7 @@ def costs_table(parts: Mapping[str, Mapping[str, float]]) -> Table:
         if last[part] > _ROUNDING * totals[label]
     ]
     rows = [[*row, row[-1] / sum(row[-1] for row in rows)] for row in rows]
-    return Table("money_parts", "Money by what it pays for", [*columns, _SHARE], rows, level=FULL)
+    return Table("money_parts", "Money by what it pays for", [*columns, _SHARE], rows, level="full")
 
 
 def money_parts(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
@@ -201,7 +201,7 @@ def elasticities(by_path: dict[str, float], of: str, subtitle: str) -> tuple[Tab
     order = sorted(by_path.items(), key=lambda pair: -abs(pair[1]))
     rows = [[path.removeprefix(SYSTEM), value] for path, value in order if abs(value) >= SMALLEST]
     columns = [words("number"), Column("elasticity", "percent per percent", digits="two")]
-    table = Table("elasticities", f"What one percent changes: {spaced(of)}", columns, rows, level=FULL)
+    table = Table("elasticities", f"What one percent changes: {spaced(of)}", columns, rows, level="full")
     return table, elasticity_chart(table, "elasticity", spaced(of), subtitle)
 
 
@@ -226,7 +226,7 @@ def causes(scenario: Scenario, spread: OutcomeSpread, name: str) -> tuple[Table,
         for cause, part in sorted(shares.items(), key=lambda pair: -pair[1])
     ]
     columns = [words("number"), Column("share", axis, kind="share"), words("origin", "")]
-    table = Table("causes", f"What makes the {output} uncertain", columns, rows, level=FULL)
+    table = Table("causes", f"What makes the {output} uncertain", columns, rows, level="full")
     of_priors = sum(part for cause, part in shares.items() if directions.is_prior[cause])
     title = f"{{largest}} of the variance of {output} comes from numbers that nobody measured"
     subtitle = f"Share of the variance of {output}, to first order"

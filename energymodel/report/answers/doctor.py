@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Answer, Sentence, Table
-from energymodel.report.cells import DATA, Column, declared, number, words
+from energymodel.report.cells import Column, declared, number, words
 from energymodel.runtime.cache_folder import CacheContents, contents, default_folder, folder_in_use
 from energymodel.scenarios.files import CATEGORIES, names
 
@@ -54,7 +54,7 @@ def doctor_answer(kernels: str | None) -> Answer:
             Table.facts("installation", "This machine", here),
             packages,
             Table("extras", "Optional packages", [words("extra"), words("for"), words("install")], extras),
-            Table("presets", "Presets", counted, [*counts.items()], level=DATA),
+            Table("presets", "Presets", counted, [*counts.items()], level="data"),
         ],
         warnings=[Sentence(problem) for problem in problems],
         also=[("To clear the cache", "energymodel doctor --clear-cache")] if folder_in_use().path is not None else [],
@@ -86,9 +86,9 @@ def machine_cells(*, float64: bool, kernels: str, presets: int) -> dict[Column, 
         words("refusal", "not used, because"): refusal or "",
         Column("cache_size", "it takes", "B"): held.size,
         words("programs", "it holds"): f"{held.lowered:,} lowered and {held.compiled:,} compiled programs",
-        Column("lowered_programs", level=DATA): held.lowered,
-        Column("compiled_programs", level=DATA): held.compiled,
-        words("of_this_project", level=DATA): folder is not None and folder == default_folder(),
+        Column("lowered_programs", level="data"): held.lowered,
+        Column("compiled_programs", level="data"): held.compiled,
+        words("of_this_project", level="data"): folder is not None and folder == default_folder(),
     }
 
 
@@ -123,4 +123,4 @@ def cleared_answer(folder: str, removed: int, size: int, left: int) -> Answer:
     cells |= {Column("size", unit="B"): size, Column("left", kind="count"): left}
     text = f"Removed {removed:,} programs, {{size}}, from {folder}."
     headline = Sentence(text, {"size": number(size, "B")})
-    return Answer("doctor", "Cache", headline, stays, [Table.facts("cleared", "Cleared", cells, DATA)])
+    return Answer("doctor", "Cache", headline, stays, [Table.facts("cleared", "Cleared", cells, "data")])

@@ -10,7 +10,7 @@ from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import details as where
 from energymodel.report.answers import run_tables
 from energymodel.report.answers.run_tables import OWN, Run
-from energymodel.report.cells import DATA, Quantity, declared, number, present, share
+from energymodel.report.cells import Quantity, declared, number, present, share
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -125,7 +125,7 @@ def trajectory_parts(run: RunTrajectory) -> tuple[Table, Chart]:
     constant = {"batch": not np.ptp(run.batch), "information_rate": not np.any(run.information_rate)}
     cells = {}
     for column in _OVER_TIME:
-        hidden = dataclasses.replace(column, level=DATA) if constant.get(column.name) else column
+        hidden = dataclasses.replace(column, level="data") if constant.get(column.name) else column
         cells[hidden] = getattr(run, column.name)
     half = next(loss for loss, energy in zip(run.loss, run.energy, strict=True) if energy >= 0.5 * run.energy[-1])
     numbers = {"half": number(half, "nat/token"), "end": number(run.loss[-1], "nat/token")}

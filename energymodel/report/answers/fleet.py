@@ -7,7 +7,7 @@ import numpy as np
 
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run, outcome_table
-from energymodel.report.cells import DATA, Column, declared, number, share, words
+from energymodel.report.cells import Column, declared, number, share, words
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.fleet import Fleet, FleetOptimum
@@ -53,11 +53,11 @@ def fleet_answer(fleet: Fleet, optimum: FleetOptimum | None = None) -> Answer:
             sentences.append(Sentence(text, worth))
         rows = [[name, price, optimum.limits.get(name)] for name, price in optimum.prices.items()]
         columns = [words("limit"), Column("elasticity"), Column("value", "value", "")]
-        tables.append(Table("prices", "Shadow prices of the limits", columns, rows, level=DATA))
+        tables.append(Table("prices", "Shadow prices of the limits", columns, rows, level="data"))
     chips, *shares = ([groups.number(name, row)[1].value for row in range(len(groups.rows))] for name in _SHARED)
     rows = [*zip(groups.labels, [count / sum(chips) for count in chips], *shares, strict=True)]
     columns = [words("group"), *(Column(name, kind="share") for name in _SHARED.values())]
-    tables.append(Table("shares", "Shares of the groups", columns, rows, level=DATA))
+    tables.append(Table("shares", "Shares of the groups", columns, rows, level="data"))
     title = Sentence("What each group has, does and takes")
     message = optimum.message if optimum is not None and not optimum.success else ""
     return dataclasses.replace(
@@ -98,7 +98,7 @@ def site_answer(scenario: Scenario, splits: Sequence[SiteSplit]) -> Answer:
     table = Table("site_power", "The site's power, divided", declared("site"), rows, tall=True, labels=labels)
     parts = {words("part"): [_PARTS.get(name, name) for name in SitePower._fields]}
     parts |= {Column(label, label, "W"): of.power for label, of in zip(labels, splits, strict=True)}
-    of_limits = Table.of("parts", "Parts of the power", parts, level=DATA)
+    of_limits = Table.of("parts", "Parts of the power", parts, level="data")
     title, subtitle = Sentence("Division of highest throughput"), "Power of the site at each limit"
     return Answer.of(
         scenario,

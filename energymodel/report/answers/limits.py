@@ -14,7 +14,7 @@ from energymodel.physics import limits as physics
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import bits_sentence, energy_flow
 from energymodel.report.answers.run_tables import Run, outcome_table, prior_count, priors_table
-from energymodel.report.cells import DATA, FULL, Column, Quantity, present, words
+from energymodel.report.cells import Column, Quantity, present, words
 from energymodel.report.number import plain
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
@@ -50,7 +50,7 @@ def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
         "Speed limit of operations (Margolus and Levitin): {speed_limit_of_energy} with the energy of the run, "
         "{speed_limit_of_step_energy} with that of one step; the run does {operation_rate}.",
     )
-    outputs = dataclasses.replace(outcome_table({"run": run}), level=FULL)
+    outputs = dataclasses.replace(outcome_table({"run": run}), level="full")
     return Answer.of(
         scenario,
         "limits",
@@ -80,7 +80,7 @@ def bounds_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSp
         Column("energy", "energy", "J", digits="two"): [*energies, energy],
         _MULTIPLE: [*multiples, 1.0],
         words("basis"): [*bases, ""],
-        words("key", level=DATA): [*bounds, "run"],
+        words("key", level="data"): [*bounds, "run"],
     }
     return Table.of("bounds", "Lower bounds on energy", cells, len(bounds))
 
@@ -112,7 +112,7 @@ def rates_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpr
         Column("speed_limit_of_energy", "speed limit of the energy", "1/s", digits="two"): whole_run,
         Column("speed_limit_of_step_energy", "speed limit of a step", "1/s", digits="two"): one_step,
     }
-    return Table.facts("rates", "What a bit takes, and rates of operations", cells, FULL)
+    return Table.facts("rates", "What a bit takes, and rates of operations", cells, "full")
 
 
 def ladder_chart(table: Table) -> Chart:

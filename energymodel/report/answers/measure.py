@@ -8,7 +8,7 @@ import numpy as np
 from energymodel.readers.measured_log import MeasuredLogs, Measurement
 from energymodel.readers.metered import PhaseEnergy, whole_energy
 from energymodel.report.answer import Answer, Chart, Sentence, Table
-from energymodel.report.cells import DATA, Column, Quantity, finite, number, words
+from energymodel.report.cells import Column, Quantity, finite, number, words
 
 MOST_DEVICES = 16
 """Devices that the short form shows."""
@@ -86,7 +86,7 @@ def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     is_word = {name: isinstance(value, str) for row in rows for name, value in row.items()}
     columns = [words(name, name) if of else Column(name, name, "") for name, of in is_word.items()]
     cells = [[finite(row.get(name)) for name in is_word] for row in rows]
-    return Table("rows", "Rows for `calibrate`", columns, cells, level=DATA)
+    return Table("rows", "Rows for `calibrate`", columns, cells, level="data")
 
 
 def step_times_table(logs: MeasuredLogs) -> Table:
@@ -98,7 +98,7 @@ def step_times_table(logs: MeasuredLogs) -> Table:
             series = str(run.phases[index]) if len(logs.runs) == 1 else _short(name)
             rows.append([series, run.columns["step"][index], times[index]])
     columns = [words("series", ""), Column("step", kind="count"), Column("step_time", unit="s")]
-    return Table("step_times", "Step times", columns, rows, level=DATA)
+    return Table("step_times", "Step times", columns, rows, level="data")
 
 
 def power_table(logs: MeasuredLogs) -> Table:
@@ -111,7 +111,7 @@ def power_table(logs: MeasuredLogs) -> Table:
             series = phase if len(logs.power) == 1 else _short(name) or "all devices"
             rows.append([series, time - power.time[0], power.mean[index]])
     columns = [words("series", ""), Column("time", unit="s"), Column("power", unit="W")]
-    return Table("power", "Power over time", columns, rows, level=DATA)
+    return Table("power", "Power over time", columns, rows, level="data")
 
 
 def _thinned(values: np.ndarray) -> np.ndarray:

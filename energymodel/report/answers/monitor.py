@@ -11,7 +11,7 @@ from energymodel.report.answers.optimize import headline, plans_table
 from energymodel.report.answers.plan_fields import total
 from energymodel.report.answers.run_tables import OWN, Run, outcome_table, parts_table
 from energymodel.report.answers.scenario import whole_run_table
-from energymodel.report.cells import CHANGE, DATA, FULL, PAGE, Column, declared, number, words
+from energymodel.report.cells import Column, declared, number, words
 from energymodel.report.number import known_ends, sentence
 from energymodel.search.replan import Replan
 from energymodel.sweeps.first_order import SavingAtRisk
@@ -56,7 +56,7 @@ def monitor_answer(
         names = ("energy", *(name for name in end.names if name != "energy"))
         charts += [intervals_chart(end, names, "at the end")] if any(map(known_ends, end.rows[1])) else []
     if findings:
-        tables.append(Table("findings", "What is wrong", [words("kind"), words("message")], findings, level=PAGE))
+        tables.append(Table("findings", "What is wrong", [words("kind"), words("message")], findings, level="page"))
     losses = loss_table(status)
     if losses.rows:
         of_now = {"loss": number(state.loss, "nat/token"), "planned": number(expected.loss(state.tokens), "nat/token")}
@@ -73,9 +73,9 @@ def monitor_answer(
         sentences.append(Sentence(replanned.optimum.message if replanned is not None else refusal))
     if details:
         runs = {OWN: Run(scenario.plan, outcome)}
-        energy = parts_table("energy", "Energy of the plan", runs, FULL)
+        energy = parts_table("energy", "Energy of the plan", runs, "full")
         more, drawings, _ = detail_parts(scenario, runs, "energy")
-        own = dataclasses.replace(outcome_table(runs), title="Outcome of the plan", level=FULL)
+        own = dataclasses.replace(outcome_table(runs), title="Outcome of the plan", level="full")
         tables += [own, energy, *more]
         charts += [parts_chart(energy, "energy", "Energy of the plan by where it goes"), *drawings]
     return Answer.of(
@@ -105,7 +105,7 @@ def now_table(status: Status) -> Table:
     differences = {name: measured[name] / plan - 1.0 for name, plan in planned.items() if plan}
     rows = [[of.get(column.name) for column in _NOW] for of in (measured, planned, differences)]
     labels = ("measured", "plan", "difference")
-    return Table("now", "Now", _NOW, rows, tall=True, labels=labels, kinds=("", "", CHANGE))
+    return Table("now", "Now", _NOW, rows, tall=True, labels=labels, kinds=("", "", "change"))
 
 
 def loss_table(status: Status) -> Table:
@@ -120,7 +120,7 @@ def loss_table(status: Status) -> Table:
     series = {"plan, of a run that ends there": planned, "measured": measured}
     rows = [[name, at, loss] for name, points in series.items() for at, loss in points if at >= start]
     columns = [words("series"), Column("tokens", "tokens", "token"), Column("loss", "loss", "nat/token")]
-    return Table("losses", "Loss", columns, rows, level=DATA)
+    return Table("losses", "Loss", columns, rows, level="data")
 
 
 def forecast_line(status: Status) -> str:

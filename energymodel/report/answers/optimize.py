@@ -14,20 +14,7 @@ from energymodel.report.answers import run_tables, search_parts
 from energymodel.report.answers.evaluate import intervals_chart, limits_chart
 from energymodel.report.answers.plan_fields import command_of
 from energymodel.report.answers.run_tables import FOUND, OWN, Run
-from energymodel.report.cells import (
-    DATA,
-    FULL,
-    SHORT,
-    Column,
-    Quantity,
-    attributes,
-    declared,
-    number,
-    present,
-    share,
-    spaced,
-    words,
-)
+from energymodel.report.cells import Column, Quantity, attributes, declared, number, present, share, spaced, words
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.architecture import Architecture
 from energymodel.search.compare import DesignedOptimum
@@ -239,7 +226,7 @@ def side_effects(outcome: Table, but: Collection[str]) -> list[Sentence]:
     changes = [
         (column, outcome.rows[2][index])
         for index, column in enumerate(outcome.columns)
-        if column.level <= FULL and column.name not in but and column.changed.kind == "change"
+        if column.level in ("short", "full") and column.name not in but and column.changed.kind == "change"
     ]
     large = [(column, cell) for column, cell in changes if isinstance(cell, Quantity) and abs(cell.value) > _NOTICED]
     large.sort(key=lambda pair: -abs(pair[1].value))
@@ -262,7 +249,7 @@ def design_chip_answer(designed: DesignedOptimum, risk: SavingAtRisk | None = No
         {name: number(size, "B") for name, size in sizes.items()},
     )
     closed = Table.facts(
-        "cache_by_closed_form", "Caches by closed form", attributes(designed.caches, "B", *sizes), DATA
+        "cache_by_closed_form", "Caches by closed form", attributes(designed.caches, "B", *sizes), "data"
     )
     chips = {"reference": designed.reference, "design": designed.chip}
     rows = {name: [getattr(chip, column.name) for column in _CHIP] for name, chip in chips.items()}
@@ -298,10 +285,10 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
         baseline = jax.device_get(evaluate_once(own.system, own.plan))
     spreads = [outcome_spread(scenario) if details else None for scenario in (own, best)]
     runs = {OWN: Run(own.plan, baseline, spreads[0]), FOUND: Run(plan, outcome, spreads[1])}
-    outcomes, energy = run_tables.outcome_table(runs), run_tables.parts_table("energy", "Energy", runs, FULL)
+    outcomes, energy = run_tables.outcome_table(runs), run_tables.parts_table("energy", "Energy", runs, "full")
     before, after = (_sizes(scenario) for scenario in (own, best))
     differs = [name for name in COUNTS if not math.isclose(before[name], after[name], rel_tol=1e-9)]
-    columns = [Column(name, level=SHORT if name in (*differs, *TOTALS) else FULL) for name in before]
+    columns = [Column(name, level="short" if name in (*differs, *TOTALS) else "full") for name in before]
     shape = run_tables.compared("shape", "Shape", columns, {OWN: [*before.values()], FOUND: [*after.values()]})
     search = attributes(architecture, unit, "value", "own_value")
     search |= attributes(architecture, "1", "saving") | attributes(architecture, "nat/token", "loss", "penalty")
@@ -309,7 +296,7 @@ def architecture_answer(architecture: Architecture, *, details: bool = False) ->
     depths, curve = _depths(architecture, unit)
     prices = search_parts.prices_table(optimum, None)
     tables = [shape, run_tables.plan_table(best, {OWN: own.plan, FOUND: plan}), outcomes, energy, depths, prices]
-    tables += [Table.facts("search", "The search", search, DATA), run_tables.priors_table(best)]
+    tables += [Table.facts("search", "The search", search, "data"), run_tables.priors_table(best)]
     charts = [*curve, where.parts_chart(energy, "energy", "Energy of the run by where it goes")]
     notes: list[Sentence] = []
     if details:
@@ -368,7 +355,7 @@ def _depths(architecture: Architecture, unit: str) -> tuple[Table, list[Chart]]:
     pairs = [*zip(map(float, architecture.depths), map(float, architecture.depth_values), strict=True)]
     pairs = [(depth, value) for depth, value in pairs if math.isfinite(value)]
     columns = [Column("layers", kind="count"), Column(minimize, minimize, unit, digits="rows")]
-    table = Table("depths", "The best of each depth", columns, pairs, level=FULL)
+    table = Table("depths", "The best of each depth", columns, pairs, level="full")
     if len(pairs) < 2:
         return table, []
     best, lowest = min(pairs, key=lambda pair: pair[1])

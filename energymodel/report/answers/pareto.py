@@ -11,20 +11,7 @@ from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import detail_parts, parts_chart
 from energymodel.report.answers.plan_fields import command_of, kind_of, plan_fields
 from energymodel.report.answers.run_tables import Run, outcome_table
-from energymodel.report.cells import (
-    DATA,
-    FULL,
-    SHORT,
-    Column,
-    Number,
-    Quantity,
-    attributes,
-    declared,
-    number,
-    share,
-    spaced,
-    words,
-)
+from energymodel.report.cells import Column, Number, Quantity, attributes, declared, number, share, spaced, words
 from energymodel.search.compare import Comparison, Frontier, FrontierStep
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import Front
@@ -55,19 +42,19 @@ def pareto_answer(
     outcomes = run_tables.outcome_table(
         {str(index): Run(point.plan, point.outcome) for index, point in enumerate(points)}
     )
-    outcomes = dataclasses.replace(outcomes, name="outcomes", title="Outcome of each plan", level=DATA)
+    outcomes = dataclasses.replace(outcomes, name="outcomes", title="Outcome of each plan", level="data")
     search: dict[Column, Any] = {
         Column(f"baseline_{name}", unit=front.units[name]): _objective(name, front.baseline[name], spread)
         for name in names
     }
     search |= attributes(front, "1", "layouts_considered", "layouts_searched")
-    tables = [plans, outcomes, Table.facts("search", "The search", search, DATA), run_tables.priors_table(scenario)]
+    tables = [plans, outcomes, Table.facts("search", "The search", search, "data"), run_tables.priors_table(scenario)]
     charts, notes = [_front_chart(front, plans), *_exchange_charts(front, plans)], []
     if details:
         runs = {KNEE: Run(knee.plan, knee.outcome, spread)}
-        energy = run_tables.parts_table("energy", "Energy of the plan at the knee", runs, FULL)
+        energy = run_tables.parts_table("energy", "Energy of the plan at the knee", runs, "full")
         more, drawings, notes = detail_parts(scenario, runs, first)
-        tables = [*tables, dataclasses.replace(run_tables.outcome_table(runs), level=FULL), energy, *more]
+        tables = [*tables, dataclasses.replace(run_tables.outcome_table(runs), level="full"), energy, *more]
         charts += [parts_chart(energy, "energy", "Energy of the plan at the knee"), *drawings]
     rate = f", where 1 % more {second} saves {{rate}} {first}" if second in knee.exchange else ""
     at = " and ".join(f"{{{name}:i}} of {name}" for name in names)
@@ -109,9 +96,9 @@ def plans_table(front: Front, spread: OutcomeSpread | None = None) -> Table:
         field, name = fields[path], path.removeprefix("plan.")
         short = name.split("[")[0] in _COMMON - {"coolant_temperature"}
         digits = "rows" if name.startswith(("clock", "coolant")) else "interval"
-        level = SHORT if short else FULL if name in _COMMON else DATA
+        level = "short" if short else "full" if name in _COMMON else "data"
         columns.append(Column(name, field.title, field.unit, kind_of(path), digits, level))
-    columns += [words("layout"), words("mark", ""), words("mark_of_layout", "layouts", DATA)]
+    columns += [words("layout"), words("mark", ""), words("mark_of_layout", "layouts", "data")]
     labels = [layout_label(point.plan.layout) for point in front.points]
     common = sorted(set(labels), key=lambda label: (-labels.count(label), labels.index(label)))[:MOST_LAYOUTS]
     rows: list[list[Any]] = []
@@ -201,7 +188,7 @@ def compare_answer(comparison: Comparison, spreads: Mapping[str, OutcomeSpread] 
     if solved:
         rows = outcome_table({name: Run(best.plan, best.outcome) for name, best in solved.items()})
         outcomes = {"name": "outcomes", "title": "Outcome of each plan", "rows": rows.rows[: len(solved)], "kinds": ()}
-        tables.append(dataclasses.replace(rows, **outcomes, level=DATA, labels=tuple(solved)))
+        tables.append(dataclasses.replace(rows, **outcomes, level="data", labels=tuple(solved)))
         title = Sentence(f"Each combination with its plan of the lowest {of}")
         charts.append(Chart("bars", title, "combinations", "name", ["value"], axis=of))
     held = {name: number(value, unit_of(name)) for name, value in comparison.limits.items()}
@@ -230,12 +217,12 @@ def combinations_table(comparison: Comparison, spreads: Mapping[str, OutcomeSpre
     units = {path: origin.unit for provenance in origins for path, origin in provenance.items()}
     columns = [
         words("name", ""),
-        *(words(name, level=DATA) for name in _CHOICES),
+        *(words(name, level="data") for name in _CHOICES),
         *(dataclasses.replace(each, digits="interval") if each.name == of and spreads else each for each in _NUMBERS),
         *(Column(path, path.rpartition(".")[2], units[path], "amount") for path in comparison.varied),
-        Column("value", of, comparison.unit, digits="interval" if spreads else "rows", level=DATA),
+        Column("value", of, comparison.unit, digits="interval" if spreads else "rows", level="data"),
         Column("more", kind="change"),
-        words("reason", level=DATA),
+        words("reason", level="data"),
     ]
     rows: dict[str, dict[str, Any]] = {
         each.name: {name: getattr(each, name) or "" for name in ("name", *_CHOICES, "reason")} for each in candidates

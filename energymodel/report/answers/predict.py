@@ -15,7 +15,7 @@ from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import evaluate_answer, intervals_chart, limits_chart
 from energymodel.report.answers.run_tables import Run, fits_in_memory, limits_table
 from energymodel.report.answers.timeline import step_parts
-from energymodel.report.cells import DATA, FULL, Column, Quantity, declared, number, present, spaced, words
+from energymodel.report.cells import Column, Quantity, declared, number, present, spaced, words
 from energymodel.report.number import sentence
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
@@ -82,7 +82,7 @@ def _of_a_step(scenario: Scenario, run: Run, answer: Answer, *, details: bool) -
         Sentence("A step takes {step_time:i}.", {"step_time": outputs.number("step_time")}),
         Sentence("Nothing says how long the run is: costs are for each step and token."),
     ]
-    tables = [*tables, dataclasses.replace(outputs, level=DATA), priors]
+    tables = [*tables, dataclasses.replace(outputs, level="data"), priors]
     return dataclasses.replace(answer, sentences=sentences, tables=tables, charts=charts, notes=notes, warnings=[])
 
 
@@ -164,7 +164,7 @@ def input_table(csv: CsvTable, prediction: StepPredictions) -> Table:
     own = [(words(name, ""), index) for index, name in enumerate(csv.header) if name not in new]
     cells: dict[Column, Any] = {column: [row[index] for row in rows] for column, index in own}
     cells |= {Column(name, "", ""): values for name, values in new.items()}
-    return Table.of("input", "The table with its predictions", cells, level=DATA)
+    return Table.of("input", "The table with its predictions", cells, level="data")
 
 
 def errors_table(prediction: StepPredictions) -> Table:
@@ -179,7 +179,7 @@ def errors_table(prediction: StepPredictions) -> Table:
     for name, of in prediction.errors().items():
         parts = [of[f"{key}_percent"] / 100.0 if f"{key}_percent" in of else None for key in shares]
         rows.append([spaced(name), of["rows"], *parts, *map(of.get, counts)])
-    return Table("errors", "Errors", columns, rows, level=FULL)
+    return Table("errors", "Errors", columns, rows, level="full")
 
 
 def error_sentences(prediction: StepPredictions) -> list[Sentence]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Answer, Sentence, Table
-from energymodel.report.cells import DATA, Column, Quantity, words
+from energymodel.report.cells import Column, Quantity, words
 from energymodel.scenarios.files import CATEGORIES, companions, is_quantity, names, read_preset
 from energymodel.scenarios.rents import CONTRACTS, rent
 
@@ -58,10 +58,10 @@ def category_answer(category: str) -> Answer:
     columns = [
         words("preset"),
         *(Column(path, title, units.get(path, "1")) for path, title in main.items()),
-        words("node", "usual node", 0 if category == "hardware" else DATA),
+        words("node", "usual node", "short" if category == "hardware" else "data"),
         words("priors_of", "priors"),
-        words("title", level=DATA),
-        *(Column(kind, kind, kind="count", level=DATA) for kind in KINDS),
+        words("title", level="data"),
+        *(Column(kind, kind, kind="count", level="data") for kind in KINDS),
     ]
     note = "The last column counts priors, which are assumed, among all numbers of a preset."
     note = " ".join(filter(None, (MAIN["notes"].get(category), note)))

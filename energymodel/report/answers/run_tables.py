@@ -11,21 +11,7 @@ from scipy.special import ndtr
 from energymodel.economics.cost import RentedPrice
 from energymodel.report.answer import Sentence, Table
 from energymodel.report.answers.plan_fields import OF_LIFE, kind_of, part_fields, plan_fields, total
-from energymodel.report.cells import (
-    CHANCE,
-    CHANGE,
-    DATA,
-    FULL,
-    PAGE,
-    SHORT,
-    Cell,
-    Column,
-    Quantity,
-    number,
-    share,
-    spaced,
-    words,
-)
+from energymodel.report.cells import Cell, Column, Level, Quantity, number, share, spaced, words
 from energymodel.scenarios.clock_scale import REFERENCE_CLOCK
 from energymodel.scenarios.layers import recomputation_words
 from energymodel.scenarios.scenario import SYSTEM, Scenario, priors, switched_off
@@ -121,7 +107,7 @@ def compared(
     if len(rows) != 2:
         return table
     changes = [change_of(column, *cells) for column, *cells in zip(columns, *table.rows, strict=True)]
-    labels, kinds = (*rows, CHANGED), ("", "", CHANGE)
+    labels, kinds = (*rows, CHANGED), ("", "", "change")
     return dataclasses.replace(table, rows=[*table.rows, changes], labels=labels, kinds=kinds)
 
 
@@ -131,11 +117,11 @@ def output_columns(serves: bool, digits: str = "interval") -> list[Column]:
     groups, columns = {"step_time": "step time", "energy": "energy"}, []
     for name, about in declared.items():
         if "title" in about or name in groups:
-            level = DATA if name in OF_LIFE and not serves else SHORT if name in MAIN_OUTPUTS else FULL
+            level = "data" if name in OF_LIFE and not serves else "short" if name in MAIN_OUTPUTS else "full"
             title = about.get("title") or groups[name]
             columns.append(Column(name, title, about["unit"], kind_of(name), digits, level))
     return columns + [
-        Column(f"{group}.{part.name}", part.metadata["title"], part.metadata["unit"], digits=digits, level=DATA)
+        Column(f"{group}.{part.name}", part.metadata["title"], part.metadata["unit"], digits=digits, level="data")
         for group, component in (("energy", EnergyBreakdown), ("step_time", StepTime), ("slack", Slack))
         for part in dataclasses.fields(component)
     ]
@@ -174,7 +160,7 @@ def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan], varied: Co
 
     def add(name: str, title: str, own: list[Any], unit: str = "1", kind: str = "", *, usual: bool = False) -> None:
         differs = len(set(own)) > 1 or f"plan.{name}".split("[")[0] in varied
-        level = (FULL if usual else SHORT) if alone else SHORT if differs else FULL
+        level = ("full" if usual else "short") if alone else "short" if differs else "full"
         cells[Column(name, title, unit, kind, level=level)] = own
 
     for path in dict.fromkeys(name for of_plan in fields for name in of_plan):
@@ -195,7 +181,7 @@ def plan_table(scenario: Scenario, plans: Mapping[str, TrainingPlan], varied: Co
     reference, origin = float(scenario.system.accelerator.reference_clock), origins[REFERENCE_CLOCK]
     prior = f"reference clock: {origin.source}" if origin.is_prior else ""
     frequencies = [Quantity(float(plan.clock) * reference, prior=prior) for plan in plans.values()]
-    cells[Column("clock_frequency", "clock frequency", "Hz", level=SHORT if alone else FULL)] = frequencies
+    cells[Column("clock_frequency", "clock frequency", "Hz", level="short" if alone else "full")] = frequencies
     layouts = [plan.layout for plan in plans.values()]
     add("zero_stage", "ZeRO stage", [sum(float(getattr(layout, name)) for name in _ZERO) for layout in layouts])
     add("recomputation", "recomputation", [recomputation_words(layout) for layout in layouts], kind="words")
@@ -207,10 +193,10 @@ def chosen_columns(name: str, title: str, *parts: tuple[Table, Collection[str]])
     chosen = [(table, index) for table, names in parts for index, of in enumerate(table.names) if of in names]
     first, columns = parts[0][0], [table.columns[index] for table, index in chosen]
     rows = [[table.rows[row][index] for table, index in chosen] for row in range(len(first.rows))]
-    return dataclasses.replace(first, name=name, title=title, columns=columns, rows=rows, level=DATA)
+    return dataclasses.replace(first, name=name, title=title, columns=columns, rows=rows, level="data")
 
 
-def parts_table(name: str, title: str, runs: Runs, level: int = SHORT) -> Table:
+def parts_table(name: str, title: str, runs: Runs, level: Level = "short") -> Table:
     """Parts of `energy` or `step_time` in each run, the largest of the last run first, and their shares of it."""
     first, last, alone = next(iter(runs.values())), list(runs.values())[-1], len(runs) == 1
     size, rows = total(getattr(last.outcome, name)) or 1.0, []
@@ -279,13 +265,13 @@ def limits_table(run: Run, but: str = "") -> Table:
         lines.append((-chance, field.value, column, Quantity(margin, *ends)))
     lines.sort(key=lambda line: line[:2])
     columns = [
-        dataclasses.replace(column, level=SHORT if index < 4 or -near > _NEAR or slack < 0.0 else FULL)
+        dataclasses.replace(column, level="short" if index < 4 or -near > _NEAR or slack < 0.0 else "full")
         for index, (near, slack, column, _) in enumerate(lines)
     ]
     rows, labels = [[margin for *_, margin in lines]], ["margin"]
     if run.spread is not None:
         rows, labels = [*rows, [Quantity(abs(near)) for near, *_ in lines]], [*labels, "chance to exceed it"]
-    kinds, title = ("", CHANCE)[: len(rows)], "Margin to each limit, of the value"
+    kinds, title = ("", "chance")[: len(rows)], "Margin to each limit, of the value"
     return Table("limits", title, columns, rows, tall=True, labels=labels, kinds=kinds)
 
 
@@ -317,7 +303,7 @@ def priors_table(scenario: Scenario) -> Table:
     """Numbers of the system that nobody measured."""
     rows = [[path.removeprefix(SYSTEM), scenario.provenance[path].source] for path in priors(scenario)]
     title = "Numbers of the system that nobody measured"
-    return Table("priors", title, [words("number"), words("source")], rows, level=PAGE)
+    return Table("priors", title, [words("number"), words("source")], rows, level="page")
 
 
 def provenance_notes(scenario: Scenario) -> list[Sentence]:

@@ -7,7 +7,7 @@ from typing import Any
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import prior_count, priors_table
 from energymodel.report.answers.sweep import question_table
-from energymodel.report.cells import DATA, FULL, Column, Quantity, declared, number, present, share, spaced, words
+from energymodel.report.cells import Column, Quantity, declared, number, present, share, spaced, words
 from energymodel.scenarios.scenario import SYSTEM, Scenario
 from energymodel.sweeps.monte_carlo import MonteCarlo
 from energymodel.sweeps.outcome_spread import DEVIATIONS
@@ -42,7 +42,7 @@ def samples_answer(scenario: Scenario, drawn: MonteCarlo, asked: Mapping[str, st
         Column("index_samples", "samples of the indices", kind="count"): drawn.index_samples,
         Column("points", kind="count"): drawn.points,
         Column("time", "time, compilation included", "s", digits="two"): drawn.seconds,
-        words("complete", level=DATA): drawn.complete,
+        words("complete", level="data"): drawn.complete,
     }
     tables += [Table.facts("run", "The samples", cells), *([question_table(asked)] if asked else [])]
     return Answer.of(
@@ -86,8 +86,8 @@ def outputs_table(drawn: MonteCarlo) -> Table:
     first = declared("distributions")
     columns = [
         *first[:4],
-        *(Column(name, f"{100 * part:g} %", "", level=FULL) for part, name in shares.items()),
-        *(Column(f"{name}_{end}", unit="", level=DATA) for name in shares.values() for end in ("low", "high")),
+        *(Column(name, f"{100 * part:g} %", "", level="full") for part, name in shares.items()),
+        *(Column(f"{name}_{end}", unit="", level="data") for name in shares.values() for end in ("low", "high")),
         *first[4:],
     ]
     rows = []
@@ -139,9 +139,9 @@ def indices_table(drawn: MonteCarlo, name: str) -> Table:
         words("factor", "number"): [of.factor.removeprefix(SYSTEM) for of in ranked],
         Column("first", "alone", kind="share"): [index(of.first, of.first_half) for of in ranked],
         Column("total", "with others", kind="share"): [index(of.total, of.total_half) for of in ranked],
-        Column("first_error", "95 %: ±", kind="share", level=DATA): [of.first_half for of in ranked],
-        Column("total_error", "95 %: ±", kind="share", level=DATA): [of.total_half for of in ranked],
-        words("path", level=DATA): [of.factor for of in ranked],
+        Column("first_error", "95 %: ±", kind="share", level="data"): [of.first_half for of in ranked],
+        Column("total_error", "95 %: ±", kind="share", level="data"): [of.total_half for of in ranked],
+        words("path", level="data"): [of.factor for of in ranked],
     }
     short = range(min(TOP, sum(of.total >= SMALLEST for of in ranked)))
     title = f"What makes {spaced(name)} uncertain: shares of its variance"

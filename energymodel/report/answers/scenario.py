@@ -8,7 +8,7 @@ from energymodel.report import toml_text
 from energymodel.report.answer import Answer, Sentence, Table
 from energymodel.report.answers.optimize import optimize_answer
 from energymodel.report.answers.run_tables import plan_table
-from energymodel.report.cells import DATA, Column, Quantity, declared, words
+from energymodel.report.cells import Column, Quantity, declared, words
 from energymodel.scenarios.pieces import Pieces
 from energymodel.search.replan import Forecast, Replan
 from energymodel.sweeps.first_order import SavingAtRisk
@@ -47,7 +47,7 @@ def replan_answer(replan: Replan, file: str, risk: SavingAtRisk | None = None) -
     answer = optimize_answer(dataclasses.replace(replan.optimum, scenario=named), risk)
     still = [] if rest.updates else [Sentence("The measurements moved no number: the run goes as the scenario says.")]
     rest_saving = {Column("saving", "saving over the rest", kind="share"): replan.saving}
-    saving = Table.facts("rest", "The rest of the run", rest_saving, DATA)
+    saving = Table.facts("rest", "The rest of the run", rest_saving, "data")
     updates = {
         words("path", ""): [of.path for of in rest.updates],
         Column("before", unit=""): [Quantity(of.before, unit=of.unit) for of in rest.updates],

@@ -11,7 +11,7 @@ from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Chart, Sentence, Table
 from energymodel.report.answers.plan_fields import Field, command_of, plan_fields, set_word
 from energymodel.report.answers.run_tables import Run, outcome_table, plan_table
-from energymodel.report.cells import DATA, FULL, Column, Number, Quantity, attributes, number, share, spaced, words
+from energymodel.report.cells import Column, Number, Quantity, attributes, number, share, spaced, words
 from energymodel.report.number import sentence
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import OBEYS_LIMITS_ASKED, NearTie, Optimum, Refinement
@@ -50,11 +50,11 @@ def prices_table(optimum: Optimum, risk: SavingAtRisk | None) -> Table:
         ],
         words("step"): [step for step, _ in steps],
         Column("saved", f"{of} saved by it", unit): [saved for _, saved in steps],
-        words("name", "", DATA): names,
-        Column("elasticity", level=DATA): [price.elasticity for price in prices],
-        Column("price", unit="", level=DATA): [price.price for price in prices],
-        words("price_unit", level=DATA): [price.price_unit for price in prices],
-        words("binds", level=DATA): [name in optimum.active for name in names],
+        words("name", "", "data"): names,
+        Column("elasticity", level="data"): [price.elasticity for price in prices],
+        Column("price", unit="", level="data"): [price.price for price in prices],
+        words("price_unit", level="data"): [price.price_unit for price in prices],
+        words("binds", level="data"): [name in optimum.active for name in names],
     }
     binding = range(sum(name in optimum.active for name in names))
     return Table.of("prices", "Shadow prices of the limits", cells, short=binding)
@@ -174,7 +174,7 @@ def saving_causes(risk: SavingAtRisk) -> tuple[Table, Chart | None]:
     rows = [[name.removeprefix("system."), part] for name, part in risk.shares.items()]
     columns = [words("number"), Column("share", axis, kind="share", digits="two")]
     large = sum(part >= SMALLEST for _, part in rows)
-    table = Table("saving_causes", title, columns, rows, short=range(large), level=FULL)
+    table = Table("saving_causes", title, columns, rows, short=range(large), level="full")
     first = "{name} causes {largest} of the variance of the saving"
     return table, Chart.ranked(table, "share", first, title, axis, SMALLEST, CAUSES)
 
@@ -189,7 +189,7 @@ def layouts_compared(optimum: Optimum) -> tuple[Table, Chart | None]:
         rows.append(["all layouts that were not searched, at least", others, None])
     excess = Column("excess", f"more {of} than the best", kind="share", digits="two")
     best = Column("probability", "probability to be the best", kind="share", digits="two")
-    table = Table("layouts", "Layouts compared", [words("layout"), excess, best], rows, level=FULL)
+    table = Table("layouts", "Layouts compared", [words("layout"), excess, best], rows, level="full")
     title = f"Another layout takes at least {{largest}} more {of}"
     subtitle = f"{of.capitalize()} above that of the best layout"
     nearest = share(min((row[1] for row in rows), default=0.0))
@@ -205,7 +205,7 @@ def switches_table(optimum: Optimum) -> Table:
         words("limits"): ["kept" if worth.keeps_limits else "exceeded" for worth in acting],
         words("numerics"): ["change" if worth.switch in PRECISIONS else "stay" for worth in acting],
     }
-    return Table.of("switches", "Switches not searched, with the plan found as it is", cells, level=FULL)
+    return Table.of("switches", "Switches not searched, with the plan found as it is", cells, level="full")
 
 
 def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table]:
@@ -221,16 +221,18 @@ def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table
         search |= attributes(risk, unit, "saving_deviation", "prior_deviation")
         search |= {Column("saving", unit=unit): (risk.saving, *risk.saving_interval)}
         search |= {Column("priors_without_spread"): risk.without}
-    yield Table.facts("search", "The search", search, DATA)
+    yield Table.facts("search", "The search", search, "data")
     units = {path: origin.unit for path, origin in scenario.provenance.items()}
     units |= {field.name.split("[")[0]: field.unit for field in plan_fields(optimum.plan)}
     variables = {Column(path, path, units.get(path.split("[")[0], "1")): of for path, of in optimum.found.items()}
     if variables:
-        yield Table.facts("variables", "Variables", variables, DATA)
+        yield Table.facts("variables", "Variables", variables, "data")
     limits = {Column(name, unit=optimum.limit_units.get(name, "1")): of for name, of in optimum.limits.items()}
-    yield Table.facts("limit_values", "Limits of the search", limits, DATA)
+    yield Table.facts("limit_values", "Limits of the search", limits, "data")
     if second is not None:
-        yield Table.facts("runner_up", "Second-best layout", attributes(second.layout, "1", *vars(second.layout)), DATA)
+        yield Table.facts(
+            "runner_up", "Second-best layout", attributes(second.layout, "1", *vars(second.layout)), "data"
+        )
     if conflicts := optimum.conflicts:
         columns = [Column(conflict.limit, unit=conflict.unit) for conflict in conflicts]
         rows = [[getattr(conflict, name) for conflict in conflicts] for name in ("asked", "nearest")]
@@ -243,17 +245,17 @@ def search_tables(optimum: Optimum, risk: SavingAtRisk | None) -> Iterable[Table
             [of.added.names, of.added.knots, " ".join(of.added.stages), of.saving, of.converged]
             for of in optimum.refinements
         ]
-        yield Table("refinements", "Refinements", columns, rows, level=DATA)
+        yield Table("refinements", "Refinements", columns, rows, level="data")
     if tie is not None:
         cells = {words("saved"): tie.saved, words("taken"): tie.taken}
         yield Table.facts(
-            "near_tie", "Plans as good", cells | attributes(tie, "1", "tolerance", "cost", "saving"), DATA
+            "near_tie", "Plans as good", cells | attributes(tie, "1", "tolerance", "cost", "saving"), "data"
         )
         exact = outcome_table({"exact": Run(tie.plan, tie.outcome)})
-        yield dataclasses.replace(exact, name="exact_outcome", level=DATA)
+        yield dataclasses.replace(exact, name="exact_outcome", level="data")
         plans["exact_plan"] = tie.plan
     for name, plan in plans.items():
-        yield dataclasses.replace(plan_table(scenario, {name: plan}), name=name, level=DATA)
+        yield dataclasses.replace(plan_table(scenario, {name: plan}), name=name, level="data")
 
 
 def limits_asked(optimum: Optimum) -> list[Sentence]:

@@ -7,20 +7,7 @@ from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import elasticity_chart
 from energymodel.report.answers.plan_fields import PERCENT
 from energymodel.report.answers.run_tables import priors_table
-from energymodel.report.cells import (
-    DATA,
-    FULL,
-    SHORT,
-    Cell,
-    Column,
-    Quantity,
-    finite,
-    number,
-    present,
-    share,
-    spaced,
-    words,
-)
+from energymodel.report.cells import Cell, Column, Level, Quantity, finite, number, present, share, spaced, words
 from energymodel.scenarios.scenario import SYSTEM
 from energymodel.search.sensitivity import CHANGE, FREE, MEASURE, SHARES, NumberEffects, Sensitivity
 from energymodel.search.training_run import is_gain
@@ -98,7 +85,7 @@ def outputs_table(analysis: Sensitivity, spread: OutcomeSpread | None) -> Table:
     for name in analysis.values:
         parts = (analysis.together(name), analysis.prior_share(name)) if analysis.rows else (math.nan, math.nan)
         rows.append([spaced(name), _output(analysis, name, spread), *parts])
-    return Table("outputs", "Outputs", columns, rows, level=FULL)
+    return Table("outputs", "Outputs", columns, rows, level="full")
 
 
 def own_number(row: NumberEffects, value: float | None) -> Cell:
@@ -118,7 +105,7 @@ def measure_table(analysis: Sensitivity, top: int = TOP) -> Table:
     numbers = analysis.by_uncertainty()
     rows = [row for row in numbers if max(row.size(*output) for output in values.items()) >= _SMALLEST]
 
-    def changes(name: str, level: int) -> dict[Column, Any]:
+    def changes(name: str, level: Level) -> dict[Column, Any]:
         titles = {f"{name}_at_low": f"{spaced(name)} at {low}", f"{name}_at_high": f"at {high}"}
         columns = [Column(key, title, kind="change", digits="two", level=level) for key, title in titles.items()]
         pairs = [[*map(_change, row.changes(name, values[name]))] for row in rows]
@@ -129,7 +116,7 @@ def measure_table(analysis: Sensitivity, top: int = TOP) -> Table:
         words("known", "known as"): map(_kind, rows),
         Column("low", low): [own_number(row, row.low) for row in rows],
         Column("high", high): [own_number(row, row.high) for row in rows],
-        **changes(first, SHORT),
+        **changes(first, "short"),
         Column("share", "of variance", kind="share", digits="two"): [finite(shares.get(row.path)) for row in rows],
     }
     for name in others:
@@ -137,7 +124,7 @@ def measure_table(analysis: Sensitivity, top: int = TOP) -> Table:
             _change(row.size(name, values[name])) for row in rows
         ]
     for name in others:
-        cells |= changes(name, DATA)
+        cells |= changes(name, "data")
     cells[words("search", "")] = ["" if row.effects[first].exact else "≈ from the elasticity" for row in rows]
     title = f"Measure next: {spaced(first)} with each uncertain number at its {low} and {high} quantile"
     return Table.of("measure", title, cells, top)
@@ -215,7 +202,7 @@ def limits_table(analysis: Sensitivity) -> Table:
         Column("value"): [Quantity(of.value, unit=of.unit) for of in limits],
         Column("elasticity", f"{name} (% per %)", digits="two"): [of.elasticity for of in limits],
         words("origin", ""): ["taken from the scenario; moves with it" if of.follows else "" for of in limits],
-        Column("derivative", unit="", level=DATA): [of.derivative for of in limits],
+        Column("derivative", unit="", level="data"): [of.derivative for of in limits],
     }
     return Table.of("limits", f"Change next: limits, by what 1 % more does to the lowest {name}", cells)
 
@@ -258,7 +245,7 @@ def numbers_table(analysis: Sensitivity) -> Table:
         for name, of in row.effects.items():
             cells += [of.elasticity, of.derivative, of.low, of.high, of.exact, shares[name].get(row.path)]
         rows.append(cells)
-    return Table("numbers", "All numbers and their effects", columns, rows, level=DATA)
+    return Table("numbers", "All numbers and their effects", columns, rows, level="data")
 
 
 def next_sentences(analysis: Sensitivity, first: str) -> list[Sentence]:

@@ -14,7 +14,7 @@ from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.details import causes
 from energymodel.report.answers.evaluate import intervals_chart
 from energymodel.report.answers.run_tables import Run, outcome_table, output_columns, prior_count, priors_table
-from energymodel.report.cells import DATA, PAGE, SHORT, Column, Quantity, number, present, share, spaced, words
+from energymodel.report.cells import Column, Quantity, number, present, share, spaced, words
 from energymodel.report.number import plain
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.axes import Axis
@@ -75,20 +75,20 @@ def sweep_answer(
         Column("points", kind="count"): swept.points,
         Column("time", unit="s", digits="two"): swept.seconds,
         _RATE: swept.points / swept.seconds if swept.seconds else None,
-        words("complete", level=DATA): swept.complete,
-        words("order", "order of the axes", DATA): ", ".join(swept.grid.names),
+        words("complete", level="data"): swept.complete,
+        words("order", "order of the axes", "data"): ", ".join(swept.grid.names),
     }
     tables = [rows, axes_table(swept.axes), Table.facts("run", "The sweep", run)]
     charts = [_chart(swept, rows, minimize)] if swept.winners else []
     if missing := infeasible_points(swept):
         columns = [column for name, column in at.items() if name in missing[0]]
         cells, title = [[*point.values()] for point in missing], "Combinations at which no point obeys all limits"
-        tables.append(Table("infeasible", title, columns, cells, level=DATA))
+        tables.append(Table("infeasible", title, columns, cells, level="data"))
     tables += [question_table(asked)] if asked else []
     if spread is not None and details:
         own = outcome_table({scenario.name: Run(scenario.plan, spread.outcome, spread)})
         table, chart = causes(scenario, spread, "energy")
-        tables += [dataclasses.replace(own, title="Outcome of the scenario's own plan", level=PAGE), table]
+        tables += [dataclasses.replace(own, title="Outcome of the scenario's own plan", level="page"), table]
         charts += present(intervals_chart(own), chart)
     return Answer.of(
         scenario,
@@ -168,14 +168,14 @@ def _points(swept: SweepResult, minimize: str, spread: OutcomeSpread | None) -> 
     for name in outputs:
         unit, varies = swept.units.get(name, "1"), len({winner.outputs[name] for winner in winners}) > 1
         column = titles.get(name, Column(name, unit=unit))
-        level = SHORT if name in SHOWN or name == minimize else DATA
+        level = "short" if name in SHOWN or name == minimize else "data"
         columns.append(dataclasses.replace(column, unit=unit, digits="rows" if varies else "interval", level=level))
     first = winners[0].value if winners else math.nan
     if math.isfinite(first) and minimize not in outputs:
         columns.append(_value_column(minimize))
     if len(winners) > 1 and first > 0.0:
         columns.append(Column("change", f"{spaced(minimize)} above first", kind="change"))
-    columns.append(words("point", level=DATA))
+    columns.append(words("point", level="data"))
     halves = {name: DEVIATIONS * spread.deviation(name) for name in SHOWN if name in outputs} if spread else {}
     labels = [point_words(swept.axes, winner.point) for winner in winners]
     counts = Counter(labels)  # points that read alike are numbered
@@ -259,7 +259,7 @@ def axes_table(axes: Iterable[Axis]) -> Table:
 def question_table(asked: Mapping[str, str]) -> Table:
     """What was asked, for other programs."""
     columns = [words("name", "question"), words("value", "")]
-    return Table("question", "The question", columns, [*asked.items()], level=DATA)
+    return Table("question", "The question", columns, [*asked.items()], level="data")
 
 
 def axis_column(axis: Axis) -> Column:

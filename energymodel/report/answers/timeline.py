@@ -8,7 +8,7 @@ from energymodel.errors import InputError
 from energymodel.performance.pipeline_simulator import SimulatedPass
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers.run_tables import Run
-from energymodel.report.cells import DATA, FULL, Column, Quantity, declared, number, spaced, words
+from energymodel.report.cells import Column, Quantity, declared, number, spaced, words
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.pipeline_clocks import StageClocks
 from energymodel.solver import RESULTS, result_is
@@ -39,7 +39,7 @@ def passes_table(timeline: Timeline) -> Table:
         [each.rank, NAMES[each.operation.kind], *each.operation[1:], each.start, each.end, lane, lanes]
         for each, lane, lanes in passes
     ]
-    return Table("passes", "A step of the plan", declared("passes"), rows, level=DATA)
+    return Table("passes", "A step of the plan", declared("passes"), rows, level="data")
 
 
 def timeline_chart(timeline: Timeline) -> Chart:
@@ -90,7 +90,7 @@ def timeline_answer(scenario: Scenario, timeline: Timeline) -> Answer:
         "timeline",
         Sentence(f"Pipeline with schedule {timeline.schedule}, {ranks} ranks, {len(timeline.layers)} virtual stages"),
         [step_sentence(timeline, Quantity(total))],
-        [*tables, Table.facts("times", "Time of all passes", times, FULL), passes_table(timeline)],
+        [*tables, Table.facts("times", "Time of all passes", times, "full"), passes_table(timeline)],
         charts=[timeline_chart(timeline)],
         rows="passes",
     )
@@ -144,7 +144,7 @@ def stage_clocks_answer(scenario: Scenario, clocks: StageClocks) -> Answer:
         [
             Table("front", "Passes of a step, all chips", declared("clocks_front"), [*front]),
             rank_clocks_table(clocks.clock[best], float(scenario.system.accelerator.reference_clock)),
-            Table("clocks", "All clocks", declared("clocks"), all_clocks, level=DATA),
+            Table("clocks", "All clocks", declared("clocks"), all_clocks, level="data"),
         ],
         charts=[Chart("plane", title, "front", "step_time", y, subtitle, lines=True, axis="energy")],
         warnings=[Sentence(late, times)] if times else [],
