@@ -15,6 +15,7 @@ from scipy.stats import poisson
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.monitor.forecast import RunForecast
 from energymodel.monitor.run_state import RECENT, RunState
+from energymodel.readers.expressions import data_file
 from energymodel.readers.log_records import is_chip
 from energymodel.readers.logged_run import TO_SIGMA, relative_scatter
 from energymodel.readers.metered import median
@@ -174,27 +175,8 @@ CHECKS = (
     ("batch", _batch),
     ("plan", _plan),
 )
-UNITS = {
-    "time": ("s", "seconds"),
-    "energy": ("j", "joules"),
-    "equipment_energy": ("j", "joules"),
-    "money": ("usd", "usd"),
-    "carbon": ("kg", "kilograms"),
-    "loss": ("nat_per_token",) * 2,
-}
-"""Units of totals in JSON and in Prometheus' text."""
-STATE = {
-    "progress": ("progress", "progress_ratio"),
-    "tokens": ("tokens", "tokens"),
-    "time_s": ("time", "elapsed_seconds"),
-    "step_time_s": ("step_time", "step_time_seconds"),
-    "planned_step_time_s": ("expected.step_time", "planned_step_time_seconds"),
-    "loss_nat_per_token": ("loss", "loss_nat_per_token"),
-    "chip_power_w": ("chip_power", "chip_power_watts"),
-    "node_power_w": ("node_power", "node_power_watts"),
-    "failures": ("failures", "failures"),
-}
-"""Attributes of a state by name in JSON, with their names in Prometheus' text."""
+UNITS, STATE = data_file(__file__, "status.toml").values()
+"""What totals and the state of a run are called in JSON and in Prometheus' text."""
 PARTS = {"value": "", "lower": "_lower", "upper": "_upper"}
 PREFIX = "energymodel"
 

@@ -12,6 +12,7 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.performance.caches import balance_cache_size, optimal_cache_size
 from energymodel.physics.limits import landauer_energy
+from energymodel.readers.expressions import data_file
 from energymodel.scenarios.layers import topology_changes
 from energymodel.scenarios.question import Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario, load_scenario
@@ -35,24 +36,11 @@ USUAL_POINTS, MOST_POINTS = 7, 61
 USUAL_LAST, FARTHEST = 30.0, 60.0  # generations
 DESIGN = "system.chip_design"
 CHIP = f"{DESIGN}."
-CHOICES = {
-    f"{CHIP}voltage": (0.4, 1.2),
-    f"{CHIP}area": (0.1, 1.0),
-    f"{CHIP}memory_stacks": (1e-3, 1.0),
-    f"{CHIP}link_lanes": (0.05, 2.0),
-}
+CHOICES: Mapping[str, Sequence[float]] = data_file(__file__, "chip_choices.toml")["generation"]
 """Choices of a designer that every generation makes anew, relative to the reference."""
 ELEMENT = 2.0  # bytes of a number in 16 bits
 FLOP_PER_PRODUCT = 2.0  # a multiply-add
-CHIP_CHOICES = {
-    "voltage": (0.7, 1.2),
-    "area": (0.5, 2.0),
-    "registers": (0.1, 4.0),
-    "local_memory": (0.25, 8.0),
-    "cache": (0.1, 4.0),
-    "memory_stacks": (0.5, 2.0),
-    "link_lanes": (0.25, 2.0),
-}
+CHIP_CHOICES: Mapping[str, Sequence[float]] = data_file(__file__, "chip_choices.toml")["chip"]
 """What is varied unless the question says so, and its bounds."""
 CHIP_LIMITS = {"chip_area": ("die_area", "m^2"), "chip_power": ("rated_power", "W"), "chip_price": ("price", "USD")}
 """Limits on the chip, the field of the accelerator that each bounds, and its unit."""
