@@ -9,11 +9,12 @@ import energymodel as em
 from energymodel.cli import completion, shell
 from energymodel.cli.options import flag, option, pairs
 from energymodel.cli.shell import Run, command
-from energymodel.cli.source import LAUNCH, LAUNCHED, LaunchFiles, Objective, PlanQuestion, Question, Source, Stored
+from energymodel.cli.source import LAUNCH, LAUNCHED, Objective, PlanQuestion, Question, Source, Stored
 from energymodel.errors import InputError
 from energymodel.report import answers
 
 if TYPE_CHECKING:
+    from energymodel.report.answer import Answer
     from energymodel.search.result import Optimum
     from energymodel.sweeps.first_order import SavingAtRisk
 
@@ -51,17 +52,18 @@ def optimize(
     if any(path.strip().startswith(MODEL) for path in question.vary or ()):
         if tolerance is not None or block is not None:
             raise InputError("--tolerance, --block: a search of the model's shape has none. Leave it out.")
-        return _optimize_model(own, question, run, files)
-    scenario = own.with_question(*question.words, tolerance, block)
-    with shell.keeping():
-        optimum = em.optimize(scenario, progress=run.progress)
-    run.progress("moving the uncertain numbers")
-    answer = answers.optimize_answer(optimum, at_risk(optimum), details=run.show.details)
+        answer, optimum = _optimized_model(own, question, run)
+    else:
+        scenario = own.with_question(*question.words, tolerance, block)
+        with shell.keeping():
+            optimum = em.optimize(scenario, progress=run.progress)
+        run.progress("moving the uncertain numbers")
+        answer = answers.optimize_answer(optimum, at_risk(optimum), details=run.show.details)
     written = files(optimum.scenario_found, optimum.plan, float(optimum.outcome.tokens))
     return answer, written if optimum.success else None
 
 
-def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, files: LaunchFiles) -> Any:
+def _optimized_model(scenario: "em.Scenario", question: PlanQuestion, run: Run) -> "tuple[Answer, Optimum]":
     """Search the shape of the model with the plan, at the loss of the scenario's own or for the lowest loss."""
     vary = [path.strip() for path in question.vary or ()]
     names = [path.removeprefix(MODEL) for path in vary if path.startswith(MODEL)]
@@ -74,9 +76,7 @@ def _optimize_model(scenario: "em.Scenario", question: PlanQuestion, run: Run, f
     asked = scenario.with_question(question.minimize, question.limit, rest, question.fix or ())
     shape = None if "*" in names else [name for name in names if name != "layers"]
     best = em.optimize_architecture(asked, names=shape, progress=run.progress)
-    answer, optimum = answers.architecture_answer(best, details=run.show.details), best.optimum
-    written = files(optimum.scenario_found, optimum.plan, float(optimum.outcome.tokens))
-    return answer, written if optimum.success else None
+    return answers.architecture_answer(best, details=run.show.details), best.optimum
 
 
 @command(Source, lines=True)

@@ -140,9 +140,15 @@ def _usual_ends(scenario: Scenario, path: str, own: float) -> tuple[float, float
     """Ends of the numbers of which more is known than their unit."""
     chip, inlet = scenario.system.accelerator, scenario.system.facility.cooling.inlet
     if path == "plan.goal.loss":
-        return own - _NEAR_FLOOR * (own - _loss_floor(scenario)), _LOSS_SPAN * own
+        with jax.enable_x64(True):
+            learning = learning_of(scenario.system, scenario.plan)
+            floor = float(learning.loss(parameters_in_loss(scenario.system), UNLIMITED_TOKENS))
+        return own - _NEAR_FLOOR * (own - floor), _LOSS_SPAN * own
     if path == BUSY_POWER:
-        return _busy_power_ends(scenario, own)
+        origin, per, _ = _operation(scenario)
+        with jax.enable_x64(True):
+            bound = float(landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature))
+        return origin + _NEAR_BOUND * bound * per, origin + _MORE_ENERGY * (own - origin)
     usual = {
         BATCH: (own / BATCH_RANGE, own * BATCH_RANGE),
         "plan.goal.tokens": (own / TOKEN_RANGE, own * TOKEN_RANGE),
@@ -153,20 +159,6 @@ def _usual_ends(scenario: Scenario, path: str, own: float) -> tuple[float, float
         GENERATIONS: (0.0, FARTHEST),
     }
     return usual.get(path)
-
-
-def _loss_floor(scenario: Scenario) -> float:
-    """The loss that unlimited data would leave [nat/token]."""
-    with jax.enable_x64(True):
-        learning = learning_of(scenario.system, scenario.plan)
-        return float(learning.loss(parameters_in_loss(scenario.system), UNLIMITED_TOKENS))
-
-
-def _busy_power_ends(scenario: Scenario, own: float) -> tuple[float, float]:
-    (origin, per, _), chip = _operation(scenario), scenario.system.accelerator
-    with jax.enable_x64(True):
-        bound = float(landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature))
-    return origin + _NEAR_BOUND * bound * per, origin + _MORE_ENERGY * (own - origin)
 
 
 def _operation(scenario: Scenario) -> tuple[float, float, str]:

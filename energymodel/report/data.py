@@ -5,7 +5,7 @@ import importlib
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,13 +103,8 @@ def csv_text(table: Table, name: str = "") -> str:
         columns = {"row": list(table.labels), **columns}
     if name:
         columns = {"scenario": [name] * len(table.rows), **columns}
-    return csv_lines([columns, *zip(*columns.values(), strict=True)])
-
-
-def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
-    """Lines of CSV; what is missing stays empty."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(["" if cell is None else cell for cell in row] for row in rows)
+    csv.writer(out, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
     return out.getvalue()
 
 
@@ -148,18 +143,12 @@ def to_dataframe(table: Table) -> Any:
         pandas = importlib.import_module("pandas")
     except ModuleNotFoundError:
         raise InputError('to_dataframe needs pandas. Install it: pip install "energymodel[notebook]".') from None
-    (name, labels), columns = _indexed(table)
+    columns = {column.name: [_plain(cell, np.nan) for cell in cells] for column, cells, _ in _columns(table)}
+    columns |= {f"{column.name} unit": own for column, _, own in _columns(table) if own}
+    name, labels = "row", table.labels or range(len(table.rows))
+    if not table.labels and table.columns[0].kind == "words":
+        name = table.names[0]
+        labels = columns.pop(name)
     frame = pandas.DataFrame(columns, index=pandas.Index(labels, name=name))
     frame.attrs["units"] = {column.name: column.unit for column in table.columns if column.name in frame}
     return frame
-
-
-def _indexed(table: Table) -> tuple[tuple[str, Sequence[Any]], dict[str, list[Any]]]:
-    """Name and labels of the rows, and values of the other columns by name."""
-    columns = {column.name: [_plain(cell, np.nan) for cell in cells] for column, cells, _ in _columns(table)}
-    columns |= {f"{column.name} unit": own for column, _, own in _columns(table) if own}
-    if table.labels:
-        return ("row", list(table.labels)), columns
-    if table.columns[0].kind == "words":
-        return (table.names[0], columns.pop(table.names[0])), columns
-    return ("row", range(len(table.rows))), columns

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import platform
 import re
+from collections.abc import Iterable
 from importlib.metadata import version
 from importlib.resources import files
 
@@ -126,13 +127,10 @@ def folded(words: str, body: str, class_: str = "em-more") -> str:
     return element("details", element("summary", escape(words)), body, class_=class_)
 
 
-def _paragraphs(sentences: object, class_: str | None = None) -> str:
-    return "".join(element("p", _prose(words), class_=class_) for words in sentences)  # type: ignore[attr-defined]
-
-
-def _prose(words: Sentence) -> str:
-    """A sentence whose `commands` are set as such."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(" ".join(sentence(words).split())))
+def _paragraphs(sentences: Iterable[Sentence], class_: str | None = None) -> str:
+    """Sentences whose `commands` are set as such."""
+    texts = (escape(" ".join(sentence(words).split())) for words in sentences)
+    return "".join(element("p", re.sub("`([^`]+)`", r"<code>\1</code>", text), class_=class_) for text in texts)
 
 
 def _reproduction(answer: Answer, command: str) -> str:

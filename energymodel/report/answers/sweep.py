@@ -172,7 +172,7 @@ def _points(swept: SweepResult, minimize: str, spread: OutcomeSpread | None) -> 
         columns.append(dataclasses.replace(column, unit=unit, digits="rows" if varies else "interval", level=level))
     first = winners[0].value if winners else math.nan
     if math.isfinite(first) and minimize not in outputs:
-        columns.append(_value_column(minimize))
+        columns.append(Column("value", minimize, parse_objective(minimize).unit, digits="rows"))
     if len(winners) > 1 and first > 0.0:
         columns.append(Column("change", f"{spaced(minimize)} above first", kind="change"))
     columns.append(words("point", level="data"))
@@ -266,10 +266,6 @@ def axis_column(axis: Axis) -> Column:
     """The column of an axis: numbers in SI, or names of choices."""
     kind = "words" if axis.labels is not None else ""
     return Column(axis.name, spaced(axis.name.rpartition(".")[2]), axis.unit, kind)
-
-
-def _value_column(minimize: str) -> Column:
-    return Column("value", minimize, parse_objective(minimize).unit, digits="rows")
 
 
 def _value_name(swept: SweepResult, minimize: str) -> str:

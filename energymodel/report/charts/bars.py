@@ -207,9 +207,8 @@ def _bar(bar: _Bar, axis: Axis, y: float, hatches: Hatches, limit: Sequence | No
     return [*marks, text(bar.words, right + 5.0, base, class_="em-halo")]
 
 
-def intervals(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
+def intervals(answer: Answer, chart: Chart, width: float, _: Hatches) -> Figure:
     """Intervals of a row of a tall table, or of a column, each as a deviation from its own value."""
-    del hatches
     table = answer.table(chart.table)
     rows = []
     for label, column, cell in table.drawn(chart.y[0] if chart.y else "", chart.only):

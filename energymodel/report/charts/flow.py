@@ -30,9 +30,8 @@ class _Node(NamedTuple):
     lines: list[str]
 
 
-def flow(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
+def flow(answer: Answer, chart: Chart, width: float, _: Hatches) -> Figure:
     """A stream from the words of `x` to those of `series`: every place but the first has one source."""
-    del hatches
     flows = _flows(answer, chart)
     if not flows:
         return Figure(0.0, [])

@@ -37,12 +37,11 @@ class _Series(NamedTuple):
     is_marked: bool
 
 
-def points(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
+def points(answer: Answer, chart: Chart, width: float, _: Hatches) -> Figure:
     """Series by a column of names, or by the columns `y`; `lines` joins all, or those that it names.
 
     A line without anything to hover has no marks at its points.
     """
-    del hatches
     table = answer.table(chart.table)
     x, y = (table.column(name)[0] for name in (chart.x, chart.y[0]))
     series = _series(answer, chart)

@@ -28,9 +28,8 @@ class _Box(NamedTuple):
     lanes: int
 
 
-def timeline(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figure:
+def timeline(answer: Answer, chart: Chart, width: float, _: Hatches) -> Figure:
     """Boxes by columns rank, kind, start, end, lane and lanes; those of one kind are one path, and so stay small."""
-    del hatches
     table, title = answer.table(chart.table), chart.axis or "rank"
     columns = [
         [cell.value if isinstance(cell, Quantity) else 0.0 for cell in table.column(name)[1]]
