@@ -1,5 +1,6 @@
 """The machine at hand as an accelerator: its kernels timed, its power metered, and the numbers that follow."""
 
+import math
 import os
 import platform
 import re
@@ -63,6 +64,8 @@ def benchmark(
 
     **Raises:** `InputError` for a busy device, and an unknown preset.
     """
+    if not 0.0 < seconds < math.inf:
+        raise InputError(f"seconds: {seconds:g} s is no time to measure in. Give for example 60.")
     device, missing, rows = jax.local_devices()[0], list[str](), list[Row]()
     name, on_cpu = device_name(device), device.platform == "cpu"
     like = like or _preset(name, on_cpu)
@@ -97,7 +100,7 @@ def benchmark(
             rows.append(timed(row, left / (len(kernels) - index), read, fused=fused))
         except FAILURES as error:
             missing.append(f"{label} ({str(error).splitlines()[0]})")
-    named, source = [{"device": name, **row} for row in rows], f"benchmark of {name}"
+    named, source = [{"device": name, **row} for row in rows], "benchmark"
     with jax.default_device(host):
         fitted = calibrate("kernels", named, prior=like, source=source, progress=progress)
         fit, times = fitted.fit, np.array([row["time_s"] for row in rows if "time_s" in row])

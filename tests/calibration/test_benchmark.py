@@ -14,9 +14,11 @@ import pytest
 
 import energymodel as em
 from energymodel.calibration import timed_kernels
+from energymodel.calibration.kinds import KINDS
 from energymodel.cli.shell import write
 from energymodel.readers.log_records import PowerReading
 from energymodel.report import answers
+from energymodel.report.data import csv_text
 from energymodel.report.number import sentence
 from energymodel.scenarios.files import companions, read_preset
 
@@ -61,14 +63,16 @@ def test_each_kind_of_kernel_is_timed_with_an_interval(measured):
     assert any(message.startswith(tuple("0123456789")) and "% of 1 s: product bf16" in message for message in said)
 
 
-def test_the_answer_says_rates_energies_and_what_is_a_prior(measured):
+def test_the_answer_says_rates_energies_and_what_is_a_prior(measured, tmp_path):
     answer = answers.benchmark_answer(measured[0])
     rates = answer.table("rates")
     assert {str(row[0]) for row in rates.rows} >= {"bf16 product", "fp32 product", "attention", "elementwise", "launch"}
     texts = [sentence(words) for words in answer.sentences]
     assert any("J/FLOP" in text for text in texts)
     assert any("not measured are those of l4" in text for text in texts)
-    assert len(answer.table("rows").rows) == len(measured[0].rows)
+    path = tmp_path / "rows.csv"
+    path.write_text(csv_text(answer.table("rows")))
+    assert len(KINDS["kernels"].table(path)) == len(measured[0].rows)
     assert "<svg" in measured[0]._repr_html_()
 
 
@@ -98,6 +102,8 @@ def test_an_accelerator_is_that_of_any_scenario_file(tmp_path):
 def test_a_busy_device_is_refused():
     with pytest.raises(em.InputError, match=r"is busy, 90 % of the last 0\.5 s\. Stop what runs on it"):
         em.benchmark(seconds=1.0, meter=FakeMeter(load=0.9))
+    with pytest.raises(em.InputError, match="seconds: 0 s is no time"):
+        em.benchmark(seconds=0.0)
 
 
 def test_what_could_not_be_measured_is_said(monkeypatch):

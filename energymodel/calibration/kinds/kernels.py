@@ -164,11 +164,12 @@ def _device(table: Measurements, title: str) -> tuple[str, bool]:
     device, *others = sorted({*table.text("device", "").tolist()})
     if others:
         raise InputError(f'{table.path}: devices {device} and {others[0]}. Choose one with --where "device={device}".')
+    if device in ("", title):  # such as that of a benchmark whose file is the prior
+        return title, True
     try:
-        own = read_preset("hardware", named_preset(device, "hardware", ""))["title"] if device else title
+        return device, read_preset("hardware", named_preset(device, "hardware", ""))["title"] == title
     except InputError:
-        own = ""
-    return device or title, own == title
+        return device, False
 
 
 def _labels(table: Measurements) -> tuple[list[str], list[str]]:
