@@ -20,8 +20,8 @@ from energymodel.physics.heat_rejection import (
 )
 from energymodel.physics.weather import Hour, Weather
 
-CHILLER = LiftChiller(0.5, 20.0, 6.0, 400.0, 1.0, 0.0, 0.0)
-STEADY_LIFT = LiftChiller(0.45, 0.0, 25.0, 400.0, 1.0, 0.0, 0.0)  # in weather colder than its supply and 25 K
+CHILLER = LiftChiller(3.0, 30.0, 40.0, 6.0, 400.0, 1.0, 0.5, 0.25)
+STEADY_LIFT = LiftChiller(5.0, 25.0, 40.0, 25.0, 400.0, 1.0, 0.5, 0.25)  # in weather colder than its supply and 25 K
 LOOP = SinglePhaseLoop(0.02, 0.03, 1.0, 0.02, 10.0, UNLIMITED_HEAT_FLUX)
 SEASONS = Weather(285.0, 9.0, 3.0, 280.0, 8.0, 2.0, 3.5)
 BOILING = TwoPhaseLoop(0.015, 0.01, 2.0, 88e3, 13.4, 1602.0, 0.0083, 0.7, 9.0, 0.7)  # FC-72, docs/physics.md B6
@@ -43,12 +43,12 @@ def demand(cooling, heat, supply):
 
 
 def test_power_is_heat_over_cop_with_mover_and_tower():
-    # COP = 0.5 x 293.15 / (26.85 + 20) = 3.1286: 319.63 kW of 1 MW, and 2 % of a MW for pumps.
-    np.testing.assert_allclose(demand(cooling_at(steady(320.0)), 1e6, 293.15).power, 319.63e3 + 20e3, atol=50.0)
-    # COP = 0.9 x 293 / (24 + 18) = 6.279 at tower water of 317 K: 1.8 % of 1 + 1 / 6.279, and its vapor.
-    chiller = LiftChiller(0.9, 18.0, 0.0, 400.0, 1.0, 0.0, 0.0)
+    # COP = 3 exp((30 - 26.85) / 40) = 3.2458: 308.09 kW of 1 MW, and 2 % of a MW for pumps.
+    np.testing.assert_allclose(demand(cooling_at(steady(320.0)), 1e6, 293.15).power, 308.09e3 + 20e3, atol=50.0)
+    # COP = 6 exp((20 - 24) / 40) = 5.4290 at tower water of 317 K: 1.8 % of 1 + 1 / 5.4290, and its vapor.
+    chiller = LiftChiller(6.0, 20.0, 40.0, 0.0, 400.0, 1.0, 0.5, 0.25)
     needed = demand(cooling_at(steady(313.0), chiller, rejection=CoolingTower(4.0, 0.018, 0.85, 1.33)), 1e6, 293.0)
-    work = 1.0 / 6.2786
+    work = 1.0 / 5.42902
     np.testing.assert_allclose(needed.power, 1e6 * (work + 0.018 * (1.0 + work) + 0.02), rtol=1e-5)
     np.testing.assert_allclose(needed.water, 0.85 * (1.0 + work) * 1.33 * 1e6 / 2.43e9, rtol=1e-5)
 
@@ -69,7 +69,7 @@ def test_the_year_is_the_mean_of_its_hours():
     year, day = np.meshgrid(np.arange(365) / 365, (np.arange(24) + 0.5) / 24, indexing="ij")
     wave = 9.0 * np.cos(2 * np.pi * year) + 3.0 * np.cos(2 * np.pi * day)
     chilled = 1.0 - np.asarray(free_cooling_share(293.15, 10.0, 285.0 + wave + 5.0, 3.5))
-    mean = np.mean(chilled / (0.45 * 293.15 / 25.0)) + 0.02
+    mean = np.mean(chilled / 5.0) + 0.02
     np.testing.assert_allclose(demand(cooling, 1.0, 293.15).power, mean, rtol=5e-3)
 
 
@@ -118,16 +118,16 @@ def test_gradients_are_finite_at_the_bounds_of_the_chiller():
 
 
 # The median water-cooled chiller of experiments/14_cooling.
-WATER_COOLED = LiftChiller(0.906, 23.5, 6.0, 293.15, 0.6, 0.162, 0.426)
+WATER_COOLED = LiftChiller(5.44, 23.0, 39.1, 6.0, 293.15, 0.6, 0.5, 0.25)
 
 
 def test_lift_chiller_has_the_slopes_of_its_fit_and_is_held_beyond():
-    # 1 / T + 1 / (T_h - T + a) at 9 and 25 °C: 0.35 + 2.53 %/K for supply; -2.53 %/K outside, as 326 chillers have it.
+    # 1 / 39.1 K = 2.56 %/K of lift; the catalogs have +2.2 %/K for supply and -2.5 %/K outside.
     def log_cop(supply, condenser):
         return jnp.log(WATER_COOLED.performance(supply, condenser))
 
     by_supply, by_condenser = jax.grad(log_cop, (0, 1))(282.15, 298.15)
-    np.testing.assert_allclose([by_supply, by_condenser], [0.02886, -0.02532], atol=1e-5)
+    np.testing.assert_allclose([by_supply, by_condenser], [0.02558, -0.02558], atol=1e-5)
     warmest = WATER_COOLED.performance(293.15, 305.15)
     assert WATER_COOLED.performance(310.0, 305.15) == warmest  # no machine makes 37 °C water; it mixes 20 °C water
     coldest_condenser = WATER_COOLED.performance(280.15, 286.15)
@@ -136,10 +136,18 @@ def test_lift_chiller_has_the_slopes_of_its_fit_and_is_held_beyond():
         assert np.all(np.isfinite(jax.grad(WATER_COOLED.performance, (0, 1))(supply, condenser)))
 
 
-@given(load=st.floats(0.0, 1.0))
-def test_part_load_draws_at_most_full_power(load):
-    assert 0.162 - 1e-6 <= part_load_power(load, 0.162, 0.426) <= 1.0 + 1e-6
-    np.testing.assert_allclose(part_load_power(load, 0.0, 0.0), load, atol=1e-6)
+@given(load=st.floats(0.25, 1.0), half=st.floats(0.4, 0.55), quarter=st.floats(0.2, 0.35))
+def test_part_load_has_the_power_of_the_machine(load, half, quarter):
+    np.testing.assert_allclose(
+        part_load_power(np.array([1.0, 0.5, 0.25]), half, quarter), [1.0, half, quarter], atol=1e-12
+    )
+    assert 0.2 - 1e-9 <= part_load_power(load, half, quarter) <= 1.0 + 1e-9
+    np.testing.assert_allclose(part_load_power(load, 0.5, 0.25), load, rtol=1e-12)
+    np.testing.assert_allclose(np.diff(part_load_power(np.linspace(0.25, 1.0, 4), half, quarter), 3), 0.0, atol=1e-12)
+    machine = eqx.tree_at(lambda own: (own.half_load_power, own.quarter_load_power), WATER_COOLED, (half, quarter))
+    ratio = machine.performance(280.0, 300.0, load) / WATER_COOLED.performance(280.0, 300.0)
+    running = max(load, 0.6)
+    np.testing.assert_allclose(ratio, running / part_load_power(running, half, quarter), rtol=1e-12)
 
 
 TOWER = CoolingTower(4.0, 0.018, 0.85, 1.33)

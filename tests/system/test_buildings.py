@@ -85,10 +85,8 @@ def test_a_kelvin_saves_what_the_chiller_and_the_outside_save(name, warm):
             free = np.diff(np.logaddexp(0.0, margin)[::-1])[0] * spread / rise
             made = min(float(water), float(cooling.chiller.maximum_temperature))
             condenser = max(float(cooling.rejection.at(hour).condenser), made + float(cooling.chiller.minimum_lift))
-            x, c0, c2 = (float(getattr(cooling.chiller, n)) for n in ("load", "fixed_work", "quadratic_work"))
-            part_load = x / (c0 + (1 - c0 - c2) * x + c2 * x**2)
-            quality, exchange = float(cooling.chiller.quality), float(cooling.chiller.exchange)
-            return (1.0 - free) * (condenser - made + exchange) / (quality * made * part_load)
+            rated, lift, scale = (float(getattr(cooling.chiller, n)) for n in ("rated_cop", "rated_lift", "lift_scale"))
+            return (1.0 - free) / rated * np.exp((condenser - made - lift) / scale)
 
         year = cooling.weather.hours()
         hours = [
@@ -164,6 +162,8 @@ def test_coolant_beyond_the_class_of_the_equipment_breaks_a_limit(degrees, named
 SMALL = "test-1b-h100"
 CAPACITY = "system.facility.cooling.chiller_capacity"
 WARM = {"system.facility": "air-cooled", "system.facility.cooling.weather": "singapore-weather"}
+MACHINE = {"half_load_power": 0.47, "quarter_load_power": 0.2875}  # 0.16 + 0.4 x + 0.44 x^2
+WARM |= {f"system.facility.cooling.chiller.{name}": power for name, power in MACHINE.items()}
 LAYOUT = ("tensor", "pipeline", "context", "microbatch", "virtual_stages")
 FIXED = ["plan.chips", "plan.batch", *(f"plan.layout.{name}" for name in LAYOUT)]
 
@@ -207,9 +207,7 @@ def test_search_finds_the_load_of_lowest_work_and_money_asks_for_less():
     scenario, vary = em.load_scenario(SMALL, WARM), {CAPACITY: (100.0, 5000.0)}
     options = {"vary": vary, "fix": [*FIXED, "plan.coolant_temperature"], "tolerance": 0.0}
     energy, money = (em.optimize(scenario, minimize=aim, **options) for aim in ("energy", "money"))
-    chiller = scenario.system.facility.cooling.chiller
-    assert isinstance(chiller, LiftChiller)
-    best = np.sqrt(float(chiller.fixed_work) / float(chiller.quadratic_work))  # of lowest work per heat
+    best = np.sqrt(0.16 / 0.44)  # of lowest work per heat
     on_a_hot_day = float(np.exp(-energy.outcome.slack.chillers))
     assert best < on_a_hot_day < 1.1 * best  # lower on other days: the year has the best load in its mean
     assert best < on_a_hot_day < float(np.exp(-money.outcome.slack.chillers)) <= 1.0 + 1e-6

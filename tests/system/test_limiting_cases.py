@@ -22,7 +22,7 @@ IDEAL_BUILDING |= {
     for name in ("transformer_loss", "distribution.resistance", "cooling.loop.mover_power_fraction")
 }
 IDEAL_BUILDING |= {"facility.cooling.rejection.work_fraction": 0.0, "facility.miscellaneous_fraction": 0.0}
-IDEAL_BUILDING |= {"facility.cooling.chiller.quality": 1e15}
+IDEAL_BUILDING |= {"facility.cooling.chiller.rated_cop": 1e15}
 # A chip without host, network, launches, overhead and failures, whose leakage does not feed back: always busy.
 BUSY_ALONE = {
     f"{owner}.{name}": 0.0
