@@ -12,12 +12,12 @@ import cards
 import numpy as np
 import power_limits
 import zeus_job
-from figures import BLUE, add_axes, new_figure
 
 from energymodel.calibration.power_population import LIMITS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+from figures import BLUE, add_axes, new_figure
 
 FOLDER = Path(__file__).parent
 HELD_OUT = {

@@ -12,7 +12,6 @@ from typing import Any
 import frontiers
 import kernel_runs
 import numpy as np
-from figures import BLUE, COLORS, GRAY, add_axes, new_figure
 from scipy.linalg import block_diag
 
 from energymodel.calibration.kernel_clock import CONSTANTS
@@ -21,6 +20,7 @@ from energymodel.calibration.power_population import KERNELS, PowerPopulation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+from figures import BLUE, COLORS, GRAY, add_axes, new_figure
 
 FOLDER = Path(__file__).parent
 SHOWN = ("matrixMul", "binomialOptions", "BlackScholes", "fastWalshTransform", "transpose")

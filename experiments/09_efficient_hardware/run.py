@@ -14,7 +14,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from figures import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure
 from hardware import CACHE_ACCESSES, ELEMENT, SRAM, TEMPERATURE, Choice, operation_energy, speed
 from plan_search import AIMS, BROKEN, MULTIPLES, PLAN, STEPS, WORLDS, Found, Question, polished, question, search
 
@@ -27,6 +26,7 @@ from energymodel.search.layouts import take
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+from figures import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure
 
 HERE = Path(__file__).parent
 DAY = 86400.0

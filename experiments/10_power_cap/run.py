@@ -13,7 +13,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
 import energymodel as em
 from energymodel.scenarios.scenario import Scenario
@@ -23,6 +22,7 @@ from energymodel.system.plan import TargetLoss
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
 HERE = Path(__file__).parent
 SCENARIO = "llama-3.1-405b-h100"

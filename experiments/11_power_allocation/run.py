@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from devices import DeviceGroups, device_groups, least_energy_split
-from figures import BLUE, COLORS, GRAY, add_axes, new_figure
 
 import energymodel as em
 from energymodel.runtime.compilation import compiler_options
@@ -22,6 +21,7 @@ from energymodel.solver import RESULTS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+from figures import BLUE, COLORS, GRAY, add_axes, new_figure
 
 HERE = Path(__file__).parent
 STEP_TIMES = [1.0, 1.1, 1.25, 1.5, 2.0]  # over the shortest

@@ -14,7 +14,6 @@ import jax
 import levels
 import numpy as np
 import traces
-from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
 import energymodel as em
 from energymodel.system.evaluate import evaluate_once
@@ -22,6 +21,7 @@ from energymodel.system.outcome import TrainingOutcome
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+from figures import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
 FOLDER = Path(__file__).parent
 LARGE = "llama-3.1-405b-h100"
