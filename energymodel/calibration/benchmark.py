@@ -25,8 +25,6 @@ BUSY = 0.2  # share of the time that others may use the device
 REST = 0.05  # of the time of all kernels, in which the device rests, and no less than:
 SHORTEST_REST = 0.5  # [s]
 OTHERWISE = "l4"  # preset of a device whose name says none: a small card
-FAILURES = (RuntimeError, TypeError, ValueError, NotImplementedError)
-"""What JAX raises where a device cannot run a kernel, or where its memory is full."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,11 @@ def benchmark(
         raise InputError(f"seconds: {seconds:g} s is no time to measure in. Give for example 60.")
     device, missing, rows = jax.local_devices()[0], list[str](), list[Row]()
     name, on_cpu = device_name(device), device.platform == "cpu"
-    like = like or _preset(name, on_cpu)
+    if like is None:
+        try:
+            like = OTHERWISE if on_cpu else named_preset(name, "hardware", "")
+        except InputError:
+            like = OTHERWISE
     try:
         host = jax.local_devices(backend="cpu")[0]  # constants are fitted in float64
     except RuntimeError:
@@ -90,7 +92,7 @@ def benchmark(
     end, fused, formats = time.monotonic() + seconds, device.platform == "gpu", ("bf16", "fp32", "fp8")[: 2 + has_fp8]
     try:
         kernels = list(kernel_rows(formats, fused))
-    except FAILURES as error:
+    except Exception as error:  # whatever says that the device cannot
         missing.append(f"fused attention ({str(error).splitlines()[0]})")
         kernels, fused = list(kernel_rows(formats, fused=False)), False
     for index, row in enumerate(kernels):
@@ -98,7 +100,7 @@ def benchmark(
         progress(f"{100 * (1.0 - left / seconds):.0f} % of {seconds:g} s: {label} ...")
         try:
             rows.append(timed(row, left / (len(kernels) - index), read, fused=fused))
-        except FAILURES as error:
+        except Exception as error:  # or that its memory is full
             missing.append(f"{label} ({str(error).splitlines()[0]})")
     named, source = [{"device": name, **row} for row in rows], "benchmark"
     with jax.default_device(host):
@@ -115,14 +117,6 @@ def device_name(device: Any) -> str:
     path = Path("/proc/cpuinfo")
     model = re.search(r"model name\s*: (.*)", path.read_text()) if path.exists() else None
     return f"{os.cpu_count()} processors {model[1].strip() if model else platform.processor() or platform.machine()}"
-
-
-def _preset(name: str, on_cpu: bool) -> str:
-    """The preset of a device by its name, or a small card."""
-    try:
-        return OTHERWISE if on_cpu else named_preset(name, "hardware", "")
-    except InputError:
-        return OTHERWISE
 
 
 def _reader(platform: str, meter: Meter | None, missing: list[str]) -> Reader | None:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from energymodel.calibration.calibration_case import CHIP, CalibrationCase, Candidates, Grouping, WrittenNumber
 from energymodel.calibration.cluster_source import PLACEHOLDER, named_preset
-from energymodel.calibration.constant_priors import DECLARED, Rows, Values
+from energymodel.calibration.constant_priors import ConstantPrior, Rows, Values
 from energymodel.calibration.least_squares import FitProblem
 from energymodel.calibration.step_prediction import with_constants
 from energymodel.errors import InputError, suggest
@@ -51,6 +51,7 @@ DETERMINED: Mapping[str, tuple[str, ...]] = {
 }
 """Numbers of a system that kernels determine."""
 TRAINING = 3.5  # operations of both passes of attention over those forward: of five products back, two are forward
+FIRST = {"1": 100.0, "s": 3e-6, "W": 100.0, "J/bit": 4e-12}  # medians of numbers that are 0 in the prior
 HEADROOM = 1.1  # of the peaks of a chip without a data sheet over its fastest kernels
 NOISE = 0.05
 LOWEST_POWER = 1e-2  # of the measured one, that a prediction counts as
@@ -140,8 +141,10 @@ def kernels_case(table: Measurements, prior: Scenario | None) -> CalibrationCase
         raise InputError(f"{table.path}: {title} has no products in fp8. Leave them out, or name another --prior.")
     constants = {}
     for path in dict.fromkeys(determined):
-        usual, own = DECLARED["kernels"][path], float(reduce(getattr, path.split("."), system))
-        constants[path] = usual._replace(median=min(own, 0.98 * usual.upper)) if own > 0.0 else usual
+        own, unit = float(reduce(getattr, path.split("."), system)), scenario.provenance[f"system.{path}"].unit
+        is_share, factor = path.endswith("efficiency"), 2.0 if unit == "s" else 1.0  # of which the prior hardly matters
+        median, upper = (min(own, 0.98), 1.0) if is_share else (own or FIRST[unit], np.inf)
+        constants[path] = ConstantPrior(median, 0.3 if is_share else factor, 0.0, upper, unit, widest=10.0)
     numbers = {path: WrittenNumber(of.unit, constant=path) for path, of in constants.items()} | peaks
     numbers = {f"system.{path}": number for path, number in numbers.items()}
     kernels, alone = MeasuredKernels(system, rows), [len({*np.array(labels)[words == word].tolist()}) for word in words]
