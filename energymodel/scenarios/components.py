@@ -9,61 +9,20 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
-from energymodel.economics.carbon import Carbon
-from energymodel.economics.cost import AbstractPrice
 from energymodel.errors import InputError, suggest
-from energymodel.learning.critical_batch import AbstractCriticalBatch
-from energymodel.learning.data_set import ContinuedLearning
-from energymodel.learning.learning import AbstractLearning
-from energymodel.learning.loss_law import AbstractLossLaw
-from energymodel.learning.recipe import LearningRate, Optimizer, RateLaw, Recipe
-from energymodel.performance.caches import CoreMemory
-from energymodel.performance.memory_access import AbstractMemoryAccess
-from energymodel.performance.reliability import Reliability
 from energymodel.performance.switch_topologies import Dragonfly as Dragonfly  # known by its name
-from energymodel.performance.topology import AbstractTopology
-from energymodel.performance.workload import Transformer
-from energymodel.physics.cooling import InletClass
-from energymodel.physics.delivery import AbstractRegulator
-from energymodel.physics.weather import Weather
 from energymodel.ranges import check_field, check_value
+from energymodel.readers.expressions import data_file
 from energymodel.scenarios.files import is_quantity, merge, names, read_preset
 from energymodel.scenarios.forms import listed, word
 from energymodel.scenarios.near_limit import NEAR_LIMIT_RANGES, near_limit_accelerator
-from energymodel.system.accelerator import Accelerator
-from energymodel.system.chip_design import AbstractChipDesign
-from energymodel.system.cluster import Network, Node, Software
-from energymodel.system.facility import Facility, Market
+from energymodel.system.cluster import Software
 from energymodel.system.layouts import SWITCHES
+from energymodel.system.training_system import TrainingSystem
 from energymodel.units import convert, parse_quantity
 
-CATEGORY_OF: dict[type, str] = {
-    Accelerator: "hardware",
-    Node: "nodes",
-    Network: "networks",
-    AbstractTopology: "topologies",
-    Software: "software",
-    Transformer: "models",
-    AbstractChipDesign: "designs",
-    CoreMemory: "cores",
-    AbstractMemoryAccess: "access",
-    Facility: "facilities",
-    AbstractRegulator: "regulators",
-    Weather: "weather",
-    InletClass: "inlets",
-    Market: "regions",
-    AbstractPrice: "prices",
-    Carbon: "carbon",
-    AbstractLearning: "learning",
-    ContinuedLearning: "learning",
-    Recipe: "recipes",
-    Optimizer: "optimizers",
-    LearningRate: "schedules",
-    AbstractLossLaw: "laws",
-    RateLaw: "laws",
-    AbstractCriticalBatch: "laws",
-    Reliability: "reliability",
-}
+CATEGORIES: Mapping[str, str] = data_file(__file__, "components.toml")
+"""Categories of the presets of components by the name of their class, or of one above it."""
 NEAR_LIMIT = "NearLimitAccelerator"
 OFFERS = "switches"  # fields of a layout that a framework can switch on
 QUANTITY_KEYS = frozenset({"value", "unit", "kind", "source", "distribution"})
@@ -172,7 +131,7 @@ def assemble(resolved: Mapping[str, Any], kind: type, path: str, provenance: dic
 
 def category_of(kind: type) -> str | None:
     """Category of the presets of a component, if it has any."""
-    return next((category for owner, category in CATEGORY_OF.items() if issubclass(kind, owner)), None)
+    return next((CATEGORIES[owner.__name__] for owner in kind.__mro__ if owner.__name__ in CATEGORIES), None)
 
 
 def _implied(table: Mapping[str, Any], kind: type) -> str | None:
@@ -266,9 +225,9 @@ def _default(field: "dataclasses.Field[Any]", value: Any) -> dict[str, Any]:
 def preset_in_si(category: str, name: str) -> dict[str, Any]:
     """A component preset with all its numbers, defaults too; of a near-limit accelerator those that are chosen."""
     preset = read_preset(category, name)
-    for kind in (kind for kind, owned in CATEGORY_OF.items() if owned == category):
-        if preset["component"] in final_classes(kind):
-            return resolve(preset, kind, name, defaults=True)
+    final = classes_below(TrainingSystem).get(preset.get("component", ""))
+    if final is not None and category_of(final) == category:
+        return resolve(preset, final, name, defaults=True)
     return {key: number for key, number in preset.items() if is_quantity(number)}
 
 
@@ -292,6 +251,17 @@ def final_classes(kind: type) -> dict[str, type[eqx.Module]]:
     """All concrete components under a class, by name."""
     subclasses = {name: final for sub in kind.__subclasses__() for name, final in final_classes(sub).items()}
     return subclasses if inspect.isabstract(kind) or subclasses else {kind.__name__: kind}
+
+
+def classes_below(kind: type, found: dict[str, type[eqx.Module]] | None = None) -> dict[str, type[eqx.Module]]:
+    """All concrete components under a class and in their fields, by name, beside those that were found before."""
+    found = {} if found is None else found
+    for name, final in final_classes(kind).items():
+        if name not in found:
+            found[name] = final
+            for field in component_fields(final):
+                classes_below(field_class(final, field), found)
+    return found
 
 
 @cache

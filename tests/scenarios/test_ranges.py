@@ -9,7 +9,7 @@ import pytest
 import energymodel as em
 from energymodel.physics.heat_rejection import DryCooler
 from energymodel.ranges import ABOVE_ZERO, EXTENTS, SHARE, Range, ends_of
-from energymodel.scenarios.components import CATEGORY_OF, component_fields, field_class, final_classes, preset_in_si
+from energymodel.scenarios.components import classes_below, preset_in_si
 from energymodel.scenarios.near_limit import NEAR_LIMIT_RANGES
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -19,15 +19,6 @@ CRITICAL = "system.learning.critical_batch"
 COOLING = "system.facility.cooling"
 
 
-def classes_below(kind, classes):
-    """Collect all final classes of components that a scenario can hold, by name."""
-    for name, final in final_classes(kind).items():
-        if name not in classes:
-            classes[name] = final
-            for field in component_fields(final):
-                classes_below(field_class(final, field), classes)
-
-
 @pytest.fixture(scope="module")
 def scenario():
     return em.load_scenario(SMALL)
@@ -35,7 +26,7 @@ def scenario():
 
 def test_every_number_has_a_range_that_ends_and_holds_its_default():
     owners = {}
-    for kind in (TrainingSystem, TrainingPlan, ParallelLayout, *CATEGORY_OF):
+    for kind in (TrainingSystem, TrainingPlan, ParallelLayout):
         classes_below(kind, owners)
     numbers = [
         (f"{name}.{field.name}", field)
