@@ -11,6 +11,7 @@ import numpy as np
 
 from energymodel.explorer.state import PagePlan, PlanSpace
 from energymodel.explorer.view import Operation, View
+from energymodel.readers.expressions import data_file
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import costs_table, parts_chart
@@ -24,30 +25,9 @@ from energymodel.system.outcome import TrainingOutcome
 
 NOW = "this plan"
 MAIN = ("energy", "time", "money", "carbon_operational")
-READ = (
-    *MAIN,
-    "loss",
-    "tokens",
-    "step_time",
-    "mfu",
-    "power_average",
-    "power_peak",
-    "temperature",
-    *("memory_per_chip", "out_of_memory"),
-    *("pue", "water", "carbon_embodied", "landauer_multiple"),
-)
-"""Outputs that the page reads out."""
-OBJECTIVES: Mapping[str, str] = {"energy": "J", "money": "USD", "carbon": "kg"}
-"""What the front can show against time, and its unit."""
-FIGURES: Mapping[str, str] = {
-    "front": "front",
-    "energy": "energy_parts",
-    "time": "step_time_parts",
-    "money": "money_parts",
-    "roofline": "roofline",
-    "thermal": "warmth",
-}
-"""Figures of the page, and the tables that they draw."""
+_SHOWN = data_file(__file__, "page.toml")
+READ, OBJECTIVES, FIGURES = _SHOWN["outputs"], _SHOWN["objectives"], _SHOWN["figures"]
+"""Outputs that the page reads out, units of what its front can show against time, and tables of its figures."""
 _BESIDE = "By where it goes, beside the scenario's own plan"
 _WORKS = ("matrix products", "kernels of a layer", "whole step")
 _INTENSITIES = 6.0  # of the roofline: a decade and a half around its ridge, or as far as the points are
