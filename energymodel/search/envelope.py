@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
+from energymodel.readers.expressions import data_file
 from energymodel.scenarios.question import TOKENS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.problem import DesignProblem, formulate
@@ -36,14 +37,7 @@ NOT_CONVERGED = (
     "Vary fewer numbers, or relax a limit a little."
 )
 
-OF_HARDWARE = {
-    "chips": "plan.chips",
-    "facility_power": "system.facility.power_limit",
-    "temperature": "system.accelerator.maximum_temperature",
-    "ramp": "system.facility.ramp_limit",
-    "power_swing": "system.facility.swing_limit",
-    "power_ramp": "system.facility.power_ramp_limit",
-}
+OF_HARDWARE: Mapping[str, str] = data_file(__file__, "paths.toml")["limits"]
 """Numbers that `formulate` takes as limits; those of heat flux and memory follow from several."""
 
 

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from energymodel.readers.expressions import data_file
 from energymodel.scenarios.question import TOKENS, Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.conflicts import SHARED, conflicts
@@ -76,14 +77,7 @@ LOSS_STEP = 1e-4
 NEARLY = 0.01  # in the logarithm: a lane that breaks its limits by less is rounded, as it stalls at a kink
 _GLANCE = 0.02  # [s] between two looks at whether the derivatives are traced
 LAYOUT, LOSS = "layout", "loss"
-CAUSES = {
-    "plan.clock": "clock",
-    "plan.power_cap": "clock",
-    "plan.coolant_temperature": "coolant",
-    "plan.batch": "batch",
-    TOKENS: "batch",
-    "plan.chips": "chips",
-}
+CAUSES: Mapping[str, str] = data_file(__file__, "paths.toml")["causes"]
 MOST_CAUSES = 8  # causes: 256 plans; more than that are not split
 
 

@@ -234,12 +234,9 @@ def intervals(answer: Answer, chart: Chart, width: float, _: Hatches) -> Figure:
             y += 12.0
         middle, x, end = y + 0.5 * _ROW, axis(below), axis(above)
         marks += [line(*ends, "em-line em-hue0") for ends in ((x, middle, end, middle), (x, middle - 4, x, middle + 4))]
-        if above > high:
-            marks.append(
-                path([(end, middle - 5.0), (end + 7.0, middle), (end, middle + 5.0)], "em-area em-hue0", closed=True)
-            )
-        else:
-            marks.append(line(end, middle - 4.0, end, middle + 4.0, "em-line em-hue0"))
+        arrow = [(end, middle - 5.0), (end + 7.0, middle), (end, middle + 5.0)]
+        cut = path(arrow, "em-area em-hue0", closed=True)
+        marks.append(cut if above > high else line(end, middle - 4.0, end, middle + 4.0, "em-line em-hue0"))
         marks.append(point(axis(0.0), middle, 0, f"{label}: {value}, with a probability of 90 % {ends}"))
         y += _ROW
     return Figure(y + BELOW, [*axis.across(0.0, y), line(axis(0.0), 0.0, axis(0.0), y, "em-axis"), *marks])
