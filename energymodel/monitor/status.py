@@ -175,7 +175,8 @@ CHECKS = (
     ("batch", _batch),
     ("plan", _plan),
 )
-UNITS, STATE = data_file(__file__, "status.toml").values()
+_NAMES = data_file(__file__, "status.toml")
+UNITS, STATE = _NAMES["units"], _NAMES["state"]
 """What totals and the state of a run are called in JSON and in Prometheus' text."""
 PARTS = {"value": "", "lower": "_lower", "upper": "_upper"}
 PREFIX = "energymodel"
