@@ -109,8 +109,7 @@ def _legend(entries: Sequence[Entry], width: float, hatches: Hatches) -> tuple[f
         elif kind == "points":
             marks.append(point(x + 0.5 * _SWATCH, middle, color))
         else:
-            class_, fill = hatches.fill(color)
-            marks.append(rectangle(x, middle - 6.0, _SWATCH, 12.0, class_, fill=fill))
+            marks.append(rectangle(x, middle - 6.0, _SWATCH, 12.0, *hatches.fill(color)))
         marks.append(text(words, x + _SWATCH + _GAP, middle + 0.33 * SIZE, size=SIZE))
         x += wide + _APART
     return (y + _ROW + 4.0 if entries else 0.0), marks

@@ -76,18 +76,12 @@ def stack(answer: Answer, chart: Chart, width: float, hatches: Hatches) -> Figur
             part = shares.get(label) if row == len(bars) - 1 else None
             hover = f"{title}: {label}: {amount}, {read(part or Quantity(cell.value / (totals[row] or 1.0)), of_share)}"
             wide = right - left - (0.8 if right - left > 2.0 else 0.0)
-            marks.append(rectangle(left, top, wide, _THICK, *_filled(hatches, index, hover)))
+            marks.append(rectangle(left, top, wide, _THICK, *hatches.fill(index), hover))
             if not is_hatched(index) and text_width(amount, SMALL) + 8.0 <= right - left:
                 marks.append(text(amount, 0.5 * (left + right), top + 17.0, anchor="middle", class_="em-on"))
     of_one = shares if len(bars) == 1 else {}
     names = [f"{label} {read(of_one[label], of_share)}" if label in of_one else label for label in order]
     return Figure(bottom + BELOW, marks, [Entry(words, index) for index, words in enumerate(names)])
-
-
-def _filled(hatches: Hatches, color: int, hover: str) -> tuple[str, str, str | None]:
-    """Class, words of hovering and fill of a box."""
-    class_, fill = hatches.fill(color)
-    return class_, hover, fill
 
 
 class _Bar(NamedTuple):
@@ -191,7 +185,7 @@ def _bar(bar: _Bar, axis: Axis, y: float, hatches: Hatches, limit: Sequence | No
     left, wide = min(start, end), abs(end - start)
     if bar.start and bar.start == bar.end:
         left, wide = start - 0.5 * _MARK, _MARK
-    marks = [rectangle(left, y + 1.0, wide, _LANE - 2.0, *_filled(hatches, bar.color, bar.hover))]
+    marks = [rectangle(left, y + 1.0, wide, _LANE - 2.0, *hatches.fill(bar.color), bar.hover)]
     right, far = left + wide, left
     if bar.low is not None and bar.high is not None:
         low, high = axis(bar.low), axis(bar.high)

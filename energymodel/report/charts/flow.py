@@ -64,7 +64,7 @@ def flow(answer: Answer, chart: Chart, width: float, _: Hatches) -> Figure:
     for node in nodes.values():
         x, height = node.column * step, len(node.lines) * _LINE
         look = f"em-area {hue(node.column)}"
-        marks.append(rectangle(x, node.top + 2.0, _NODE, max(node.tall, 1.0), look, " ".join(node.lines)))
+        marks.append(rectangle(x, node.top + 2.0, _NODE, max(node.tall, 1.0), look, hover=" ".join(node.lines)))
         first = node.top + 12.0 + max(0.5 * (node.tall - height), 0.0)
         for index, words in enumerate(node.lines):
             is_amount = index == len(node.lines) - 1 and index > 0

@@ -61,7 +61,7 @@ def timeline(answer: Answer, chart: Chart, width: float, _: Hatches) -> Figure:
                 spent[box.kind] += (box.end - box.start) / box.lanes / end
         spent["waiting"] = 1.0 - sum(spent.values())
         hover = ", ".join(f"{kind} {read(Quantity(share), SHARE)}" for kind, share in spent.items())
-        marks.append(rectangle(left, _TOP + rank * row, wide, row, "em-hit", f"{title} {rank}: {hover}"))
+        marks.append(rectangle(left, _TOP + rank * row, wide, row, "em-hit", hover=f"{title} {rank}: {hover}"))
     marks.append(text(title, 0.0, bottom + 30.0))
     return Figure(bottom + BELOW, marks, [Entry(kind, index) for index, kind in enumerate(kinds)])
 

@@ -67,7 +67,7 @@ def note(content: str) -> str:
 
 
 def rectangle(
-    x: float, y: float, width: float, height: float, class_: str, hover: str = "", fill: str | None = None
+    x: float, y: float, width: float, height: float, class_: str, fill: str | None = None, hover: str = ""
 ) -> str:
     """A filled box."""
     return element("rect", note(hover), x=x, y=y, width=max(width, 0.0), height=height, class_=class_, fill=fill)
