@@ -390,13 +390,9 @@ def _far_constants(fitted: FitResult) -> list[str]:
     for name, constant, value, far in zip(fitted.names, each, values, away, strict=True):
         near = AT_END * (constant.upper - constant.lower)
         if np.isfinite(near) and not constant.lower + near < value < constant.upper - near:
-            notes.append(
-                f"{name} reaches the end of its range, {constant.lower:g} to {constant.upper:g} {constant.unit}."
-            )
+            notes.append(f"{name} is at an end of its range, {constant.lower:g} to {constant.upper:g} {constant.unit}.")
         elif far > FAR and fitted.problem.prior is not None:
-            notes.append(
-                f"{name} lies {far:.1f} standard deviations from its prior: the model lacks something, or rows err."
-            )
+            notes.append(f"{name} is {far:.1f} standard deviations from its prior: does the model lack something?")
     return notes
 
 
@@ -406,7 +402,7 @@ def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | Non
     unknown = undetermined(fitted, ends) if measured else fitted.names
     half = NORMAL_90 * fitted.prior.spread
     points = np.stack([fitted.coordinates, *(fitted.prior.mean + step * half for step in (0.0, -1.0, 1.0))])
-    values, medians, *priors = flat_values(fitted.problem.constants, points).tolist()
+    values, medians, low, high = flat_values(fitted.problem.constants, points).tolist()
     each = [constant for constant in fitted.problem.constants.values() for _ in range(constant.size)]
     resampled = None if draws is None else list(zip(*np.stack(quantiles(draws)).tolist(), strict=True))
     # Where a group is drawn or not as a whole, its own constants are either fitted or those of the prior.
@@ -420,9 +416,6 @@ def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | Non
         width = each[row].coordinate(interval[1]) - each[row].coordinate(interval[0])
         number = name, values[row], each[row].unit, medians[row]
         updated = width <= 2.0 * half[row] * (1.0 - NARROWER)
-        rows.append(
-            FittedConstant(
-                *number, laplace, bootstrapped, determined, interval, (priors[0][row], priors[1][row]), updated
-            )
-        )
+        told = laplace, bootstrapped, determined, interval, (low[row], high[row]), updated
+        rows.append(FittedConstant(*number, *told))
     return tuple(row for row in rows if not row.name.startswith(case.nuisance))

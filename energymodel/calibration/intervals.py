@@ -184,13 +184,10 @@ def common_factor(fitted: FitResult, level: float = LEVEL) -> tuple[tuple[float,
     used, points = fitted.weights[:, 0] > 0, np.stack([fitted.coordinates, fitted.prior.mean])
     at = fitted.at(fitted.problem.table, points)
     middle, g = np.mean(at.errors[:, used, 0], axis=1), np.mean(at.slopes[:, used, 0], axis=1)
-    covariances = fitted.covariance, np.linalg.inv(fitted.prior.information)
-    halves = stats.t.ppf(0.5 + 0.5 * level, (fitted.freedom, np.inf)) * np.sqrt(
-        [slopes @ covariance @ slopes for slopes, covariance in zip(g, covariances, strict=True)]
-    )
-    moved = (middle[0] - middle[1], 0.0)
-    ends = [np.exp([to, to - half, to + half]).tolist() for to, half in zip(moved, halves, strict=True)]
-    return tuple((value, low, high) for value, low, high in ends)
+    variances = g[0] @ fitted.covariance @ g[0], g[1] @ np.linalg.inv(fitted.prior.information) @ g[1]
+    half = stats.t.ppf(0.5 + 0.5 * level, (fitted.freedom, np.inf)) * np.sqrt(variances)
+    moved = middle - middle[1]
+    return tuple(zip(*np.exp([moved, moved - half, moved + half]).tolist(), strict=True))
 
 
 def next_measurement(fitted: FitResult, candidates: Any, targets: Any = None) -> tuple[int, float]:

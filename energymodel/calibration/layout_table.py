@@ -134,16 +134,13 @@ def row_words(row: Mapping[str, float], model: str = "") -> str:
     - `model`: preset of its shape, if it has one.
     """
     usual = {column.name: column.default for column in INPUTS} | (_model_shape(model) if model else {})
-    words = {name: f"{row[name]:.12g}" for name in usual if name in STATED or not _same(row[name], usual[name])}
+    other = {name for name, value in usual.items() if not np.array_equal(row[name], value, equal_nan=True)}
+    words = {name: f"{row[name]:.12g}" for name in usual if name in other | {*STATED}}
     for key, choices in SHORT_WORDS.items():
         fields = {name for choice in choices.values() if isinstance(choice, dict) for name in choice}
         if fields & words.keys() and (word := short_word(row, key)) is not None:
             words = {name: number for name, number in words.items() if name not in fields} | {key: word}
     return ", ".join(f"{name}={word}" for name, word in (({"model": model} if model else {}) | words).items())
-
-
-def _same(value: float, other: float) -> bool:
-    return value == other or (math.isnan(value) and math.isnan(other))
 
 
 def cell_number(text: Any, name: str) -> float:

@@ -26,7 +26,7 @@ _LAYOUT = {"tensor": "t", "pipeline": "p", "virtual_stages": "v", "context": "c"
 _WORDS = {**SCHEDULE_NAMES, "context_all_to_all": "all-to-all", "cuda_graphs": "graphs"}
 
 
-def take(lanes: Any, index: np.ndarray) -> Any:
+def take(lanes: Any, index: Any) -> Any:
     """Some of the lanes of layouts or anything else with a leading axis; one without that axis, at a single index."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[index], lanes)
 

@@ -3,7 +3,7 @@
 The columns are those of `energymodel predict` with the measured step time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from energymodel.readers.table import Measurements, Records
 from energymodel.scenarios.clusters import labels_of
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
+from energymodel.search.layouts import take
 from energymodel.system.layouts import FIELDS, candidates, divides
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.plan_rules import torus_fault
@@ -38,7 +39,7 @@ OPTIONS = FitOptions(loss="cauchy", noise_counts=12.0, noise_freedom=12.0, toler
 THIS_CLUSTER = "measured"  # word for the cluster of rows that name none: `--prior` describes it
 MOST_FITTED = 256  # rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas
 
-MOST_MODELS, MOST_LAYOUTS = 8, 256  # of those, and of the divisions of each, that may be measured next
+MOST_MODELS, MOST_LAYOUTS = 8, 256  # of those (and of counts of chips), and of the divisions of each, to measure next
 SLOWEST = 2.0  # time of such a division over that of the fastest
 DIVIDED = ("chips", "tensor", "pipeline", "virtual_stages", "expert", "microbatch")
 """Columns that differ between divisions of the same work."""
@@ -135,22 +136,22 @@ def _candidates(system: TrainingSystem, table: Measurements) -> Candidates:
     They are to sharpen the times of the rows without one, if there are any, or else of each other.
     """
     rows, models, timed = inputs_of(table), table.text("model", "").tolist(), np.isfinite(table.columns["step_time_s"])
-    counts = np.unique(rows["chips"]).tolist()
+    counts = Candidates.thinned(np.unique(rows["chips"]).tolist(), MOST_MODELS)
     half = 0.5 * counts[0]
     counts += [half] if half.is_integer() and torus_fault(system, half) is None else []
     work = np.nan_to_num([values for name, values in rows.items() if name not in DIVIDED])
     first = Candidates.thinned(np.unique(work, axis=1, return_index=True)[1].tolist(), MOST_MODELS)
-    divided = [(at, _divisions(system, _row(rows, at), chips)) for at in first for chips in counts]
+    divided = [(at, _divisions(system, take(rows, at), chips)) for at in first for chips in counts]
     new = {name: np.concatenate([own[name] for _, own in divided]) for name in rows}
     of = np.repeat([at for at, _ in divided], [len(own["chips"]) for _, own in divided])
-    keys, measured = (np.nan_to_num([*of.values()]).T.tolist() for of in (new, _rows(rows, timed)))
+    keys, measured = (np.nan_to_num([of[name] for name in rows]).T.tolist() for of in (new, take(rows, timed)))
     index = Candidates.thinned([row for row, key in enumerate(keys) if key not in measured])
-    of, new = (of[index], _rows(new, index)) if index else (np.array(first), _rows(rows, first))
-    words = [row_words(_row(new, row), model_preset(models[at]) or "") for row, at in enumerate(of.tolist())]
+    of, new = (of[index], take(new, index)) if index else (np.array(first), take(rows, first))
+    words = [row_words(take(new, row), model_preset(models[at]) or "") for row, at in enumerate(of.tolist())]
     chosen = MeasuredSteps(system, new, np.ones(len(words)))
     if np.all(timed):
         return Candidates(chosen, words, of=f"the step times of {len(words)} such layouts that fit in memory")
-    asked = _rows(rows, Candidates.thinned(np.flatnonzero(~timed).tolist()))
+    asked = take(rows, Candidates.thinned(np.flatnonzero(~timed).tolist()))
     steps = MeasuredSteps(system, asked, np.ones(len(asked["chips"])))
     return Candidates(chosen, words, steps, f"the step times of {counted(int(np.sum(~timed)), 'row')} without one")
 
@@ -172,12 +173,4 @@ def _divisions(system: TrainingSystem, row: Mapping[str, float], chips: float) -
     predicted = by_rows(predict_row, system, table)
     fits = np.asarray(predicted.out_of_memory_probability) <= float(system.out_of_memory_risk)
     time = np.where(fits, predicted.step_time.total, np.inf)
-    return _rows(table, np.flatnonzero(fits & (time <= SLOWEST * np.min(time))))
-
-
-def _rows(table: Mapping[str, np.ndarray], index: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
-    return {name: values[np.asarray(index)] for name, values in table.items()}
-
-
-def _row(table: Mapping[str, np.ndarray], at: int) -> dict[str, float]:
-    return {name: float(values[at]) for name, values in table.items()}
+    return take(table, np.flatnonzero(fits & (time <= SLOWEST * np.min(time))))
