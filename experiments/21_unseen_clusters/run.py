@@ -16,8 +16,9 @@ from pooled_fit import ClusterRuns, PooledFit, pooled_fit
 from scipy.special import ndtri
 from write_presets import write_clusters, write_frameworks, write_population
 
+from energymodel.calibration.intervals import next_measurement
 from energymodel.calibration.kinds.step_time import MeasuredSteps, step_time_problem
-from energymodel.calibration.least_squares import fit
+from energymodel.calibration.least_squares import FitProblem, fit, unfitted
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -27,7 +28,7 @@ from figures import BLUE, GRAY, ORANGE, add_axes, new_figure
 HERE = Path(__file__).parent
 MOST_ROWS = 100  # of a cluster that are fitted, drawn by chance: a long table knows no more of other clusters
 FEWEST_ROWS = 8  # of a cluster whose learning curve is drawn
-KNOWN = (1, 3, 10, 30)
+KNOWN, MOST_PROPOSED = (1, 3, 10, 30), 3
 HELD = 0.01  # standard deviation of the logarithm of a slowdown that stays that of the joint fit
 DRAWS = 8
 SLOW_RINGS = "nanotron-h100-ring"
@@ -106,7 +107,10 @@ def summary(what: str, predictions: Sequence[Prediction]) -> dict[str, object]:
 
 
 def learning_curve(runs: Sequence[ClusterRuns], full: PooledFit) -> list[dict[str, object]]:
-    """Mean error on other rows of a left-out cluster once `calibrate step-time` has some, and that of one scalar."""
+    """Mean error on other rows of a left-out cluster once `calibrate step-time` has some, and that of one scalar.
+
+    Some are drawn by chance, a few also as the command proposes them.
+    """
     generator, rows = np.random.default_rng(0), []
     for run in runs:
         if len(run.measured) < FEWEST_ROWS:
@@ -128,15 +132,39 @@ def learning_curve(runs: Sequence[ClusterRuns], full: PooledFit) -> list[dict[st
                 scalar.append(np.mean(np.abs(np.expm1(before[other] - np.mean(before[seen])))))
             row = {"cluster": run.name, "known_rows": count, "rows": len(before) - count}
             row |= {"percent": 100 * float(np.mean(errors)), "scalar_percent": 100 * float(np.mean(scalar))}
+            if count <= MOST_PROPOSED:
+                row["proposed_percent"] = proposed_percent(cluster, run, count)
             rows.append(row | {"unfitted_percent": 100 * float(np.mean(np.abs(np.expm1(before))))})
         print(f"learning curve of {run.name}", flush=True)
     return rows
 
 
+def proposed_percent(cluster: KnownCluster, runs: ClusterRuns, count: int) -> float:
+    """Mean error on the other rows once those are known that are proposed one after the other, each by those before."""
+    rest, chosen = np.arange(len(runs.measured)), list[int]()
+    fitted = unfitted(problem_of(cluster, runs))
+    for _ in range(count):
+        row, _ = next_measurement(fitted, steps_of(runs.select(rest)), steps_of(runs))
+        chosen.append(int(rest[row]))
+        rest = np.delete(rest, row)
+        fitted = fit(problem_of(cluster, runs.select(np.array(chosen))))
+    error, _ = runs.select(rest).errors(Coordinates(fitted.coordinates, fitted.covariance))
+    return 100 * float(np.mean(np.abs(np.expm1(error))))
+
+
+def steps_of(rows: ClusterRuns) -> MeasuredSteps:
+    """The rows as `calibrate step-time` has them."""
+    return MeasuredSteps(rows.system, rows.columns, rows.measured)
+
+
+def problem_of(cluster: KnownCluster, rows: ClusterRuns) -> FitProblem:
+    """What `calibrate step-time` fits."""
+    return step_time_problem(cluster.coordinates, cluster.scatter, steps_of(rows))
+
+
 def calibrated(cluster: KnownCluster, rows: ClusterRuns) -> Coordinates:
     """Constants that `calibrate step-time` finds."""
-    steps = MeasuredSteps(rows.system, rows.columns, rows.measured)
-    fitted = fit(step_time_problem(cluster.coordinates, cluster.scatter, steps))
+    fitted = fit(problem_of(cluster, rows))
     return Coordinates(fitted.coordinates, fitted.covariance)
 
 
