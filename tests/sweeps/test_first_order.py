@@ -66,10 +66,32 @@ def test_variances_add_and_measured_numbers_are_no_priors():
     assert risk.prior_variance == pytest.approx(alone[1] ** 2 / (alone[0] ** 2 + alone[1] ** 2))
 
 
+def test_the_clock_saves_what_the_voltage_allows():
+    """Both ends are two evaluations each: the plan found, and the same at the own clock."""
+    path, found = "system.accelerator.voltage.floor", optimum()
+    known = with_uncertainty({path: "normal 0.05"}, **{path: "prior"})
+    risk = saving_at_risk(dataclasses.replace(known, saving={"clock": 1.0}))
+    assert risk.clock is not None
+    run = TrainingRun(found.system, found.plan)
+    own = eqx.tree_at(lambda plan: plan.clock, found.plan, found.scenario.plan.clock)
+
+    def saved(floor):
+        system = run.at(run.changed(path, floor)).system
+        energies = [float(evaluate_once(system, plan).energy.total) for plan in (found.plan, own)]
+        return 1.0 - energies[0] / energies[1]
+
+    floor = run.values[path]
+    with jax.enable_x64(True):
+        ends = [saved(floor + sign * 1.644854 * 0.05) for sign in (1.0, 0.0, -1.0)]
+    np.testing.assert_allclose([risk.clock[1], risk.clock[0], risk.clock[2]], ends, rtol=1e-5)
+    assert ends[0] < ends[1] < ends[2]
+
+
 def test_nothing_uncertain_is_no_risk():
     risk = saving_at_risk(with_uncertainty({}))
     assert risk.saving_deviation == risk.deviation == risk.resting_on_priors == risk.prior_variance == 0.0
     assert risk.interval(5.0) == (5.0, 5.0)
+    assert risk.clock is None
 
 
 def test_numbers_of_a_joint_distribution_move_together():

@@ -155,11 +155,12 @@ def risk_sentences(optimum: Optimum, risk: SavingAtRisk) -> list[Sentence]:
     listed = ", ".join(f"{name.removeprefix('system.')} ({{share{index}}})" for index, (name, _) in enumerate(named))
     measure = f"Measure these first (share of the variance): {listed}. " if named else ""
     more = f" {risk.without} more such numbers have no stated spread; they are taken as exact." if risk.without else ""
+    text = "It saves {saving:i}, anything at all with {sure}; {resting} rests on numbers that nobody measured."
+    if risk.clock is not None:
+        numbers["clock"] = number(risk.clock, kind="share")
+        text += " The clock alone saves {clock:i}, by what is known of the chip's voltage."
     return [
-        Sentence(
-            "It saves {saving:i}, anything at all with {sure}; {resting} rests on numbers that nobody measured.",
-            numbers,
-        ),
+        Sentence(text, numbers),
         Sentence(
             f"{measure}With a probability of 90 %, what is wrong with these numbers takes away or adds no more than "
             f"{{resting}} of the saving. They cause {{variance}} of its variance.{more}",
