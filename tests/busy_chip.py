@@ -1,6 +1,7 @@
 """A chip whose busy power follows its clock alone, for tests of what a power cap leaves."""
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
@@ -17,7 +18,7 @@ class BusyPower(eqx.Module):
 
     def __call__(self, clock: Numeric) -> Float[Array, "..."]:
         """Power [W] at a clock fraction [1]."""
-        return busy_power(self.static_power, self.dynamic_power, clock, self.curve(clock), 1.0)
+        return busy_power(self.static_power, self.dynamic_power * jnp.asarray(clock), self.curve(clock))
 
 
 def busy_power_at(clock: Numeric, chip: BusyPower) -> Float[Array, "..."]:

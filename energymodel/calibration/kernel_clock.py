@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.calibration.constant_priors import DECLARED, Rows, Values
-from energymodel.calibration.device_power import WIDTH, Profiles
+from energymodel.calibration.device_power import Profiles, voltage_at
 from energymodel.numerics import Numeric, p_norm
-from energymodel.physics.voltage import voltage_fraction
+from energymodel.physics.switching import busy_power
 
 SHARPNESS = 8.0  # of the corners where memory saturates
 LOWEST_ACTIVITY, LOWEST_SHARE = 1e-4, 1e-2
@@ -96,8 +96,9 @@ def kernel_stretch(clock: Numeric, share: Numeric, path: Numeric, overlap: Numer
 def split_power(values: Values, runs: Any, share: Rows | None = None) -> KernelPower:
     """Time and parts of the power at a clock, from the profile of the kernel.
 
-    `P = P_s + P_c phi v^2 + (S v^2 + M) / t`, with `M = e d t_ref` and S from the power of the profile: operations and
-    bytes take the same energy however long they last, but for the voltage [derivation: docs/physics.md B2].
+    `P = P_s + (P_c phi + S / t) v^2 + M / t` (`switching.busy_power`), with `M = e d t_ref` and S from the power of the
+    profile: operations and bytes take the same energy however long they last, but for the voltage
+    [derivation: docs/physics.md B2].
 
     **Arguments:**
 
@@ -109,7 +110,7 @@ def split_power(values: Values, runs: Any, share: Rows | None = None) -> KernelP
     that of the mean kernel; only the sum of both is determined by its profile.
     """
     k = Profiles(*map(jnp.asarray, runs))
-    voltage = voltage_fraction(k.clock, values["voltage_floor"], values["voltage_knee"], WIDTH)
+    voltage = voltage_at(k.clock, values)
     static, clocking, memory = (jnp.asarray(values[name] * k.rated_power) for name in ("static", "clocking", "memory"))
     transfers = memory * k.memory_activity
     operations = jnp.asarray(k.reference_power - static - clocking - transfers)
@@ -117,7 +118,7 @@ def split_power(values: Values, runs: Any, share: Rows | None = None) -> KernelP
         share = memory_share(k.memory_activity, values["saturation"], values["overlap"])
     path = memory_path_time(k.clock, values["path_clock"], values["path_exponent"])
     stretch = kernel_stretch(k.clock, share, path, values["overlap"])
-    core = (clocking * k.clock + operations / stretch) * voltage**2
+    core = busy_power(0.0, clocking * k.clock + operations / stretch, voltage)
     return KernelPower(static, transfers / stretch, core, stretch * k.reference_time)
 
 

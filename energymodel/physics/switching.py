@@ -1,11 +1,10 @@
 """Power of a chip at a clock, and the clock at a power cap.
 
-Shared arguments: `clock` phi, a fraction of the reference clock, and `voltage` v over that at it [1]; `activity` a of
-the units relative to the reference workload and `cubic_share` m, 0 to 1 [1]; `power` P, `idle_power` P_idle,
-`busy_power` P_b, `static_power` P_s (leakage and all other power that does not scale with the clock) and
-`dynamic_power` kappa, the switching power at reference clock and voltage [W]; `busy_time` t_busy in which the chip
-switches [s]; `duty` u, busy share of the time, 0 to 1 [1]; `energy_per_operation` E_op [J]; `overhead` beta, energy
-drawn per energy of the operations [1].
+Shared arguments: `voltage` v, a fraction of that at the reference clock, and `activity` a of the units relative to the
+reference workload [1]; `power` P, `idle_power` P_idle, `busy_power` P_b and `static_power` P_s (leakage and all other
+power that does not scale with the clock) [W]; `busy_time` t_busy in which the chip switches [s]; `duty` u, busy share
+of the time, 0 to 1 [1]; `energy_per_operation` E_op [J]; `overhead` beta, energy drawn per energy of the operations
+[1].
 """
 
 from collections.abc import Callable
@@ -37,28 +36,26 @@ def switching_energy(power: Numeric, busy_time: Numeric) -> Values:
 
 
 def busy_power(
-    static_power: Numeric, dynamic_power: Numeric, clock: Numeric, voltage: Numeric, activity: Numeric
+    static_power: Numeric, switching_power: Numeric, voltage: Numeric, memory_power: Numeric | None = None
 ) -> Values:
-    """Power of a busy chip [W], `P_b = P_s + kappa a phi v^2` [Guerreiro et al. 2018].
+    """Power of a working chip [W], `P_b = P_s + P_sw v^2 + P_m` [Guerreiro et al. 2018], or its energy [J].
 
+    The one law of `evaluate`, fronts of pipelines and calibrations. They count what switches: `kappa a phi` of clocked
+    units, and `E / t` of operations that take an energy E at reference voltage and a time t; memory draws `E_m / t`.
     Mean errors of 3 to 4 % of power on V100, A40 and P100 (docs/physics.md B2.1).
+
+    **Arguments:**
+
+    - `switching_power`: P_sw, at this clock and reference voltage [W].
+    - `memory_power`: P_m, which no clock or voltage changes; `None` for none [W].
     """
-    return jnp.asarray(static_power) + jnp.asarray(dynamic_power) * activity * clock * jnp.asarray(voltage) ** 2
+    working = jnp.asarray(switching_power) * jnp.asarray(voltage) ** 2
+    return jnp.asarray(static_power) + (working if memory_power is None else working + memory_power)
 
 
 def average_power(idle_power: Numeric, busy_power: Numeric, duty: Numeric) -> Values:
     """Mean power of a chip that is busy for a share of the time [W], `P = P_idle + u (P_b - P_idle)` [definition]."""
     return jnp.asarray(idle_power) + jnp.asarray(duty) * (jnp.asarray(busy_power) - idle_power)
-
-
-def mixed_cubic_power(static_power: Numeric, dynamic_power: Numeric, cubic_share: Numeric, clock: Numeric) -> Values:
-    """Posynomial power curve [W], `P = P_s + kappa ((1 - m) phi + m phi^3)` [derivation: constant V and V ~ f, mixed].
-
-    One shape parameter instead of floor and knee. It is log-convex, hence the form for geometric-program bounds and for
-    few data. Within 2 percentage points of the floor form on interpolated Zeus runs (docs/physics.md B2.1).
-    """
-    clock, share = jnp.asarray(clock), jnp.asarray(cubic_share)
-    return jnp.asarray(static_power) + jnp.asarray(dynamic_power) * ((1.0 - share) * clock + share * clock**3)
 
 
 def throughput_at_power(

@@ -48,10 +48,12 @@ def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numer
 
 
 def posynomial_voltage(clock: Numeric, cubic_share: Numeric) -> Values:
-    """Voltage behind `switching.mixed_cubic_power`, `v = sqrt(1 - m + m phi^2)`.
+    """Voltage of a posynomial switching power, `v = sqrt(1 - m + m phi^2)`.
 
     [derivation: phi v^2 = (1 - m) phi + m phi^3]. One constant in place of floor and knee, for few measured clocks:
-    constant voltage for m = 0, voltage proportional to the clock for m = 1.
+    constant voltage for m = 0, voltage proportional to the clock for m = 1. Log-convex, hence the form for
+    geometric-program bounds; within 2 percentage points of floor and knee on interpolated Zeus runs
+    (docs/physics.md B2.1).
 
     **Arguments:**
 

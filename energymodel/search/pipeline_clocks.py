@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric, Real, Scalar, component, real
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
+from energymodel.physics.switching import busy_power
 from energymodel.runtime.compilation import Compiled
 from energymodel.solver import RESULTS, Solution, minimize_many
 from energymodel.system.accelerator import Accelerator
@@ -96,7 +97,7 @@ class PipelineLoad(eqx.Module):
         by_stage = jnp.tile(jnp.asarray(clocks), (1, chunks, 1))
         voltage, time = self.chip.voltage(by_stage), load.busy_time(self.chip, by_stage)
         static = self.chip.static_power(voltage, self.temperature) * time
-        return time, static + load.switching_energy * voltage**2 + load.memory_energy
+        return time, busy_power(static, load.switching_energy, voltage, load.memory_energy)
 
     def makespan(self, clocks: Clocks, schedule: Schedule, kinds: Kinds) -> Scalar:
         """Time of a step [s], by the critical path."""

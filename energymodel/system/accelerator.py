@@ -114,4 +114,4 @@ class Accelerator(eqx.Module):
 
     def spin_power(self, clock: Numeric, voltage: Numeric) -> Values:
         """Switching power of a chip whose kernels wait for other chips, `a kappa phi v^2` [W]."""
-        return busy_power(0.0, self.dynamic_power, clock, voltage, self.spin_activity)
+        return busy_power(0.0, self.dynamic_power * self.spin_activity * clock, voltage)

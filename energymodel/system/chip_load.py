@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from energymodel.numerics import Numeric, Part, Scalar, is_fixed, p_norm, part
 from energymodel.performance.kernels import product_time
 from energymodel.physics.cooling import Coolant
-from energymodel.physics.switching import clock_at_power_cap
+from energymodel.physics.switching import busy_power, clock_at_power_cap
 from energymodel.physics.thermal import leakage_temperature
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.plan import ParallelLayout, TrainingPlan
@@ -199,7 +199,7 @@ def operating_point(
     resistance = chip.thermal_resistance + coolant.resistance
 
     def work_power(voltage: Scalar, spin: Scalar, products: Scalar, load: ChipLoad, waiting: Scalar) -> Scalar:
-        energy = load.switching_energy * voltage**2 + load.memory_energy + spin * waiting
+        energy = busy_power(spin * waiting, load.switching_energy, voltage, load.memory_energy)
         return energy / (products + load.elementwise + waiting)
 
     def power_of_clock(clock: Numeric, arguments: tuple[Accelerator, ChipLoad, Scalar, Scalar]) -> Scalar:

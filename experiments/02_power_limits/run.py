@@ -1,6 +1,6 @@
 """Time, power and energy at power limits that were not measured, and the best batch and limit in eight runs.
 
-Prints four tables, draws `power_limits` and writes `result.json` beside this file.
+Prints six tables, draws `power_limits` and writes `result.json` beside this file.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from typing import Any
 import cards
 import numpy as np
 import power_limits
+import through_evaluate
 import zeus_job
 
 from energymodel.calibration.power_population import LIMITS
@@ -66,6 +67,17 @@ def compute(*, write: bool) -> dict[str, Any]:
         for way, (knowledge, held, within) in HELD_OUT.items()
         for name, weights in (("time", [1.0, 0.0]), ("power", [0.0, 1.0]), ("energy", [1.0, 1.0]))
     ]
+    constants, rows, blind = through_evaluate.tables(every)
+    result["constants_through_evaluate"], result["through_evaluate"] = constants, rows
+    result["accuracy"] += [
+        outputs.accuracy(
+            f"{name} at a power limit over that at the highest, through evaluate with the card's preset",
+            errors,
+            "data set; voltage and busy power from SQuAD on the same card",
+            "BERT on Sentiment140 and ResNet-50 on V100, A40 and P100, limits of half the rated power and above",
+        )
+        for name, errors in blind.items()
+    ]
     return result
 
 
@@ -97,6 +109,8 @@ def report(result: dict[str, Any]) -> str:
     lines.append("")
     lines.append(outputs.table(result["jobs"]))
     lines.append(outputs.table([result["jobs_from_every_batch"]]))
+    lines.append(outputs.table(result["constants_through_evaluate"]))
+    lines.append(outputs.table(result["through_evaluate"]))
     return "\n".join(lines)
 
 

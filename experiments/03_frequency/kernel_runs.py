@@ -16,7 +16,8 @@ from energymodel.calibration.device_power import NOISE, OPTIONS, Profiles
 from energymodel.calibration.kernel_clock import CONSTANTS, LOWEST_SHARE, kernel_errors, memory_path_time, split_power
 from energymodel.calibration.least_squares import ErrorFunction, FitProblem, FitResult, fit, held_out_errors
 from energymodel.numerics import Numeric
-from energymodel.physics.switching import mixed_cubic_power
+from energymodel.physics.switching import busy_power
+from energymodel.physics.voltage import posynomial_voltage
 
 DATA = Path(__file__).parents[1] / "data"
 LOWEST = 0.35  # of the highest clock: below, the floor form of voltage is not valid [docs/physics.md E]
@@ -136,7 +137,8 @@ def posynomial_errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
     """The form for few data: `P = P_s + kappa ((1 - m) phi + m phi^3)`, `t = t_1 ((1 - mu) / phi + mu)`."""
     k = Profiles(*map(jnp.asarray, runs))
     static = values["static"] * k.rated_power
-    watt = mixed_cubic_power(static, k.reference_power - static, values["cubic_share"], k.clock)
+    voltage = posynomial_voltage(k.clock, values["cubic_share"])
+    watt = busy_power(static, (k.reference_power - static) * k.clock, voltage)
     memory_share = values["memory_time"] * k.memory_activity
     time = k.reference_time * ((1.0 - memory_share) / k.clock + memory_share)
     return jnp.stack([jnp.log(time / k.time), jnp.log(jnp.maximum(watt, 1.0) / k.power)], axis=1)

@@ -1,10 +1,9 @@
 """Power, time and best clock of GPU kernels below the highest clock, and the front of time and energy of a pipeline.
 
-Prints eleven tables, draws `kernel_clocks` and `frontiers` and writes `result.json` beside this file.
+Prints thirteen tables, draws `kernel_clocks` and `frontiers` and writes `result.json` beside this file.
 """
 
 import argparse
-import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -122,16 +121,16 @@ def kernel_accuracy(gpu: str, data: kernel_runs.Measured, errors: np.ndarray) ->
 
 
 def frontier_tables() -> tuple[outputs.Tables, list[frontiers.Front]]:
-    """Fronts predicted from their fastest plans, with constants from other fronts."""
+    """Energy at later deadlines through `evaluate`, with floor and knee of the voltage from other fronts."""
     result = frontiers.fronts()
     groups = {word: [getattr(front, word) for front in result] for word in ("layout", "method", "model")}
-    protocols: dict[str, list[Any]] = {"nothing": [frontiers.fitted(result, [True] * len(result)).values] * len(result)}
+    protocols: dict[str, list[Any]] = {"nothing": [frontiers.fitted([True] * len(result)).values] * len(result)}
+    protocols["preset"] = [frontiers.preset_values(front.key) for front in result]
     protocols["everything"] = [frontiers.prior_values()] * len(result)
     for word, labels in groups.items():
         if len(set(labels)) > 1:
             by = {
-                label: frontiers.fitted(result, [other != label for other in labels]).values
-                for label in dict.fromkeys(labels)
+                label: frontiers.fitted([other != label for other in labels]).values for label in dict.fromkeys(labels)
             }
             protocols[word] = [by[label] for label in labels]
     tables: outputs.Tables = {
@@ -140,51 +139,50 @@ def frontier_tables() -> tuple[outputs.Tables, list[frontiers.Front]]:
             for name, value in protocols["nothing"][0].items()
         ],
         "frontier_summary": [],
+        "frontier_means": [{"energy": "measured", **_means([front.measured(frontiers.SHOWN) for front in result])}],
         "frontiers": [
             {"method": f.method, "model": f.model, "layout": f.layout, "outlier": f.is_outlier} for f in result
         ],
-        "frontier_points": [],
     }
-    for word in ("layout", "method"):
-        protocols.setdefault(word, protocols["nothing"])  # a file of one kind has nothing to hold out
-    plans: dict[str, list[np.ndarray]] = {}
+    errors: dict[str, np.ndarray] = {}
     for word, values in protocols.items():
-        exact = [frontiers.exact_plans(front, stretches) for front, stretches in zip(result, values, strict=True)]
-        plans[word] = [plan.ratio for plan in exact]
-        errors = [frontiers.at_deadlines(front, plan.ratio) for front, plan in zip(result, exact, strict=True)]
-        tables["frontier_summary"].append(_summary(word, result, errors, all(plan.solved for plan in exact)))
-        for row, error in zip(tables["frontiers"], errors, strict=True):
-            row[f"error_{word}_held_out"] = float(np.mean(np.abs(error)))
+        curves = [frontiers.curve(front, own) for front, own in zip(result, values, strict=True)]
+        errors[word] = np.array([curve / front.measured() - 1.0 for front, curve in zip(result, curves, strict=True)])
+        shown = [frontiers.curve(front, own, frontiers.SHOWN) for front, own in zip(result, values, strict=True)]
+        tables["frontier_means"].append({"energy": f"predicted, {word} held out", **_means(shown)})
         print(f"fronts: {word} held out", flush=True)
-    for row, front, values in zip(tables["frontiers"], result, protocols["layout"], strict=True):
-        time, energy = frontiers.from_mean_clocks(front, values)
-        row["time_error_from_mean_clocks"] = float(np.mean(np.abs(time[1:] / front.stretch[1:] - 1.0)))
-        row["energy_error_from_mean_clocks"] = float(np.mean(np.abs(energy[1:] / front.ratio[1:] - 1.0)))
-        row["error_with_one_clock"] = float(
-            np.mean(np.abs(frontiers.at_deadlines(front, frontiers.one_clock(front, values))))
+    keys = list(dict.fromkeys(front.key for front in result))
+    for per in ("rank", "operation"):
+        plans = {key: frontiers.planned(key, protocols["nothing"][0], per) for key in keys}
+        errors[f"clocks by {per}"] = np.array([plans[front.key] / front.measured() - 1.0 for front in result])
+        print(f"fronts: clocks by {per}", flush=True)
+    for word, error in errors.items():
+        tables["frontier_summary"].append(_summary(word, result, error))
+        for row, own in zip(tables["frontiers"], error, strict=True):
+            row[f"error_{word.replace(' ', '_')}"] = float(np.mean(np.abs(own)))
+    within = f"{len(result)} fronts on 16 A100, 2 stages; time up to {frontiers.STRETCHES[-1]:.2g} x the shortest"
+    tables["accuracy"] = [
+        outputs.accuracy(
+            "energy of a pipelined step at a later deadline, over that of its fastest plan, through evaluate",
+            errors[word].ravel(),
+            f"{word}; voltage from all others",
+            within,
         )
-    tables["frontier_points"] = [
-        {
-            "method": front.method,
-            "model": front.model,
-            "layout": front.layout,
-            "time_s": float(front.time[number]),
-            "time_ratio": float(front.stretch[number]),
-            "energy_ratio": float(front.ratio[number]),
-            **{
-                f"{word}_held_out": float(of_fronts[index][number])
-                for word, of_fronts in plans.items()
-                if word in groups
-            },
-        }
-        for index, front in enumerate(result)
-        for number in range(len(front.time))
+        for word in groups
+        if word in errors
     ]
     return tables, result
 
 
-def _summary(word: str, fronts: list[frontiers.Front], errors: list[np.ndarray], solved: bool) -> dict[str, Any]:
-    sizes = np.abs(np.array(errors))
+def _means(rows: list[np.ndarray]) -> dict[str, float]:
+    """Means over the fronts at some times over that of the fastest plan."""
+    means = np.mean(rows, axis=0)
+    names = [f"+{100.0 * (stretch - 1.0):.0f} %" for stretch in frontiers.SHOWN]
+    return dict(zip(names, means.tolist(), strict=True))
+
+
+def _summary(word: str, fronts: list[frontiers.Front], errors: np.ndarray) -> dict[str, Any]:
+    sizes, means = np.abs(errors), np.mean(errors, axis=0)
     usual = sizes[[not front.is_outlier for front in fronts]]
     return {
         "held_out": word,
@@ -193,42 +191,8 @@ def _summary(word: str, fronts: list[frontiers.Front], errors: list[np.ndarray],
         "largest_error": float(np.max(sizes)),
         "fronts_within_3_percent": int(np.sum(np.mean(sizes, axis=1) <= 0.03)),
         "mean_without_outlier": float(np.mean(usual)),
-        "largest_without_outlier": float(np.max(usual)),
-        "solved": solved,
+        "largest_error_of_the_mean": float(means[np.argmax(np.abs(means))]),
     }
-
-
-def frontier_accuracy(tables: outputs.Tables, fronts: list[frontiers.Front]) -> list[dict[str, Any]]:
-    """Rows for the page on trust: energy at ten deadlines of each front."""
-    rows = []
-    within = (
-        f"{len(fronts)} fronts on 16 A100, 2 stages; time up to {max(f.stretch[-1] for f in fronts):.2f} x the shortest"
-    )
-    for word in ("layout", "method", "model"):
-        if f"{word}_held_out" not in tables["frontier_points"][0]:
-            continue
-        errors = [
-            frontiers.at_deadlines(
-                front,
-                np.array(
-                    [
-                        row[f"{word}_held_out"]
-                        for row in tables["frontier_points"]
-                        if (row["method"], row["model"], row["layout"]) == (front.method, front.model, front.layout)
-                    ]
-                ),
-            )
-            for front in fronts
-        ]
-        rows.append(
-            outputs.accuracy(
-                "energy of a pipelined step at a later deadline, over that of its fastest plan",
-                np.concatenate(errors),
-                f"{word}; constants from all others",
-                within,
-            )
-        )
-    return rows
 
 
 def kernel_figure(data: kernel_runs.Measured, errors: np.ndarray) -> Any:
@@ -265,26 +229,21 @@ def kernel_figure(data: kernel_runs.Measured, errors: np.ndarray) -> Any:
     return drawn
 
 
-def frontier_figure(tables: outputs.Tables) -> Any:
-    """Measured fronts as points, those predicted from the fastest plan as lines, by method."""
-    points = tables["frontier_points"]
-    methods, layouts = (list(dict.fromkeys(row[name] for row in points)) for name in ("method", "layout"))
+def frontier_figure(result: list[frontiers.Front]) -> Any:
+    """Measured fronts as points, energies over the clock through `evaluate` with the preset as lines, by method."""
+    methods, layouts = (list(dict.fromkeys(getattr(front, name) for front in result)) for name in ("method", "layout"))
     colors = dict(zip(layouts, COLORS, strict=False))
-    models = list(dict.fromkeys(row["model"] for row in points))
-    drawn = new_figure(7.4, 3.1)
+    models = list(dict.fromkeys(front.model for front in result))
+    drawn, stretches = new_figure(7.4, 3.1), np.linspace(1.0, 1.4, 41)
     for index, method in enumerate(methods):
         axes = add_axes(drawn, 1, len(methods), index + 1)
-        for layout, model in itertools.product(layouts, models):
-            rows = [row for row in points if (row["method"], row["layout"], row["model"]) == (method, layout, model)]
-            if not rows:
-                continue
-            times, color = [row["time_ratio"] for row in rows], colors.get(layout, GRAY)
-            marker = "os^v"[models.index(model) % 4]
-            axes.plot(times, [row["energy_ratio"] for row in rows], marker, color=color, markersize=3.5)
-            axes.plot(times, [row["layout_held_out"] for row in rows], color=color, linewidth=1.2)
-            other = [row["method_held_out"] for row in rows]
-            axes.plot(times, other, color=color, linewidth=0.9, linestyle=(0, (4, 2)))
-        axes.set(xlabel="time / shortest", xlim=(0.98, 1.55), ylim=(0.72, 1.02))
+        for front in result:
+            if front.method == method:
+                color, marker = colors.get(front.layout, GRAY), "os^v"[models.index(front.model) % 4]
+                axes.plot(front.stretch, front.ratio, marker, color=color, markersize=3.5)
+                line = frontiers.curve(front, frontiers.preset_values(front.key), stretches)
+                axes.plot(stretches, line, color=color, linewidth=1.2)
+        axes.set(xlabel="time / shortest", xlim=(0.98, 1.45), ylim=(0.72, 1.02))
         axes.set_title(method.replace("_", " "), fontsize=9, loc="left")
         if index == 0:
             axes.set_ylabel("energy / that of the fastest plan")
@@ -328,9 +287,9 @@ def main() -> None:
     if chosen.write_population:
         write_population(fits, [row for row in tables["kernel_errors"] if row["known"] == "one clock"])
     part, result = frontier_tables()
-    tables["accuracy"] += frontier_accuracy(part, result)
+    tables["accuracy"] += part.pop("accuracy")
     tables |= part
-    outputs.draw(frontier_figure(tables), FOLDER, "frontiers")
+    outputs.draw(frontier_figure(result), FOLDER, "frontiers")
     outputs.keep(tables, FOLDER)
 
 

@@ -217,7 +217,7 @@ def _power_and_heat(n: _Numbers) -> Iterator[Row]:
     yield (
         *(NAME, "P_inst = β·T(P)·E_op + P_idle", slow, "W"),
         sources.stated_instantaneous_power(rate, 1.0, per_token, n.chips * n.idle),
-        n.chips * busy_power(stepped.static_power, dynamic, SLOWER * out.clock, stepped.voltage_slower, 1.0),
+        n.chips * busy_power(stepped.static_power, dynamic * SLOWER * out.clock, stepped.voltage_slower),
         power,
     )
     resistance = (out.temperature - temperature) / n.busy

@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 
 from energymodel.calibration.constant_priors import Values, joint_prior, values_of
 from energymodel.calibration.device_power import (
-    WIDTH,
     Profiles,
-    clock_at_power,
+    clock_at_limit,
+    device_busy_power,
     overhead_share,
     power_constants,
     power_errors,
     predict_power,
     profiles,
-    switching_share,
+    voltage_at,
 )
-from energymodel.physics.voltage import voltage_fraction
 
 CONSTANTS = power_constants()
 MEDIAN: Values = {name: np.asarray(prior.median) for name, prior in CONSTANTS.items()}
@@ -53,17 +52,19 @@ def test_clocks_without_limits_have_slopes():
     assert np.all(np.isfinite(slopes))
 
 
-def test_clock_at_power_inverts_switching_power():
-    phi = jnp.linspace(0.05, 1.0, 30)
-    share = phi * voltage_fraction(phi, 0.8, 0.6, WIDTH) ** 2
-    np.testing.assert_allclose(clock_at_power(share, {"voltage_floor": 0.8, "voltage_knee": 0.6}), phi, rtol=1e-10)
+def test_clock_at_a_limit_inverts_busy_power():
+    phi, values = jnp.linspace(0.05, 1.0, 30), {"voltage_floor": 0.8, "voltage_knee": 0.6, "lowest_clock": 0.05}
+    limit = device_busy_power(phi, (50.0, 170.0, values))
+    np.testing.assert_allclose(clock_at_limit(limit, 50.0, 170.0, values), phi, rtol=1e-10)
 
 
 def test_the_posynomial_form_is_constant_voltage_at_one_end_and_the_cube_at_the_other():
     """Limits of the form: `phi` for a cubic share of 0, where floor 1 is the same, and `phi^3` for 1."""
     share = jnp.tile(jnp.array([0.064, 0.2, 0.5, 1.0]), 2)
     ends = np.repeat([0.0, 1.0], 4)
-    clock = jax.jit(lambda share, ends: clock_at_power(share, {"cubic_share": ends}))(share, ends)
+    clock = jax.jit(lambda limit, ends: clock_at_limit(limit, 0.0, 1.0, {"cubic_share": ends, "lowest_clock": 0.05}))(
+        share, ends
+    )
     np.testing.assert_allclose(clock[:4], share[:4], rtol=1e-12)
     np.testing.assert_allclose(clock[4:], np.cbrt(share[4:]), rtol=1e-9)
 
@@ -92,17 +93,16 @@ def test_a_profile_carries_over_by_the_posynomial_form():
 def test_priors_of_both_forms_agree_at_the_knee():
     constants = power_constants({"voltage_floor": 0.8, "voltage_knee": 0.6}, form="posynomial")
     assert set(CONSTANTS) - set(constants) == {"voltage_floor", "voltage_knee"}
-    # 0.6 x 0.8^2 = 0.384 with a sharp knee.
-    np.testing.assert_allclose(
-        switching_share(0.6, {"cubic_share": constants["cubic_share"].median}), 0.384, rtol=1e-12
-    )
+    # The floor of 0.8 with a sharp knee.
+    np.testing.assert_allclose(voltage_at(0.6, {"cubic_share": constants["cubic_share"].median}), 0.8, rtol=1e-12)
 
 
 def test_slope_of_the_clock_is_that_of_the_implicit_function():
-    def clock(share, floor, knee):
-        return clock_at_power(jnp.asarray(share), {"voltage_floor": floor, "voltage_knee": knee})
+    def clock(limit, floor, knee):
+        values = {"voltage_floor": floor, "voltage_knee": knee, "lowest_clock": 0.05}
+        return clock_at_limit(limit, 50.0, 170.0, values)
 
-    at = (0.4, 0.8, 0.6)
+    at = (118.0, 0.8, 0.6)
     slopes = jax.grad(clock, argnums=(0, 1, 2))(*at)
     for index, slope in enumerate(slopes):
         step = np.eye(3)[index] * 1e-6

@@ -72,7 +72,7 @@ def test_power_throughput_is_the_capped_clock_at_constant_voltage_without_static
     dynamic, cap = 600.0, jnp.asarray([150.0, 420.0, 900.0])
 
     def power_of_clock(clock, kappa):
-        return busy_power(0.0, kappa, clock, voltage_fraction(clock, 1.0, 0.6, 0.03), 1.0)
+        return busy_power(0.0, kappa * clock, voltage_fraction(clock, 1.0, 0.6, 0.03))
 
     clock = clock_at_power_cap(power_of_clock, cap, 0.0, 1.0, jnp.asarray(dynamic))
     assert_agree(clock, sources.stated_power_throughput(cap, 1.0, dynamic, 1.0))
@@ -82,7 +82,7 @@ def test_instantaneous_power_is_busy_power_with_floor_one():
     clock, static, peak_rate, energy = jnp.asarray([0.3, 0.6, 1.0]), 140.0, 4e14, 1e-12
     voltage = voltage_fraction(clock, 1.0, 0.6, 0.03)
     literal = sources.stated_instantaneous_power(peak_rate * clock, 1.1, energy, static)
-    assert_agree(busy_power(static, 1.1 * peak_rate * energy, clock, voltage, 1.0), literal)
+    assert_agree(busy_power(static, 1.1 * peak_rate * energy * clock, voltage), literal)
 
 
 def test_throughput_at_a_power_inverts_the_instantaneous_power():

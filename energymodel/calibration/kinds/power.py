@@ -26,10 +26,10 @@ from energymodel.calibration.calibration_case import (
 from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior
 from energymodel.calibration.device_power import (
     FORMS,
-    LOWEST_ABOVE,
+    LEAKAGE,
     NOISE,
     OPTIONS,
-    clock_at_power,
+    clock_at_limit,
     power_constants,
     power_errors,
 )
@@ -186,8 +186,8 @@ def _kernels(table: Measurements, settings: Settings, prior: Scenario | None) ->
     tested = ~is_profile & (np.asarray(runs.clock) >= LOWEST_CLOCK)
     population, benchmark = power_population(KERNELS), table.columns.get("benchmark", settings.workload)
     rated, lowest = float(runs.rated_power[0]), float(np.min(np.asarray(runs.clock)[tested], initial=1.0))
-    static, voltage = ("leakage.power", "fixed_power"), ("floor", "knee")
-    numbers = {f"{CHIP}.{name}": WrittenNumber("W", 0.0, "static", 0.5 * rated) for name in static}
+    static, voltage = {"leakage.power": LEAKAGE, "fixed_power": 1.0 - LEAKAGE}, ("floor", "knee")
+    numbers = {f"{CHIP}.{name}": WrittenNumber("W", 0.0, "static", share * rated) for name, share in static.items()}
     numbers |= {f"{CHIP}.voltage.{name}": WrittenNumber("1", constant=f"voltage_{name}") for name in voltage}
     notes = [
         f"Shares of device power are of the highest power that was measured, {rated:g} W.",
@@ -300,13 +300,9 @@ def _has_floor(scenario: Scenario) -> bool:
 def _fitted_numbers(settings: Settings, prior: Scenario | None, form: str) -> dict[str, WrittenNumber]:
     """Numbers of a scenario that follow from constants of the forms with profiles."""
     rated, idle = float(settings.runs.rated_power[0]), float(settings.runs.idle_power[0])
-    leakage, (intercept, slope) = 0.5, (0.0, 1.0)
-    if prior is not None:
-        chip = prior.system.accelerator
-        leakage = float(chip.leakage.power) / float(chip.leakage.power + chip.fixed_power)
-        intercept, slope = busy_line(prior)
+    intercept, slope = (0.0, 1.0) if prior is None else busy_line(prior)
     numbers = {f"{CHIP}.busy_power": WrittenNumber("W", -intercept / slope, "busy_power", rated / slope)}
-    for name, share in (("leakage.power", leakage), ("fixed_power", 1.0 - leakage)):
+    for name, share in (("leakage.power", LEAKAGE), ("fixed_power", 1.0 - LEAKAGE)):
         numbers[f"{CHIP}.{name}"] = WrittenNumber("W", share * idle, "static_above_idle", share * rated)
     if form == "posynomial":
         numbers[f"{CHIP}.voltage.cubic_share"] = WrittenNumber("1", constant="cubic_share")
@@ -343,10 +339,9 @@ def _lowest_clock(settings: Settings, values: Mapping[str, float]) -> dict[str, 
     lowest, rated = float(np.min(runs.clock)), float(runs.rated_power[0])
     if len(limits) > 1:
         static = float(runs.idle_power[0]) + values["static_above_idle"] * rated
-        share = np.clip((limits[0] - static) / (values["busy_power"] * rated - static), LOWEST_ABOVE, 1.0)
         with jax.enable_x64(True):
-            clock = clock_at_power(jnp.asarray(share), values)
-        lowest = min(lowest, max(float(clock), values["lowest_clock"]))
+            clock = clock_at_limit(limits[0], static, values["busy_power"] * rated - static, values)
+        lowest = min(lowest, float(clock))
     return _minimum_clock(lowest, "that of the lowest limit or clock that was measured")
 
 
