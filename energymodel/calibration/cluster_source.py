@@ -30,7 +30,9 @@ def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str
     if option:
         return option
     if word := words.get("cluster", ""):
-        return str(folder / word) if word.endswith(".toml") else _known(word, "clusters", where, "cluster")
+        if word.endswith(".toml"):
+            return str(folder / word)
+        return word if UNFITTED in word else _known(word, "clusters", where, "cluster")
     chip = words.get("accelerator", "")
     if not chip:
         raise InputError(

@@ -221,6 +221,7 @@ class Fabric(NamedTuple):
     chips below them. Nodes of one pipeline are neighbors, so that replicas of the model, not their pipelines, lie in
     different domains [Llama team 2024, sec. 3.3.2]. The topology, of so many nodes, says what share of the bandwidth
     between nodes rings, even traffic and a single neighbor have, and what the network within nodes passes on.
+    All-to-alls that send a token once to each node have `dispatch` times the bandwidth between nodes.
     """
 
     inner_bandwidth: Scalar
@@ -234,6 +235,7 @@ class Fabric(NamedTuple):
     framework_latency: Scalar
     topology: AbstractTopology = FullyConnected()
     nodes: Numeric = 1.0
+    dispatch: Numeric = 1.0
 
     @property
     def message_latency(self) -> Scalar:
@@ -326,8 +328,9 @@ class Fabric(NamedTuple):
         messages = n / inner - 1.0
         latency = start + (inner - 1.0 + brought * messages) * self.inner_latency + messages * self.outer_latency
         leaving = (1.0 - self.ranks_in_domain(ranks, stride, pipeline) / n) * sent * size
-        spread = self.outer_bandwidth * self.topology.spread_share(n / inner, self.nodes)
-        slowest = jnp.maximum(far / spread, self.ratio * leaving / self.outer_bandwidth)
+        bandwidth = self.outer_bandwidth * (1.0 + once * (self.dispatch - 1.0))
+        spread = self.topology.spread_share(n / inner, self.nodes)
+        slowest = jnp.maximum(far / spread, self.ratio * leaving) / bandwidth
         own = library.own_share * jnp.minimum(inner - 1.0, 1.0) * size / n
         within = (near + own) / self.inner_bandwidth
         transfer = within + slowest - once * jnp.minimum(within, slowest)

@@ -28,13 +28,14 @@ UNFITTED = " + "
 """Between the parts of a cluster that nobody has fitted: accelerator, framework, and node and network if given."""
 USUAL_NETWORK = "infiniband-400g"
 SAME = 1e-4  # relative difference of a number that was not changed
+OPEN = 0.7  # standard deviation of the coordinate of what was not measured: its interval spans a factor of ten
 ALIKE = {
     "automodel": "torchtitan",
     "deepspeed": "megatron-deepspeed",
     "fsdp": "torchtitan",
     "fsdp-no-sync": "torchtitan",
 }
-"""Frameworks of which no cluster was measured, and the one whose effects they have."""
+"""Frameworks without effects of their own, and the one whose effects they have."""
 
 
 def cluster_parts(source: str | Path) -> dict[str, Any]:
@@ -173,7 +174,8 @@ def as_fitted(table: Mapping[str, Any], values: Mapping[str, float]) -> Bool[np.
 def constant_table(constant: StepConstant, point: float, deviation: float, source: str, kind: str) -> dict[str, Any]:
     """A constant as presets state it, with the distribution that a standard deviation of its coordinate makes.
 
-    It is lognormal, or for a share the beta distribution of the same mean and variance, to first order.
+    It is lognormal, or for a share the beta distribution of the same mean and variance, to first order. What the rows
+    leave open within a factor of ten stays a prior.
     """
     value = constant.value(point)
     if math.isinf(constant.upper):
@@ -186,7 +188,7 @@ def constant_table(constant: StepConstant, point: float, deviation: float, sourc
     return {
         "value": rounded(value),
         "unit": constant.unit,
-        "kind": kind,
+        "kind": kind if deviation < OPEN else "prior",
         "distribution": distribution,
         "source": source,
     }

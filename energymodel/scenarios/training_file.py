@@ -117,12 +117,13 @@ def scenario_of_training(
         "goal": {"tokens": of_file(amount, "token")},
         "layout": _layout(config, accelerator, software),
     }
-    sizes = {name: getattr(config, name) for name in ("gradient_bytes", "optimizer_bytes")}
-    stored = [f"system.software.{name}={size:g} B" for name, size in sizes.items() if size is not None]
+    numbers = {"gradient_bytes": " B", "optimizer_bytes": " B", "node_dispatch": ""}
+    values = {name: getattr(config, name) for name in numbers}
+    stated = [f"system.software.{name}={value:g}{numbers[name]}" for name, value in values.items() if value is not None]
     machine = cluster_of(accelerator, cluster, framework, software)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scenario = load_scenario(tables, (*stored, *changes), machine)
+        scenario = load_scenario(tables, (*stated, *changes), machine)
     assumed = (*_assumed(config, accelerator), *notes_of(caught, says_sequence=True))
     return Pieces(keeping_batch(scenario), assumed, says_tokens)
 

@@ -94,6 +94,7 @@ class Software(eqx.Module):
     latency_overlap: Real = share(0.0, doc="share of tensor-parallel latency hidden behind kernels")
     async_efficiency: Real = share(1.0, doc="share of what asynchronous tensor parallelism can hide that it hides")
     node_dispatch: Real = share(0.0, doc="1 if a token goes once to each node that has some of its experts")
+    dispatch_efficiency: Real = share(1.0, doc="share of the bandwidth between nodes that it then has")
     collective_latency: Real = real("s", 0.0, doc="what a framework adds to the start of each collective")
     tree: Real = share(0.0, doc="1 if all-reduces may use a tree, 0 if all use a ring")
     late_communication: Real = share(0.0, doc="1 if gradients are sent after the backward pass")

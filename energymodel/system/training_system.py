@@ -106,6 +106,7 @@ class TrainingSystem(eqx.Module):
             framework_latency=jnp.asarray(self.software.collective_latency),
             topology=network.topology,
             nodes=nodes,
+            dispatch=self.software.dispatch_efficiency / link.efficiency,
         )
         switches_price = shape.switch_ports * network.switch_lane_price + shape.uplink_price
         return Links(

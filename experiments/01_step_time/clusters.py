@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from cluster_fit import ClusterConstant
 
+from energymodel.scenarios.clusters import ALIKE
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.training_system import TrainingSystem
 
@@ -26,7 +27,8 @@ class Cluster(NamedTuple):
     @property
     def labels(self) -> dict[str, str]:
         """Of framework and chip in the population."""
-        return {"framework": self.presets["software"], "chip": self.presets["accelerator"]}
+        software = self.presets["software"]
+        return {"framework": ALIKE.get(software, software), "chip": self.presets["accelerator"]}
 
 
 def _presets(accelerator: str, node: str, network: str, software: str) -> dict[str, str]:
@@ -46,6 +48,9 @@ def _blackwell(chip: str) -> dict[str, str]:
     return _presets({"b200": "b200-sxm", "b300": "b300-sxm"}.get(chip, chip), node, "infiniband-400g", "megatron")
 
 
+_COPIES: Numbers = {
+    "software.node_dispatch": (0.0, "1", "all-to-alls of NCCL, before the dispatchers of DeepEP and HybridEP; assumed")
+}
 _NARROW: Numbers = {
     "software.gradient_bytes": (2.0, "B", "grad_reduce_in_fp32=False in recipes of NVIDIA-NeMo/Megatron-Bridge")
 }
@@ -57,14 +62,21 @@ _800G: Numbers = {
     **_RECIPE,
     "network.link.lane_bandwidth": (25e9, "B/s", "ConnectX-8 beside Blackwell Ultra, 800 Gbit/s"),
 }
+_AT_500_W = "clock of an H100 at 500 W over that at 700 W, docs/physics.md H: 0.7809/0.9361"
 _TITAN: Numbers = {
     "accelerator.memory_bandwidth": (2.4e12, "B/s", "H100 with HBM2e, pytorch/torchtitan, benchmarks"),
     "accelerator.memory_capacity": (96e9, "B", "pytorch/torchtitan, benchmarks"),
     "accelerator.rated_power": (500.0, "W", "power limit, pytorch/torchtitan, benchmarks"),
+    # The chip as it runs at this limit: its clock falls by 0.7809/0.9361 against 700 W.
+    "accelerator.reference_clock": (1.527e9, "Hz", _AT_500_W),
+    "accelerator.peak_flops": (825.4e12, "FLOP/s", _AT_500_W),
+    "accelerator.peak_flops_fp8": (1.651e15, "FLOP/s", _AT_500_W),
+    "accelerator.busy_power": (500.0, "W", _AT_500_W),
 }
 _SLOW_RINGS: Numbers = {"software.tree": (0.0, "1", "all-reduces take as long as rings: experiments/01_step_time")}
 _SWEEP = "Hugging Face Ultrascale Playbook 2025, runs whose node all-reduce"
 _BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary{,-archive}.md"
+_TESTS = "NVIDIA/Megatron-LM, tests/functional_tests"
 _NEMO = "NVIDIA/NeMo 24.07 and NVIDIA/dgxc-benchmarking, June 2025"
 
 
@@ -134,12 +146,16 @@ CLUSTERS = {
     "torchtitan-h100": Cluster(
         "torchtitan on H100 with 96 GB at 500 W", _h100("torchtitan"), "pytorch/torchtitan, benchmarks", _TITAN
     ),
+    "automodel-h100": Cluster("NeMo Automodel on H100", _h100("automodel"), "NVIDIA-NeMo/Automodel, docs"),
+    "megatron-ci-a100": Cluster("Tests of Megatron-LM on DGX A100", _a100("megatron"), _TESTS),
+    "megatron-ci-h100": Cluster("Tests of Megatron-LM on DGX H100", _h100("megatron"), _TESTS),
+    "megatron-ci-gb200": Cluster("Tests of Megatron-LM on GB200", _blackwell("gb200"), _TESTS),
     "maxtext-v5e": _maxtext("v5e", "tpu-v5e-block", 256.0),
     "maxtext-v5p": _maxtext("v5p", "tpu-v5p-cube", 8960.0),
     "maxtext-v6e": _maxtext("v6e", "tpu-v6e-block", 256.0),
-    "nemo-h100": Cluster("NeMo on H100", _h100("megatron"), _NEMO, _NARROW),
-    "nemo-b200": Cluster("NeMo on B200", _blackwell("b200"), _NEMO, _NARROW),
-    "nemo-gb200": Cluster("NeMo on GB200", _blackwell("gb200"), _NEMO, _NARROW),
+    "nemo-h100": Cluster("NeMo on H100", _h100("megatron"), _NEMO, _NARROW | _COPIES),
+    "nemo-b200": Cluster("NeMo on B200", _blackwell("b200"), _NEMO, _NARROW | _COPIES),
+    "nemo-gb200": Cluster("NeMo on GB200", _blackwell("gb200"), _NEMO, _NARROW | _COPIES),
     "mlperf-h100": Cluster(
         "MLPerf submissions with NeMo on H100", _h100("megatron"), "MLPerf Training v3.0 to v4.1", _NARROW
     ),

@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "21_unseen_clusters"))
 import measured_runs
-from known_rows import KnownCluster, updated
+from known_rows import unseen, updated
 from pooled_fit import ClusterRuns, PooledFit, pooled_fit
 
 MOST_ROWS = 100  # of a cluster that are fitted, drawn by chance; all rows are predicted
@@ -55,15 +55,15 @@ def _errors(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Errors of all rows of a cluster, of which some are fitted: by group, unfitted, and by draws of few rows."""
     population = pooled_fit(others, start=full).population
-    unseen = KnownCluster(population.of(fitted.labels), population.scatter)
+    before = unseen(population, fitted.labels)
     start = full.population.of(fitted.labels).mean
     errors, count = np.zeros(len(everything.measured)), len(everything.measured)
     for group in np.unique(everything.groups):
         rest, inside = fitted.select(fitted.groups != group), everything.groups == group
-        result = updated(unseen, rest, start) if len(rest.measured) else unseen
+        result = updated(before, rest, start) if len(rest.measured) else before
         errors[inside] = everything.select(inside).errors(result.coordinates)[0]
     generator, few = np.random.default_rng(0), np.zeros((count, DRAWS if count > 2 * FEW_ROWS else 0))
     for draw in range(few.shape[1]):
         seen = everything.select(generator.choice(count, FEW_ROWS, replace=False))
-        few[:, draw] = everything.errors(updated(unseen, seen).coordinates)[0]
-    return errors, everything.errors(unseen.coordinates)[0], few
+        few[:, draw] = everything.errors(updated(before, seen).coordinates)[0]
+    return errors, everything.errors(before.coordinates)[0], few

@@ -45,6 +45,9 @@ SETS = {
     "dgxc": (MODEL, "dgxc-benchmarking on H100 and GB200", ""),
     "narayanan": (MODEL, "Megatron-LM, weak scaling, 1.7B to 1T on A100", ""),
     "mt-nlg": ("all rows of the cluster", "MT-NLG 530B on A100", ""),
+    "verification cards": (MODEL, "Megatron-Bridge on H100, GB200, GB300: support and performance runs", ""),
+    "megatron tests": ("layers and layout", "Megatron-LM on eight A100, H100 or GB200 that wait for the host", ""),
+    "automodel": (MODEL, "NeMo Automodel on H100, dense and with experts", ""),
     "mlperf gpt3": ("GPU count", "MLPerf GPT-3 175B on H100 in 8 bits", ""),
 }
 """What was held out of the fit of each set, what it covers, and what peers achieve on the same rows, on the mean."""

@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
 sys.path.insert(0, str(HERE.parent / "01_step_time"))
 import adapters  # noqa: E402
+import recipes  # noqa: E402
 import runs as published_runs  # noqa: E402
 import throughput  # noqa: E402
 from clusters import CLUSTERS, system_of  # noqa: E402
@@ -29,6 +30,9 @@ SOURCES = (
     ("throughput_tables.csv", throughput.maxtext),
     ("throughput_tables.csv", throughput.nemo),
     ("mlperf_gpt3_h100.csv", published_runs.mlperf),
+    ("megatron_bridge_verification_cards.csv", recipes.verification_cards),
+    ("megatron_ci_iteration_times.csv", recipes.megatron_tests),
+    ("tuned_recipes.csv", recipes.automodel),
 )
 
 

@@ -5,7 +5,7 @@ Marquardt. Errors have Student's distribution, so that outliers lose their weigh
 (a model) have in common, which is integrated out. The covariance is Laplace's.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -75,7 +75,7 @@ class Spreads(NamedTuple):
     @property
     def typical_row(self) -> float:
         """Of the rows of a cluster that is not known."""
-        return float(np.sqrt(np.mean(np.square(list(self.row.values())))))
+        return float(np.median(list(self.row.values())))
 
     def of_clusters(self, names: Collection[str]) -> "Spreads":
         """Without those of other clusters."""
@@ -201,30 +201,68 @@ def _sums(runs: Sequence[ClusterRuns], effects: Effects, theta: np.ndarray, spre
         design = effects.design(_all(run))
         errors, slopes = run.errors(population.of(run.labels))
         slopes = slopes @ design
-        for group in dict.fromkeys(run.groups.tolist()):
-            own = run.groups == group
-            e, J = errors[own], slopes[own]
-            weight, inner, shared = _shared_error(e, row, spreads.group)
-            WJ, We = weight[:, None] * J, weight * e
-            matrix += J.T @ WJ - inner * np.outer(np.sum(WJ, 0), np.sum(WJ, 0))
-            gradient = gradient + J.T @ We - inner * np.sum(WJ, 0) * np.sum(We)
-            objective += 0.5 * (FREEDOM + 1.0) * float(np.sum(np.log1p(((e - shared) / row) ** 2 / FREEDOM)))
-            objective += 0.5 * shared**2 / spreads.group**2
-            group_squares.append(shared**2 + inner)
-            row_squares[run.name] += (weight * row**2 * ((e - shared) ** 2 + inner / len(e))).tolist()
+        for own in grouped_sums(errors, slopes, run.groups, row, spreads.group):
+            matrix += own.matrix
+            gradient = gradient + own.gradient
+            objective += own.objective
+            group_squares.append(own.group_square)
+            row_squares[run.name] += own.row_squares.tolist()
     squares = {name: np.array(own) for name, own in row_squares.items()}
     return _Sums(objective, gradient, matrix, np.array(group_squares), squares)
+
+
+class GroupSums(NamedTuple):
+    """What one group of rows adds to objective, gradient and matrix; the square of what it shares; and of its rows,
+    where they are, their squares and, as shares of a row of no error, their weights.
+    """
+
+    rows: np.ndarray
+    objective: float
+    gradient: np.ndarray
+    matrix: np.ndarray
+    group_square: float
+    row_squares: np.ndarray
+    weights: np.ndarray
+
+
+def grouped_sums(
+    errors: np.ndarray, slopes: np.ndarray, groups: np.ndarray, row: float, group: float
+) -> Iterator[GroupSums]:
+    """Of each group of rows: Student's errors about an error, Student's as well, that the group has in common.
+
+    **Arguments:**
+
+    - `errors`, `slopes`: logarithms of predicted over measured times of all rows, and their slopes by unknown.
+    - `row`, `group`: standard deviations of the error of a row and of that of a group.
+    """
+    for name in dict.fromkeys(groups.tolist()):
+        own = groups == name
+        e, J = errors[own], slopes[own]
+        weight, inner, shared = _shared_error(e, row, group)
+        WJ, We = weight[:, None] * J, weight * e
+        apart = np.append((e - shared) / row, shared / group)
+        deviance = (FREEDOM + 1.0) * float(np.sum(np.log1p(apart**2 / FREEDOM)))
+        tied = (FREEDOM + 1.0) / (FREEDOM + (shared / group) ** 2)
+        yield GroupSums(
+            np.flatnonzero(own),
+            0.5 * deviance,
+            J.T @ We - inner * np.sum(WJ, 0) * np.sum(We),
+            J.T @ WJ - inner * np.outer(np.sum(WJ, 0), np.sum(WJ, 0)),
+            tied * shared**2 + inner,
+            weight * row**2 * ((e - shared) ** 2 + inner / len(e)),
+            weight * row**2,
+        )
 
 
 def _shared_error(errors: np.ndarray, row: float, group: float) -> tuple[np.ndarray, float, float]:
     """Weights of the errors of a group by Student's distribution, and the error that they share, with its variance."""
 
-    def weights(shared: float) -> np.ndarray:
-        return (FREEDOM + 1.0) / (FREEDOM + ((errors - shared) / row) ** 2) / row**2
+    def weights(errors: np.ndarray, scale: float) -> np.ndarray:
+        return (FREEDOM + 1.0) / (FREEDOM + (errors / scale) ** 2) / scale**2
 
-    shared = 0.0
+    shared = np.zeros(1)
     for _ in range(SHARED_ROUNDS):
-        weight = weights(shared)
-        shared = float(np.sum(weight * errors)) / (1.0 / group**2 + float(np.sum(weight)))
-    weight = weights(shared)
-    return weight, 1.0 / (1.0 / group**2 + float(np.sum(weight))), shared
+        weight, tie = weights(errors - shared, row), weights(shared, group)
+        shared = np.sum(weight * errors) / (tie + np.sum(weight))
+    weight, tie = weights(errors - shared, row), weights(shared, group)
+    return weight, 1.0 / float(tie[0] + np.sum(weight)), float(shared[0])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import measured_runs
 import numpy as np
-from known_rows import KnownCluster, held, updated
+from known_rows import KnownCluster, unseen, updated
 from pooled_fit import ClusterRuns, PooledFit, pooled_fit
 from scipy.special import ndtri
 from write_presets import write_clusters, write_frameworks, write_population
@@ -19,7 +19,7 @@ from write_presets import write_clusters, write_frameworks, write_population
 from energymodel.calibration.intervals import next_measurement
 from energymodel.calibration.kinds.step_time import MeasuredSteps, step_time_problem
 from energymodel.calibration.least_squares import FitProblem, fit, unfitted
-from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
+from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
@@ -29,7 +29,6 @@ HERE = Path(__file__).parent
 MOST_ROWS = 100  # of a cluster that are fitted, drawn by chance: a long table knows no more of other clusters
 FEWEST_ROWS = 8  # of a cluster whose learning curve is drawn
 KNOWN, MOST_PROPOSED = (1, 3, 10, 30), 3
-HELD = 0.01  # standard deviation of the logarithm of a slowdown that stays that of the joint fit
 DRAWS = 8
 SLOW_RINGS = "nanotron-h100-ring"
 """A cluster whose all-reduces within a node were slow throughout the runs: neither its chip nor its framework tells."""
@@ -56,24 +55,9 @@ def predicted(cluster: KnownCluster, runs: ClusterRuns) -> Prediction:
 
 
 def known_clusters(runs: Sequence[ClusterRuns], full: PooledFit) -> dict[str, KnownCluster]:
-    """Each measured cluster by name: what frameworks and chips say of it, updated by all of its rows.
-
-    The slowdown, which multiplies all terms, stays within a percent of that of the joint fit: many rows of one team
-    would move it, and with it the rates of products and attention, to where no other cluster is.
-    """
-    result = {}
-    for run in runs:
-        before = unseen(full.population, {**run.labels, "cluster": ""})
-        joint = full.population.of(run.labels).mean
-        at = NAMES.index("production_slowdown")
-        before = before._replace(coordinates=held(before.coordinates, at, float(joint[at]), HELD))
-        result[run.name] = updated(before, run, joint)
-    return result
-
-
-def unseen(population: StepPopulation, labels: Mapping[str, str]) -> KnownCluster:
-    """What a population says of a cluster that it has not seen."""
-    return KnownCluster(population.of(labels), population.scatter)
+    """Each measured cluster by name: what frameworks and chips say of it, updated by its rows."""
+    before = {run.name: unseen(full.population, {**run.labels, "cluster": ""}) for run in runs}
+    return {run.name: updated(before[run.name], run, full.population.of(run.labels).mean) for run in runs}
 
 
 def without(level: str, runs: Sequence[ClusterRuns], full: PooledFit) -> list[Prediction]:
@@ -171,9 +155,9 @@ def calibrated(cluster: KnownCluster, rows: ClusterRuns) -> Coordinates:
 def constants(by_cluster: Mapping[str, KnownCluster]) -> list[dict[str, object]]:
     """Constants of every cluster with 90 % intervals."""
     rows: list[dict[str, object]] = []
-    for cluster, (fitted_cluster, _) in by_cluster.items():
-        half = ndtri(0.95) * np.sqrt(np.diag(fitted_cluster.covariance))
-        for name, z, width in zip(NAMES, fitted_cluster.mean, half, strict=True):
+    for cluster, known in by_cluster.items():
+        half = ndtri(0.95) * np.sqrt(np.diag(known.coordinates.covariance))
+        for name, z, width in zip(NAMES, known.coordinates.mean, half, strict=True):
             constant = STEP_CONSTANTS[name]
             value, low, high = (constant.value(float(at)) for at in (z, z - width, z + width))
             rows.append({"cluster": cluster, "constant": name, "value": value, "low": low, "high": high})
@@ -190,7 +174,7 @@ def main() -> None:
     runs = measured_runs.cluster_runs(measured_runs.read_all(chosen.data), MOST_ROWS)
     full = pooled_fit(runs, hints=measured_runs.HINTS, progress=lambda text: print(text, flush=True))
     everything = measured_runs.cluster_runs(measured_runs.read_all(chosen.data))
-    by_cluster = known_clusters(everything, full)
+    by_cluster = known_clusters(runs, full)
     if chosen.write_presets:
         write_population(full.population)
         write_frameworks(full.population)

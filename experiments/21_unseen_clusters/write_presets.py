@@ -101,7 +101,8 @@ def write_clusters(clusters: Mapping[str, KnownCluster]) -> None:
             continue
         path = ROOT / "clusters" / f"{name}.toml"
         system = _with_memory(tables(cluster), path)
-        fitted, scatter = clusters[cluster.timed_as or name]
+        known = clusters[cluster.timed_as or name]
+        fitted, scatter = known.coordinates, known.scatter
         written = with_coordinates({"system": system}, fitted, scatter, _origin(cluster), "measured")
         written["calibration"]["step-time"] |= {
             "covariance": [[float(f"{entry:.6g}") for entry in row] for row in fitted.covariance.tolist()],

@@ -212,6 +212,10 @@ def test_chip_and_framework_stand_for_a_cluster(tmp_path, gpu, framework, cluste
     assert by_option.columns["cluster"][0] == "megatron-a100"
 
 
+def test_a_pair_stands_in_the_column_of_the_cluster(tmp_path):
+    assert read(tmp_path, cluster="h100-sxm + megatron").columns["cluster"][0] == "h100-sxm + megatron"
+
+
 def test_a_file_of_a_cluster_is_found_beside_the_table(tmp_path):
     table = read(tmp_path, cluster="mine.toml")
     assert table.columns["cluster"][0] == str(tmp_path / "mine.toml")

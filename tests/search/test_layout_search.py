@@ -220,7 +220,7 @@ def test_layouts_stay_rivals_where_the_multipliers_of_an_infeasible_lane_are_gon
 def test_lanes_that_all_break_their_limits_are_searched_from_elsewhere():
     problem = posed("test-1b-h100", minimize="energy")
     lattice, _ = fitting_layouts(problem)
-    part = take(lattice, screen(problem, lattice, COARSE).best(4))
+    part = take(lattice, screen(problem, lattice, COARSE).best(3))
     usable = LayoutSearch(problem, part, solve_relaxed(problem, part, screen(problem, part, FINE).start))
     assert usable.usable.all()
     gone = np.full_like(usable.solution.slacks.inequalities, -1.0), np.full_like(usable.solution.value, 99.0)

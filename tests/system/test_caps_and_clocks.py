@@ -84,7 +84,7 @@ def test_lower_clocks_save_waiting_energy_unless_there_is_none_or_switches_are_s
         np.testing.assert_allclose(other, left, rtol=1e-12)  # there is no lower clock
     own, low = outcome_of(SMALL), outcome_of(SMALL, "plan.waiting_clock=0.3")
     assert low.time == own.time
-    assert low.energy.idle_wait < 0.8 * own.energy.idle_wait
+    assert low.energy.idle_wait < 0.95 * own.energy.idle_wait
     assert low.power_swing > own.power_swing
     assert low.checkpoint_swing > own.checkpoint_swing
     own = outcome_of(SMALL)
@@ -95,13 +95,12 @@ def test_lower_clocks_save_waiting_energy_unless_there_is_none_or_switches_are_s
 
 @pytest.mark.slow
 def test_a_search_takes_the_lowest_clock_unless_the_swing_is_limited():
-    free = optimize(load_scenario(SMALL), vary={"plan.waiting_clock": (0.3, 1.0)}, tolerance=0.0)
+    waiting = load_scenario(SMALL, ["system.software.microbatch_time=10 ms"])  # long enough for a change of clock
+    free = optimize(waiting, vary={"plan.waiting_clock": (0.3, 1.0)}, tolerance=0.0)
     assert free.found["plan.waiting_clock"] == pytest.approx(0.3, abs=1e-3)
-    assert free.value < optimize(load_scenario(SMALL), tolerance=0.0).value
+    assert free.value < optimize(waiting, tolerance=0.0).value
     most = float(free.outcome.power_swing) * 0.95
-    held = optimize(
-        load_scenario(SMALL), vary={"plan.waiting_clock": (0.3, 1.0)}, limits={"power_swing": most}, tolerance=0.0
-    )
+    held = optimize(waiting, vary={"plan.waiting_clock": (0.3, 1.0)}, limits={"power_swing": most}, tolerance=0.0)
     assert float(held.outcome.power_swing) <= most * (1 + 1e-6)
     assert held.value > free.value
 

@@ -36,6 +36,7 @@ class TrainingConfig:
       "dualpipe"; `overlaps`: communication said to overlap: "data", "tensor", "pipeline", "expert".
     - `offload`: share that lies in host memory, of "optimizer", "parameters", "activations".
     - `gradient_bytes`, `optimizer_bytes`: in memory, of a parameter, where they are not those that are usual.
+    - `node_dispatch`: 1 if a token goes once to each node with some of its experts, 0 if every copy of it is sent.
     - `adapters`: that are trained instead of the model: far fewer gradients and states.
     - `notes`: what was assumed or derived; `ignored`: keys that may change the run and were not read.
     """
@@ -79,6 +80,7 @@ class TrainingConfig:
     offload: Mapping[str, float] = dataclasses.field(default_factory=dict)
     gradient_bytes: float | None = None
     optimizer_bytes: float | None = None
+    node_dispatch: float | None = None
     adapters: str | None = None
     cuda_graphs: bool | None = None
     notes: tuple[str, ...] = ()
