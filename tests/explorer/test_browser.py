@@ -145,9 +145,12 @@ def test_narrow_and_dark_pages_show_everything(opened, tmp_path):
         page = opened(width=400, scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
         for name in FIGURES:
-            box = page.locator(f"#{name} svg").bounding_box()
-            assert box is not None
-            assert 250 < box["width"] <= 400
+            # A late answer may draw the figure anew.
+            page.wait_for_function(
+                "name => { const figure = document.querySelector(`#${name} svg`);"
+                " const width = figure?.getBoundingClientRect().width ?? 0; return 250 < width && width <= 400; }",
+                arg=name,
+            )
         page.screenshot(path=tmp_path / f"narrow-{scheme}.png", full_page=True)
 
 
