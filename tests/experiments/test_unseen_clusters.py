@@ -8,7 +8,7 @@ import pytest
 from energymodel.calibration.cluster_source import cluster_scenario
 from energymodel.calibration.layout_table import inputs_of, layouts
 from energymodel.calibration.step_prediction import log_step_times
-from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates
+from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS
 from experiment import Experiment
 
 pytestmark = pytest.mark.slow
@@ -97,22 +97,17 @@ def test_a_cluster_with_more_scatter_has_more(fitted):
     assert min(own.values()) < fitted.spreads.typical_row < max(own.values())
 
 
-def test_one_row_tells_a_new_cluster_apart_and_its_scatter_stays_near_that_of_others(population, runs):
+def test_runs_of_one_model_tell_less_of_a_new_cluster_than_runs_of_several(population, runs):
     row, known_rows = runs[0], EXPERIMENT.known_rows
-    before = known_rows.KnownCluster(population.of({**row.labels, "cluster": "new"}), population.scatter)
+    before = known_rows.unseen(population, {**row.labels, "cluster": "new"})
     slower = row._replace(measured=1.3 * row.measured)
-    after = known_rows.updated(before, slower.select(np.array([0])))
-    errors = [np.median(np.abs(slower.errors(state.coordinates)[0])) for state in (before, after)]
-    assert errors[1] < 0.5 * errors[0]
-    assert 0.5 < after.scatter / before.scatter < 1.5
-
-
-def test_a_coordinate_that_is_held_moves_the_others_with_it():
-    # Of two normal numbers with correlation 1/2 the second has mean 1/2 and variance 3/4 once the first is 1.
-    before = Coordinates(np.zeros(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
-    left = EXPERIMENT.known_rows.held(before, 0, 1.0, 0.0)
-    np.testing.assert_allclose(left.mean, [1.0, 0.5], rtol=1e-12)
-    np.testing.assert_allclose(left.covariance, [[0.0, 0.0], [0.0, 0.75]], atol=1e-12)
+    few = slower.select(np.arange(4))
+    groups = np.full(4, "one model"), np.array(["a", "b", "c", "d"])
+    one, several = (known_rows.updated(before, few._replace(groups=names)) for names in groups)
+    errors = [np.median(np.abs(slower.errors(state.coordinates)[0])) for state in (before, one, several)]
+    assert errors[2] < errors[1] < errors[0]
+    assert errors[2] < 0.5 * errors[0]
+    assert all(0.5 < state.scatter / before.scatter < 1.5 for state in (one, several))
 
 
 def test_a_cluster_that_it_has_not_seen_is_less_certain(population, runs):
