@@ -253,15 +253,15 @@ def final_classes(kind: type) -> dict[str, type[eqx.Module]]:
     return subclasses if inspect.isabstract(kind) or subclasses else {kind.__name__: kind}
 
 
-def classes_below(kind: type, found: dict[str, type[eqx.Module]] | None = None) -> dict[str, type[eqx.Module]]:
-    """All concrete components under a class and in their fields, by name, beside those that were found before."""
-    found = {} if found is None else found
+def classes_below(kind: type, classes: dict[str, type[eqx.Module]] | None = None) -> dict[str, type[eqx.Module]]:
+    """All concrete components under a class and in their fields, by name, beside some `classes`, which it extends."""
+    classes = {} if classes is None else classes
     for name, final in final_classes(kind).items():
-        if name not in found:
-            found[name] = final
+        if name not in classes:
+            classes[name] = final
             for field in component_fields(final):
-                classes_below(field_class(final, field), found)
-    return found
+                classes_below(field_class(final, field), classes)
+    return classes
 
 
 @cache

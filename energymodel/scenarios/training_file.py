@@ -117,13 +117,13 @@ def scenario_of_training(
         "goal": {"tokens": of_file(amount, "token")},
         "layout": _layout(config, accelerator, software),
     }
-    numbers = {"gradient_bytes": " B", "optimizer_bytes": " B", "node_dispatch": ""}
-    values = {name: getattr(config, name) for name in numbers}
-    stated = [f"system.software.{name}={value:g}{numbers[name]}" for name, value in values.items() if value is not None]
+    units = {"gradient_bytes": " B", "optimizer_bytes": " B", "node_dispatch": ""}
+    values = {name: getattr(config, name) for name in units}
+    settings = [f"system.software.{name}={value:g}{units[name]}" for name, value in values.items() if value is not None]
     machine = cluster_of(accelerator, cluster, framework, software)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scenario = load_scenario(tables, (*stated, *changes), machine)
+        scenario = load_scenario(tables, (*settings, *changes), machine)
     assumed = (*_assumed(config, accelerator), *notes_of(caught, says_sequence=True))
     return Pieces(keeping_batch(scenario), assumed, says_tokens)
 

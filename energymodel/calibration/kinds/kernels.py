@@ -75,7 +75,8 @@ def kernel_work(rows: Mapping[str, Any]) -> tuple[Any, Any]:
     Of an all-reduce, the buffer.
     """
     m, n, k, batch, heads, length, head = (rows[name] for name in (*_PRODUCT, *_ATTENTION))
-    vectors = ((rows["code"] == 1.0) | (rows["code"] == 2.0)) * batch * heads * length * head
+    attends = (rows["code"] == CODES["attention"]) | (rows["code"] == CODES["attention-training"])
+    vectors = attends * batch * heads * length * head
     moved = rows["size_b"] + rows["width"] * (m * k + k * n) + 2.0 * m * n + 8.0 * vectors
     return 2.0 * (m * n * k + vectors * length), moved
 
@@ -230,6 +231,6 @@ def _unmeasured(device: str, title: str, scenario: Scenario, numbers: Mapping[st
         if path.startswith(CHIP) and path not in numbers and not origin.is_definition:
             value = float(reduce(getattr, path.split("."), scenario))
             source = f"{title}, not measured on {device}: {origin.source}"
-            known = {"distribution": origin.distribution} if origin.distribution else {}
-            words[path] = {"value": value, "unit": origin.unit, "kind": "prior", "source": source, **known}
+            spread = {"distribution": origin.distribution} if origin.distribution else {}
+            words[path] = {"value": value, "unit": origin.unit, "kind": "prior", "source": source, **spread}
     return words

@@ -61,8 +61,11 @@ def rates_table(result: Benchmark) -> Table:
         peak = float(getattr(case.fit.table.system.accelerator, PEAKS.get(kind, ""), 0.0))
         share_of_peak = (speed / peak, low / peak, high / peak) if peak else None
         value, low, high, preset = ends if unit == "s" else (speed, low, high, preset)
-        shape, said = str(case.groups.labels[index]).removeprefix(kind).strip(), Quantity(preset, unit=unit)
-        best[kind] = speed, [kind, shape, Quantity(value, low, high, unit=unit), share_of_peak, said]
+        shape, measured = (
+            str(case.groups.labels[index]).removeprefix(kind).strip(),
+            Quantity(value, low, high, unit=unit),
+        )
+        best[kind] = speed, [kind, shape, measured, share_of_peak, Quantity(preset, unit=unit)]
     columns = [words("kernel"), words("shape"), Column("rate", "rate or time")]
     if not case.words:
         columns += [Column("share", "of the peak", kind="share"), Column("preset", f"by {result.like}")]

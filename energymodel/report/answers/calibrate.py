@@ -73,7 +73,7 @@ def _sentences(fitted: Calibration) -> list[Sentence]:
     of = f"for a {fitted.group_word} that was held out" if fitted.held_out_mean else "in the fit"
     numbers = {name: share(error / 100.0) for name, error in means.items()}
     errors = Sentence(f"The mean error {of} is: {', '.join(f'{name} {{{name}}}' for name in means)}.", numbers)
-    form, kept = fitted.case.form, ", ".join(of.name for of in fitted.constants if not of.updated)
+    form, unchanged = fitted.case.form, ", ".join(of.name for of in fitted.constants if not of.updated)
     levels = {name: number(of) for name, of in zip(("after", "before"), fitted.common, strict=False)}
     common = f"{fitted.case.common} as a whole are {{after:i}} times those of the prior, which allowed {{before:i}}."
     return [
@@ -82,7 +82,7 @@ def _sentences(fitted: Calibration) -> list[Sentence]:
         *commands(fitted),
         *(Sentence(f"Next run of {work} on {device}: batch {batch:g}.") for device, work, batch in fitted.best.runs),
         *([Sentence(common, levels)] if levels else []),
-        *([Sentence(f"No surer than before these measurements: {kept}.")] if kept and fitted.rows else []),
+        *([Sentence(f"No surer than before these measurements: {unchanged}.")] if unchanged and fitted.rows else []),
         Sentence(
             f"Measure next: {fitted.next_setting}. It reduces the variance of {fitted.case.candidates.of} by {{gain}}.",
             {"gain": share(fitted.next_gain)},
