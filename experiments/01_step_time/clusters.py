@@ -62,7 +62,7 @@ _800G: Numbers = {
     **_RECIPE,
     "network.link.lane_bandwidth": (25e9, "B/s", "ConnectX-8 beside Blackwell Ultra, 800 Gbit/s"),
 }
-_AT_500_W = "clock of an H100 at 500 W over that at 700 W, docs/physics.md H: 0.7809/0.9361"
+_AT_500_W = "clock of an H100 at 500 W over that at 700 W, docs/physics.md B2.2: 0.7809/0.9361"
 _TITAN: Numbers = {
     "accelerator.memory_bandwidth": (2.4e12, "B/s", "H100 with HBM2e, pytorch/torchtitan, benchmarks"),
     "accelerator.memory_capacity": (96e9, "B", "pytorch/torchtitan, benchmarks"),

@@ -42,16 +42,13 @@ CARD_CLUSTERS = {"H100": "h100", "GB200": "gb200-26.06", "GB300": "gb300-26.06"}
 CI_CLUSTERS = {"dgx_a100": "megatron-ci-a100", "dgx_h100": "megatron-ci-h100", "dgx_gb200": "megatron-ci-gb200"}
 
 
-def _layout(row: Row, names: dict[str, str]) -> Row:
-    return {ours: number(row, theirs, 1.0) for ours, theirs in names.items()}
-
-
 def verification_cards(rows: list[Row]) -> list[Row]:
     """Pretraining of the model verification cards of Megatron-Bridge, where the model is a transformer."""
-    names = {"tensor": "tp", "pipeline": "pp", "context": "cp", "expert": "ep", "virtual_stages": "vp"}
+    degrees = {"tensor": "tp", "pipeline": "pp", "context": "cp", "expert": "ep", "virtual_stages": "vp"}
     return [
         {
-            **_layout(row, names | {"microbatch": "mbs"}),
+            **{ours: number(row, theirs, 1.0) for ours, theirs in degrees.items()},
+            "microbatch": number(row, "mbs", 1.0),
             **SHAPES[row["model"]],
             **narrow(row["precision"]),
             "set": "verification cards",
@@ -78,12 +75,11 @@ def megatron_tests(rows: list[Row]) -> list[Row]:
     """
     fastest: dict[tuple[str, ...], Row] = {}
     for row in rows:
-        is_large = row["case"].startswith("gpt3_7b")
         is_plain = not any(row[key] not in ("", "0") for key in ("experts", "recompute", "hybrid", "mla", "fsdp"))
         if (
             row["platform"] not in CI_CLUSTERS
             or row["family"] != "gpt"
-            or not (is_large or row["n_gpus_recipe"] == "8")
+            or not (_is_large(row) or row["n_gpus_recipe"] == "8")
             or not is_plain
             or "distill" in row["case"]
             or (row["cp"], row["precision"], row["suspect_copy"]) != ("1", "bf16", "")
@@ -91,14 +87,11 @@ def megatron_tests(rows: list[Row]) -> list[Row]:
             continue
         keys = ("platform", "num_layers", "hidden", "seq", "micro_batch", "global_batch", "tp", "pp")
         key = (*(row[name] for name in keys), row["layers_per_virtual_stage"])
-        if key not in fastest or number(row, "iteration_time_median_s") < number(
-            fastest[key], "iteration_time_median_s"
-        ):
-            fastest[key] = row
+        fastest[key] = min(fastest.get(key, row), row, key=lambda row: number(row, "iteration_time_median_s"))
     result = []
     for row in fastest.values():
         layers, pipeline = number(row, "num_layers"), number(row, "pp")
-        is_large = number(row, "hidden") > 1000
+        is_large = _is_large(row)
         result.append(
             {
                 "set": "megatron tests",
@@ -128,14 +121,20 @@ def megatron_tests(rows: list[Row]) -> list[Row]:
     return result
 
 
+def _is_large(row: Row) -> bool:
+    """Whether a test is one of the 7B model."""
+    return row["case"].startswith("gpt3_7b")
+
+
 def automodel(rows: list[Row]) -> list[Row]:
     """Recipes of NeMo Automodel that were tuned on H100."""
-    names = {name: name for name in ("chips", "sequence", "batch_sequences", "tensor", "pipeline", "context", "expert")}
+    degrees = "tensor", "pipeline", "virtual_stages", "context", "expert"
+    names = ("chips", "sequence", "batch_sequences", "microbatch", *degrees)
     result = []
     for row in rows:
         if not row["origin"].endswith("Automodel"):
             continue
-        common = _layout(row, {**names, "virtual_stages": "virtual_stages", "microbatch": "microbatch"})
+        common = {name: number(row, name, 1.0) for name in names}
         sharded = ("shard_parameters", 3), ("shard_gradients", 2), ("shard_optimizer", 1)
         rate = number(row, "tokens_per_s_per_chip") * common["chips"]
         result.append(

@@ -238,31 +238,30 @@ def grouped_sums(
     for name in dict.fromkeys(groups.tolist()):
         own = groups == name
         e, J = errors[own], slopes[own]
-        weight, inner, shared = _shared_error(e, row, group)
+        weight, shared, tie = _shared_error(e, row, group)
+        inner = 1.0 / (tie + float(np.sum(weight)))
         WJ, We = weight[:, None] * J, weight * e
         apart = np.append((e - shared) / row, shared / group)
-        deviance = (FREEDOM + 1.0) * float(np.sum(np.log1p(apart**2 / FREEDOM)))
-        tied = (FREEDOM + 1.0) / (FREEDOM + (shared / group) ** 2)
         yield GroupSums(
             np.flatnonzero(own),
-            0.5 * deviance,
+            0.5 * (FREEDOM + 1.0) * float(np.sum(np.log1p(apart**2 / FREEDOM))),
             J.T @ We - inner * np.sum(WJ, 0) * np.sum(We),
             J.T @ WJ - inner * np.outer(np.sum(WJ, 0), np.sum(WJ, 0)),
-            tied * shared**2 + inner,
+            tie * group**2 * shared**2 + inner,
             weight * row**2 * ((e - shared) ** 2 + inner / len(e)),
             weight * row**2,
         )
 
 
 def _shared_error(errors: np.ndarray, row: float, group: float) -> tuple[np.ndarray, float, float]:
-    """Weights of the errors of a group by Student's distribution, and the error that they share, with its variance."""
-
-    def weights(errors: np.ndarray, scale: float) -> np.ndarray:
-        return (FREEDOM + 1.0) / (FREEDOM + (errors / scale) ** 2) / scale**2
-
+    """Weights of the errors of a group, the error that they share, and the weight with which that is held at zero."""
     shared = np.zeros(1)
     for _ in range(SHARED_ROUNDS):
-        weight, tie = weights(errors - shared, row), weights(shared, group)
+        weight, tie = _weights(errors - shared, row), _weights(shared, group)
         shared = np.sum(weight * errors) / (tie + np.sum(weight))
-    weight, tie = weights(errors - shared, row), weights(shared, group)
-    return weight, 1.0 / float(tie[0] + np.sum(weight)), float(shared[0])
+    return _weights(errors - shared, row), float(shared[0]), float(_weights(shared, group)[0])
+
+
+def _weights(errors: np.ndarray, scale: float) -> np.ndarray:
+    """Inverse variances of errors by Student's distribution."""
+    return (FREEDOM + 1.0) / (FREEDOM + (errors / scale) ** 2) / scale**2
