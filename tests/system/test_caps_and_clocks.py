@@ -75,6 +75,8 @@ def test_steps_settle_beside_their_exposed_communication():
 
 
 SMALL = "test-1b-h100"
+WAITS = "system.software.microbatch_time=10 ms"
+"""Between micro-batches, long enough for a change of clock."""
 
 
 def test_lower_clocks_save_waiting_energy_unless_there_is_none_or_switches_are_slow():
@@ -82,9 +84,9 @@ def test_lower_clocks_save_waiting_energy_unless_there_is_none_or_switches_are_s
     own, same = (outcome_of(SMALL, f"plan.clock={lowest}", f"plan.waiting_clock={share}") for share in (1.0, 0.5))
     for left, other in zip(jax.tree.leaves(own), jax.tree.leaves(same), strict=True):
         np.testing.assert_allclose(other, left, rtol=1e-12)  # there is no lower clock
-    own, low = outcome_of(SMALL), outcome_of(SMALL, "plan.waiting_clock=0.3")
+    own, low = outcome_of(SMALL, WAITS), outcome_of(SMALL, WAITS, "plan.waiting_clock=0.3")
     assert low.time == own.time
-    assert low.energy.idle_wait < 0.95 * own.energy.idle_wait
+    assert low.energy.idle_wait < 0.8 * own.energy.idle_wait
     assert low.power_swing > own.power_swing
     assert low.checkpoint_swing > own.checkpoint_swing
     own = outcome_of(SMALL)
@@ -95,7 +97,7 @@ def test_lower_clocks_save_waiting_energy_unless_there_is_none_or_switches_are_s
 
 @pytest.mark.slow
 def test_a_search_takes_the_lowest_clock_unless_the_swing_is_limited():
-    waiting = load_scenario(SMALL, ["system.software.microbatch_time=10 ms"])  # long enough for a change of clock
+    waiting = load_scenario(SMALL, [WAITS])
     free = optimize(waiting, vary={"plan.waiting_clock": (0.3, 1.0)}, tolerance=0.0)
     assert free.found["plan.waiting_clock"] == pytest.approx(0.3, abs=1e-3)
     assert free.value < optimize(waiting, tolerance=0.0).value
