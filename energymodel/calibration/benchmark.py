@@ -19,7 +19,8 @@ from energymodel.calibration.timed_kernels import Reader, Row, kernel_rows, of_m
 from energymodel.errors import InputError
 from energymodel.readers.meters import CpuMeter, Meter, NvmlMeter
 from energymodel.rendered import Rendered
-from energymodel.scenarios.files import read_preset
+from energymodel.scenarios.components import resolve
+from energymodel.system.accelerator import Accelerator
 
 BUSY = 0.2  # share of the time that others may use the device
 REST = 0.05  # of the time of all kernels, in which the device rests, and no less than:
@@ -75,7 +76,7 @@ def benchmark(
         host = jax.local_devices(backend="cpu")[0]  # constants are fitted in float64
     except RuntimeError:
         host = device
-    has_fp8 = not on_cpu and read_preset("hardware", like)["peak_flops_fp8"]["value"] > 0.0
+    has_fp8 = resolve(like, Accelerator, "like")["peak_flops_fp8"]["value"] > 0.0 and not on_cpu
     read = _reader(device.platform, meter, missing)
     rest = max(REST * seconds, SHORTEST_REST)
     progress(f"0 % of {seconds:g} s: {name} at rest ...")

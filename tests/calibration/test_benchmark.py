@@ -63,6 +63,13 @@ def test_each_kind_of_kernel_is_timed_with_an_interval(measured):
     assert any(message.startswith(tuple("0123456789")) and "% of 1 s: product bf16" in message for message in said)
 
 
+def test_an_unknown_preset_is_refused_before_anything_is_measured():
+    meter = FakeMeter()
+    with pytest.raises(em.InputError, match=r'Unknown preset "h100sxm".*Did you mean "h100-sxm"'):
+        em.benchmark(like="h100sxm", seconds=60.0, meter=meter)
+    assert meter.times == []
+
+
 def test_the_answer_says_rates_energies_and_what_is_a_prior(measured, tmp_path):
     answer = answers.benchmark_answer(measured[0])
     rates = answer.table("rates")
