@@ -2,6 +2,7 @@
 
 import ast
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,30 @@ def test_nemo_leaves_the_environment_alone(tmp_path: Path, monkeypatch: pytest.M
         model = TABLES["nemo"]["model"] | {"hidden_size": text}
         with pytest.raises(InputError, match=r"model\.(hidden_size|num_layers) is the placeholder"):
             read(tmp_path, "nemo", model=model)
+
+
+NESTED = [
+    "${oc.${b}:SECRET}", "${oc.${model.b}:SECRET}", "${oc.${.b}:SECRET,7}", "${${c}:SECRET}", "${${.c}:${d}}",
+    "${${d}}", "${multiply:1,${oc.${b}:SECRET}}", "${o${k}c.env:SECRET}", "${oc.decode:${oc.env:SECRET}}",
+    "${${e}:6*7}", "${eval:6*7}", "${${.e}:'__import__(\"os\").environ'}", "${${multiply:2,3}}", "${.__class__}",
+    "$SECRET", "%(SECRET)s",
+]  # fmt: skip
+"""Interpolations that would read the environment, or run what a process has registered with OmegaConf."""
+
+
+@pytest.mark.parametrize("text", NESTED)
+@pytest.mark.parametrize("place", ["model", "file"])
+def test_nested_interpolations_read_and_run_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str
+) -> None:
+    monkeypatch.setenv("SECRET", "4242")
+    words = {"b": "env", "c": "oc.env", "d": "SECRET", "e": "eval", "k": ""}
+    model = TABLES["nemo"]["model"] | {"hidden_size": text, "num_layers": 4}
+    model |= words if place == "model" else {}
+    with pytest.raises(InputError, match=r"model\.hidden_size is ") as error:
+        read(tmp_path, "nemo", model=model, **(words if place == "file" else {}))
+    assert "4242" not in str(error.value)
+    assert "omegaconf" not in sys.modules
 
 
 def test_nemo_follows_no_bomb(tmp_path: Path) -> None:
