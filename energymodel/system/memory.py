@@ -2,9 +2,12 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 
-from energymodel.numerics import Numeric, Part, Scalar, Values, blend, is_fixed, part
+from energymodel.numerics import Numeric, Part, Scalar, Values, at_most_one, blend, is_fixed, part
+from energymodel.performance.adaptation import FineTuning, paged_out
 from energymodel.performance.memory_footprint import (
     divided_bytes_per_unit,
     largest_need,
@@ -21,6 +24,7 @@ from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 FP32_PAIR = 8.0  # bytes of one logit and its gradient
+ELEMENT_BYTES = 2.0  # of a weight in 16 bits
 MASTER_BYTES = 4.0  # of the copy of a weight that is updated
 FAILING_RISK = 0.5  # probability to run out of memory above which a plan is said not to fit
 
@@ -81,7 +85,8 @@ def _expert_layer_share(workload: Transformer, sizes: LayerSizes, layers: Numeri
 class KeptBytes(NamedTuple):
     """Bytes per parameter of weight, gradient and optimizer states, and of the gradient as communicated.
 
-    On the mean of all parameters, of which a share is `trained`: the others are frozen and have only weights.
+    On the mean of all parameters, of which a share is `trained`: the others are frozen and have only weights. `tables`
+    are bytes of the gradient of embedding or head in fine-tuning, while it is made, per weight.
     """
 
     weight: Numeric
@@ -89,15 +94,19 @@ class KeptBytes(NamedTuple):
     optimizer: Numeric
     sent: Numeric
     trained: Numeric = 1.0
+    tables: Numeric = 0.0
 
 
 def kept_bytes(system: TrainingSystem, plan: TrainingPlan) -> KeptBytes:
     """Bytes per parameter at the width x of the products [B], `w x`, `u g`, `u (o - 4 (x - 1))`, `u c x` [definition].
 
     For 32-bit products x = 2: their weights are the master copy, which the optimizer then does not store. A share u of
-    the parameters is trained.
+    the parameters is trained. Fine-tuning has formats of its own (`FineTuning.trained_weights`).
     """
     software, width, trained = system.software, plan.layout.width, plan.trained_share
+    if isinstance(system.adaptation, FineTuning):
+        tuned = system.adaptation.trained_weights(system.workload)
+        return KeptBytes(tuned.weight, tuned.gradient, tuned.optimizer, tuned.sent, tuned.trained, tuned.tables)
     return KeptBytes(
         weight=software.weight_bytes * width,
         gradient=trained * software.gradient_bytes,
@@ -112,7 +121,8 @@ class ChipMemory(NamedTuple):
 
     `activations` are those of one layer and micro-batch; a step has the `optimizer_traffic`, the same in the memory of
     the host, `host_traffic`, and what is `copied`, each micro-batch what is `fetched`; `total` is the memory of the
-    fullest chip, `host` what it keeps in the memory of its host [B].
+    fullest chip, `host` what it keeps in the memory of its host, `paged` what of that a step moves there and back as
+    paged optimizer states [B].
     """
 
     shard: Shard
@@ -124,14 +134,23 @@ class ChipMemory(NamedTuple):
     copied: Scalar
     total: Scalar
     host: Part
+    paged: Part = 0.0
 
 
 def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) -> ChipMemory:
     """Everything that the layout makes a chip store and move [B], the sum of the parts below [definition]."""
     layout = plan.layout
     held, stored = shard(system, plan, division), kept_bytes(system, plan)
+    tuned, stays, paged = system.adaptation, stored, 0.0
+    if isinstance(tuned, FineTuning):
+        division = division._replace(tokens=division.tokens * tuned.longest)
+        stays = stored._replace(optimizer=part(1.0 - tuned.paged, lambda: stored.optimizer))
     activations = activation_bytes(system, plan, division)
     updated = updated_bytes(layout, held, stored)
+    total = memory_per_chip(system, plan, division, held, stays, activations)
+    if isinstance(tuned, FineTuning):
+        states = part(tuned.paged, lambda: stored.optimizer * _updated_parameters(layout, held))
+        paged = part(states, lambda: paged_out(total, states, system.accelerator.memory_capacity))
     return ChipMemory(
         shard=held,
         stored=stored,
@@ -140,8 +159,9 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
         host_traffic=part(layout.offload_optimizer, lambda: updated),
         fetched=fetched_bytes(layout, held, stored),
         copied=copied_bytes(layout, held, stored),
-        total=memory_per_chip(system, plan, division, held, stored, activations),
-        host=host_bytes(system, plan, division, held, stored, activations),
+        total=total,
+        host=host_bytes(system, plan, division, held, stays, activations) + paged,
+        paged=paged,
     )
 
 
@@ -223,6 +243,10 @@ def memory_per_chip(
     logits = logits * (software.logit_bytes + again) / FP32_PAIR
     # GPipe has the logits of all micro-batches before it starts to go back.
     logits = logits * (1.0 + part(layout.gpipe, lambda: m - 1.0))
+    tuned, working, table_bytes = system.adaptation, 0.0, plan.trained_share * software.table_bytes
+    if isinstance(tuned, FineTuning):
+        working = _working_bytes(system, plan, division, tuned)
+        logits, table_bytes = jnp.maximum(logits - working, 0.0), stored.tables
 
     # With balanced stages the first rank has the embedding and the most layers, the last one the output head.
     tables = 1.0 + (1.0 - several) * (1.0 - workload.tied)
@@ -251,9 +275,24 @@ def memory_per_chip(
     if not is_fixed(software.gather_buffers, 0.0):
         gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
         occupied = occupied + software.gather_buffers * gathered
-    if not is_fixed(software.table_bytes, 0.0):
-        occupied = occupied + plan.trained_share * software.table_bytes * sizes.table / layout.tensor
+    if not is_fixed(working, 0.0):
+        occupied = occupied + working
+    if not is_fixed(table_bytes, 0.0):
+        occupied = occupied + table_bytes * sizes.table / layout.tensor
     return occupied * software.memory_overhead + reserved_memory(system, plan)
+
+
+def _working_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division, tuned: FineTuning) -> Part:
+    """Memory of the layer that is at work [B] [definition]: activations that it makes again to go back, and the largest
+    of its matrices in 16 bits where weights are kept in fewer. Before it goes back, the logits are there in its place.
+    """
+
+    def again() -> Scalar:
+        keeping = eqx.tree_at(lambda decisions: decisions.layout.recompute_full, plan, np.asarray(0.0))
+        return activation_bytes(system, keeping, division)
+
+    matrix = ELEMENT_BYTES * jnp.asarray(system.workload.hidden) * system.workload.feed_forward / plan.layout.tensor
+    return part(plan.layout.recompute_full, again) + part(at_most_one(tuned.dequantized_bytes), lambda: matrix)
 
 
 def reserved_memory(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
@@ -365,9 +404,13 @@ def updated_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Scal
     or its host updates: its whole shard, or its part of it if the optimizer is sharded.
     """
     touched = 2.0 * stored.optimizer + stored.gradient + stored.trained * stored.weight
+    return jnp.asarray(touched) * _updated_parameters(layout, own)
+
+
+def _updated_parameters(layout: ParallelLayout, own: Shard) -> Scalar:
+    """Parameters that a chip or its host updates [1]: its shard, or its part of it if the optimizer is sharded."""
     dense = own.dense * zero_share(layout.shard_optimizer, own.dense_ranks)
-    routed = part(own.routed, lambda: zero_share(layout.shard_optimizer, own.routed_ranks))
-    return jnp.asarray(touched) * (dense + routed)
+    return dense + part(own.routed, lambda: zero_share(layout.shard_optimizer, own.routed_ranks))
 
 
 def fetched_bytes(layout: ParallelLayout, own: Shard, stored: KeptBytes) -> Part:

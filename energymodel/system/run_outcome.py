@@ -126,7 +126,7 @@ def run_outcome(
     step, tokens, energy = moment.step, learned.tokens, run.energy.total
     chip_time, factors = run.time * plan.chips, step.factors
     productive_rate = tokens / run.productive_time
-    parameters, model_flops = workload.parameters, (4.0 + 2.0 * plan.trained_share) * workload.active_parameters
+    parameters, model_flops = workload.parameters, system.adaptation.flops_per_token(workload, plan.trained_share)
     peak = plan.chips * chip.peak_flops * factors.speedup
     mfu = productive_rate * (model_flops / peak)
     euf = tokens * model_flops * (chip.energy_per_flop * factors.energy * step.point.voltage**2) / energy

@@ -247,7 +247,7 @@ def step_time(
     # Gradient communication hides behind the backward pass once gradients are complete, unless it starts at its end.
     gradients_time, rounds = traffic.data.time, division.gradients
     # Of the work of a layer, two products are backward for each one forward; frozen weights have one.
-    forward = 1.0 / (2.0 + jnp.asarray(plan.trained_share))
+    forward = 1.0 / jnp.asarray(system.adaptation.passes(plan.trained_share).layer)
     window = (1.0 - forward) * (rounds.last + layout.shard_gradients * (rounds.window - rounds.last))
     window = window + forward * layout.shard_parameters
     early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
@@ -259,9 +259,8 @@ def step_time(
     if not is_fixed(memory.fetched, 0.0):
         fetched = division.microbatches * memory.fetched / system.node.host_bandwidth
         waiting = waiting + jnp.maximum(fetched - passes, 0.0)
-    update = memory.optimizer_traffic / chip.sustained_bandwidth + part(
-        memory.copied, lambda: 1.0 / system.node.host_bandwidth
-    )
+    moved = memory.copied if is_fixed(memory.paged, 0.0) else memory.copied + memory.paged
+    update = memory.optimizer_traffic / chip.sustained_bandwidth + part(moved, lambda: 1.0 / system.node.host_bandwidth)
     outside = part(
         (1.0 - layout.cuda_graphs) * software.microbatch_time, lambda: division.microbatches * (1.0 + division.fill)
     )

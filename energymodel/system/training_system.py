@@ -11,6 +11,7 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import Recipe
 from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real, share
+from energymodel.performance.adaptation import AbstractAdaptation, WholeModel
 from energymodel.performance.collectives import Fabric
 from energymodel.performance.network import network_energy_per_bit
 from energymodel.performance.reliability import Reliability
@@ -57,7 +58,8 @@ class TrainingSystem(eqx.Module):
     fitted to the run's own cluster.
 
     `chip_design` says whether the accelerator is taken as it is or is the reference of a design (`as_designed`).
-    `serving` counts the use of the model in what a run costs over its life.
+    `serving` counts the use of the model in what a run costs over its life. `adaptation` says what is trained of a
+    model and in which formats; the loss of fine-tuning is not predicted.
     """
 
     workload: Transformer = component()
@@ -79,6 +81,7 @@ class TrainingSystem(eqx.Module):
     chip_design: AbstractChipDesign = component(CatalogChip())
     data: AbstractDataSet = component(UnlimitedData())
     serving: AbstractServing = component(NoServing())
+    adaptation: AbstractAdaptation = component(WholeModel())
 
     def spare_chips(self, spares: Numeric) -> Values:
         """Chips of so many spare nodes [1]."""

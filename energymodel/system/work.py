@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, at_most_one, blend, is_fixed, part
+from energymodel.performance.adaptation import MOVED_BYTES, FineTuning
 from energymodel.performance.caches import gemm_traffic
 from energymodel.performance.kernels import (
     alignment_slowdown,
@@ -137,9 +138,9 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     tokens, sizes = division.tokens, division.sizes
     weights, attention = sizes.weights, sizes.attention_flops
     # Frozen weights are multiplied forward and backward, but have no gradient; the forward pass may be repeated.
-    head_passes = 2.0 + plan.trained_share
-    passes = head_passes + layout.recompute_full
-    trained_flops, model_flops = 6.0 * weights + attention, 2.0 * head_passes * weights + attention
+    layer_passes, head_passes = system.adaptation.passes(plan.trained_share)
+    passes = layer_passes + layout.recompute_full
+    trained_flops, model_flops = 6.0 * weights + attention, 2.0 * layer_passes * weights + attention
 
     # The products of a layer count as one of equal depth. Resident experts are read even if no token uses them.
     width = weights / (workload.hidden * layout.tensor)
@@ -177,6 +178,8 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     if not (is_fixed(modules.divided, 0.0) and is_fixed(modules.undivided, 0.0)):
         moved_again = 0.25 * elementwise_traffic(*of_layer, modules.divided, modules.undivided)
         elementwise = elementwise + software.elementwise_passes * moved_again
+    if isinstance(system.adaptation, FineTuning):
+        elementwise = elementwise + _adaptation_bytes(system.adaptation, workload, tokens, passes, layout)
     head_width = workload.vocabulary / layout.tensor
     forward = 2.0 * tokens * workload.hidden * head_width
     # Frameworks pad the vocabulary, so that its side is aligned.
@@ -195,6 +198,21 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
         head_bytes=16.0 * tokens * head_width,
         repeated=modules,
     )
+
+
+def _adaptation_bytes(
+    tuned: FineTuning, workload: Transformer, tokens: Numeric, passes: Numeric, layout: ParallelLayout
+) -> Scalar:
+    """Bytes that kernels of fine-tuning move in the mean layer of a chip [B], `(10 M s (1 + r/2) + d w) / t`.
+
+    Adapters of a low rank are bound by memory: they read and write the s inputs and outputs of the matrices that they
+    stand beside, and do no more (`performance.adaptation.MOVED_BYTES`). Frozen weights in few bits are made 16-bit
+    numbers for each of the passes, d bytes for each of w weights [derivation: docs/physics.md B3].
+    """
+    beside = MOVED_BYTES * (1.0 + 0.5 * layout.recompute_full) * tokens * tuned.adapters(workload).sides
+    weights = (workload.parameters - workload.embeddings) / workload.layers
+    made = part(tuned.dequantized_bytes, lambda: (1.0 - tuned.trained_layers) * passes * weights)
+    return jnp.asarray((beside + made) / layout.tensor)
 
 
 def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Products:

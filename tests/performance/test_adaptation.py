@@ -1,0 +1,63 @@
+"""Fine-tuning: adapters of published counts, bytes of frozen and trained weights, and work without weight gradients."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from energymodel import load_scenario
+from energymodel.performance.adaptation import WholeModel
+
+ONE_CARD = (
+    *("system.workload=llama-3.1-8b", "system.workload.sequence=2048 token", "plan.chips=1", "plan.batch=4096 token"),
+    *("plan.layout.microbatch=2", "plan.layout.recomputation=full"),
+)
+
+
+def tuned(*changes):
+    return load_scenario("test-1b-h100", [*ONE_CARD, *changes])
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        # Unsloth prints 41,943,040 trainable parameters for rank 16 beside all seven matrices of Llama 3.1 8B.
+        (("system.adaptation=lora",), 41_943_040),
+        # PEFT prints 3,407,872 for rank 8 beside q_proj and v_proj.
+        (
+            (
+                *("system.adaptation=lora", "system.adaptation.rank=8"),
+                *(f"system.adaptation.{name}=0" for name in ("key", "output", "gate", "up", "down")),
+            ),
+            3_407_872,
+        ),
+    ],
+)
+def test_adapters_have_the_published_counts(changes, count):
+    system = tuned(*changes).system
+    adapters = system.adaptation.adapters(system.workload)
+    np.testing.assert_allclose(float(system.workload.layers * adapters.layer), count)
+    np.testing.assert_allclose(
+        float(system.adaptation.trained_weights(system.workload).trained * system.workload.parameters), count
+    )
+
+
+def test_weights_in_four_bits_by_hand():
+    # 2 x 128,256 x 4,096 in 16 bits, 6,979,321,856 and 266,240 in norms in 4.127, and adapters of 41,943,040 in fp32.
+    system = tuned("system.adaptation=qlora").system
+    by_hand = 2 * 1_050_673_152 + 6_979_588_096 * 0.5159 + 41_943_040 * 4
+    weight = system.adaptation.trained_weights(system.workload).weight
+    np.testing.assert_allclose(float(weight * system.workload.parameters), by_hand, rtol=1e-4)
+
+
+def test_frozen_weights_have_no_gradients_of_their_own():
+    frozen, full = tuned("system.adaptation=lora").system, tuned("system.adaptation=full").system
+    model = frozen.workload
+    share = frozen.adaptation.flops_per_token(model, 1.0) / full.adaptation.flops_per_token(model, 1.0)
+    # 4 of 6 operations, and six for each of 41,943,040 weights of adapters beside 8,030,261,248.
+    np.testing.assert_allclose(float(share), 4 / 6 + 41_943_040 / 8_030_261_248, rtol=1e-6)
+
+
+def test_pre_training_has_no_numbers_of_adaptation():
+    assert load_scenario("test-1b-h100").system.adaptation == WholeModel()
+    assert not dataclasses.fields(WholeModel)
