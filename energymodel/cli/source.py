@@ -74,7 +74,7 @@ class Parts(Stored):
         complete=completion.accelerators,
     )
     framework: str | None = option(
-        "Of --model or --training, such as torchtitan: Megatron-LM or that of the file unless given.",
+        "Software of the run, such as torchtitan; or whose file --training is, where that is not recognized.",
         "NAME",
         complete=completion.frameworks,
     )

@@ -12,7 +12,7 @@ from energymodel.readers.frameworks import deepspeed, maxtext, megatron, nemo, p
 from energymodel.readers.text_file import read_json, read_text, read_toml, read_yaml
 from energymodel.readers.training.commands import read_arguments, read_overrides
 from energymodel.readers.training.config import TrainingConfig, settle
-from energymodel.readers.training.interpreter import Hook, frameworks, interpret, names_of_models, recognized
+from energymodel.readers.training.interpreter import Hook, frameworks, interpret, kind_of, names_of_models, recognized
 from energymodel.readers.training.keys import quoted
 
 __all__ = ["KINDS", "TrainingConfig", "read_training_config", "settle"]
@@ -24,6 +24,7 @@ HOOKS: Mapping[str, Hook] = {
     "maxtext": maxtext.HOOK,
     "megatron-lm": megatron.HOOK,
     "megatron-bridge": megatron.BRIDGE_HOOK,
+    "llm-foundry": nemo.FOUNDRY_HOOK,
     "nemo": nemo.HOOK,
     "primus": primus.HOOK,
     "torchtitan": torchtitan.HOOK,
@@ -36,7 +37,10 @@ ARGUMENTS = (
 
 
 def read_training_config(
-    path: str | Path, kind: str | None = None, automatic: Mapping[str, int | None] | None = None
+    path: str | Path,
+    kind: str | None = None,
+    automatic: Mapping[str, int | None] | None = None,
+    otherwise: str | None = None,
 ) -> TrainingConfig:
     """The run that a configuration file describes.
 
@@ -46,6 +50,7 @@ def read_training_config(
     - `kind`: its framework, one of `KINDS`; recognized from the content by default.
     - `automatic`: what a trainer fills in where a DeepSpeed file says "auto", by key: `train_batch_size`,
       `train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` [1], None for what follows from the others.
+    - `otherwise`: the framework of a file that is not recognized.
 
     **Raises:** `InputError` if the file cannot be read, its framework is not recognized, a value cannot be used or
     is filled in only at launch, the model is no decoder-only transformer, or its numbers contradict each other.
@@ -57,16 +62,12 @@ def read_training_config(
     if table is None:
         return interpret(read_arguments(read_text(path), where), where, "megatron-lm", HOOKS)
     nodes, each = (table.pop(name, None) for name in ("#nodes", "#per_node"))
-    kind = kind or recognized({str(key).lstrip("-").replace("-", "_") for key in table})
-    if kind is None and {"model_type", "architectures"} & table.keys():
+    if kind is None and {"model_type", "architectures"} & table.keys() and recognized(table) is None:
         raise InputError(
             f'"{where}" describes a model, not a training run. Give it as --model, with --accelerator, --chips and '
             "--tokens."
         )
-    if kind is None:
-        raise InputError(
-            f'"{where}" is no training configuration that is recognized. Name its framework, one of {", ".join(KINDS)}.'
-        )
+    kind = kind_of(table, where, kind, otherwise)
     if kind == "torchtitan" and path.suffix.lower() == ".toml":
         table["#"] = torchtitan.header_of(read_text(path))
     if kind == "deepspeed" and automatic is not None:

@@ -19,6 +19,8 @@ from energymodel.readers.training_config import HOOKS, KINDS
 
 Table = dict[str, Any]
 RULES = data_file(__file__, "written_config.toml")
+WRITTEN = tuple(kind for kind in KINDS if "suffix" in framework(kind))
+"""Frameworks for which configurations are written; of the others they are only read."""
 NAMES = {
     **{function.__name__: function for function in (int, math.ceil, max, round, str)},
     "flag": lambda value: None if value is None else bool(value),
@@ -32,7 +34,7 @@ def write_training_config(config: TrainingConfig, kind: str, node: int = 8) -> t
     **Arguments:**
 
     - `config`: the run; what is None is left to the framework.
-    - `kind`: the framework, one of `KINDS`.
+    - `kind`: the framework, one of `WRITTEN`.
     - `node`: most accelerators of a node [1].
 
     **Returns:** its table, in which keys of the launcher begin with `#`, and the words of the run that it lacks.
@@ -41,7 +43,7 @@ def write_training_config(config: TrainingConfig, kind: str, node: int = 8) -> t
     """
     table, lacking, wrong = _attempt(config, kind, node)
     if wrong:
-        others = [other for other in KINDS if other != kind and not _attempt(config, other, node)[-1]]
+        others = [other for other in WRITTEN if other != kind and not _attempt(config, other, node)[-1]]
         called = {name: RULES["called"].get(name, name).replace("_", " ") for name in wrong}
         what = ", ".join(f"{called[name]} {_whole(value)}" for name, value in wrong.items())
         instead = f"Choose {' or '.join(others)}, which can." if others else "No framework that is known here can."
@@ -62,7 +64,7 @@ def _attempt(config: TrainingConfig, kind: str, node: int) -> tuple[Table, Table
     except InputError as error:
         return {}, {}, {"this run:": str(error).rstrip(".")}
     lacking, wrong = _differences(config, again)
-    if not wrong and recognized(set(table)) != kind:
+    if not wrong and recognized(table) != kind:
         wrong = {"this run:": "too little of it is stated for its files to be recognized"}
     if not wrong and again.chips is None and chips:
         lacking = {"chips": chips, **_differences(config, again.on(chips))[0]}

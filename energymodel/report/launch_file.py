@@ -12,8 +12,7 @@ import yaml
 from energymodel.errors import InputError, suggest
 from energymodel.readers.training.config import TrainingConfig
 from energymodel.readers.training.interpreter import FIELDS, framework
-from energymodel.readers.training_config import KINDS
-from energymodel.readers.written_config import write_training_config
+from energymodel.readers.written_config import WRITTEN, write_training_config
 from energymodel.report import toml_text
 from energymodel.report.answers.plan_fields import plan_fields
 from energymodel.report.number import plain
@@ -41,13 +40,13 @@ def launch_kinds(
 
     **Raises:** `InputError` for an unknown framework, one that has none of the files, and where several remain.
     """
-    if kind is not None and kind not in KINDS:
-        raise InputError(f'--launch: unknown framework "{kind}". {suggest(kind, KINDS)}')
+    if kind is not None and kind not in WRITTEN:
+        raise InputError(f'--launch: unknown framework "{kind}". {suggest(kind, WRITTEN)}')
     named = None if kind is None else framework(kind)["suffix"]
     kinds: dict[str, str] = {}
     title = scenario.tables["system"]["software"].get("title")
     for suffix in sorted({*suffixes} - ({".json"} - {named})):
-        fitting = [name for name in KINDS if framework(name)["suffix"] == suffix.replace(".yml", ".yaml")]
+        fitting = [name for name in WRITTEN if framework(name)["suffix"] == suffix.replace(".yml", ".yaml")]
         if not fitting:
             continue
         titles = {name: read_preset("software", framework(name)["software"])["title"] for name in fitting}

@@ -16,8 +16,8 @@ from energymodel.readers.expressions import data_file, evaluate, work_out
 from energymodel.readers.training import interpreter
 from energymodel.readers.training.config import MODEL_WORDS, Shape, settle
 from energymodel.readers.training.interpreter import FIELDS
-from energymodel.readers.training_config import TrainingConfig, read_training_config
-from energymodel.scenarios.files import model_source, read_preset
+from energymodel.readers.training_config import KINDS, TrainingConfig, read_training_config
+from energymodel.scenarios.files import model_source, names, read_preset
 from energymodel.scenarios.layers import SHORT_WORDS, recomputation_words, short_word
 from energymodel.scenarios.pieces import (
     Pieces,
@@ -64,7 +64,8 @@ def scenario_of_training(
     - `path`: see `read_training_config`; `accelerator`: a preset.
     - `model`: a preset or a `config.json`; `vocabulary`: where the file leaves it to a tokenizer.
     - `chips`, `tokens`, `batch` [token], `sequence` [token], `microbatch` [sequences]: where the file is silent.
-    - `framework`, `cluster`, `changes`: as in `scenario_of_pieces`.
+    - `framework`: whose file it is, where that is not recognized, or a preset of software.
+    - `cluster`, `changes`: as in `scenario_of_pieces`.
     - `tokens_otherwise`: of the run, where neither the file nor `tokens` says them.
 
     **Raises:** `InputError` that names what the file does not say and how to give it, and as `load_scenario`.
@@ -75,7 +76,11 @@ def scenario_of_training(
     )
     micro = None if microbatch is None else whole_number_of("sequences", microbatch, "microbatch")
     model = None if model is None else model_source(model)
-    config = read_training_config(path, automatic=_automatic(size, length, micro))
+    # Some frameworks have the name of a software preset, which then is that of the run.
+    is_software = framework is not None and framework in names("software")
+    kind = framework if framework in KINDS else None
+    config = read_training_config(path, None if is_software else kind, _automatic(size, length, micro), kind)
+    framework = None if kind is not None and not (is_software and config.kind != kind) else framework
     if micro is not None and config.micro_batch != micro:
         config = dataclasses.replace(config, micro_batch=micro, accumulation=None)
     if chips is not None:

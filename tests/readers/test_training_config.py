@@ -19,7 +19,7 @@ from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig
 from energymodel.readers.training.interpreter import FIELDS, SECTIONS, Hook, Run, framework, names_of_models
 from energymodel.readers.training.keys import Keys
 from energymodel.readers.training_config import HOOKS, KINDS, read_training_config
-from energymodel.readers.written_config import NAMES
+from energymodel.readers.written_config import NAMES, WRITTEN
 from energymodel.scenarios.files import names
 
 EXAMPLES = Path(__file__).parent / "examples"
@@ -45,7 +45,8 @@ def data(name: str) -> Any:
     return yaml.safe_load(Path(__file__).with_name(name).read_text())
 
 
-LAUNCHED, RUNS = data("launched.yaml"), [*data("runs.yaml"), *data("written_runs.yaml")]
+LAUNCHED = data("launched.yaml")
+RUNS = [*data("runs.yaml"), *data("written_runs.yaml"), *data("trainers.yaml")]
 
 
 @pytest.mark.parametrize("expected", RUNS, ids=lambda expected: expected.get("name", expected["file"]))
@@ -130,9 +131,16 @@ def test_nemo_follows_no_bomb(tmp_path: Path) -> None:
 
 def test_frameworks_are_recognized(tmp_path: Path) -> None:
     assert {read(tmp_path, kind).kind for kind in FILES} == set(FILES)
-    assert set(FILES) == set(KINDS)
+    assert set(FILES) == set(WRITTEN)
+    assert {expected.get("run", {}).get("kind") for expected in RUNS} - {None} == set(KINDS)
     with pytest.raises(InputError, match="no training configuration that is recognized"):
         read_training_config(written(tmp_path, "other.yaml", {"a": 1}))
+    with pytest.raises(InputError, match="It has fsdp_config in common with axolotl: if it is one, give --framework"):
+        read_training_config(written(tmp_path, "other.yaml", {"fsdp_config": {}, "a": 1}))
+    with pytest.raises(InputError, match="no file of nemo: it is recognized as levanter"):
+        read_training_config(written(tmp_path, "other.yaml", {"trainer": {"fsdp_axis": "embed"}, "model": {}}), "nemo")
+    with pytest.raises(InputError, match="no file of nemo: no two keys"):
+        read_training_config(written(tmp_path, "other.yaml", {"trainer": {}, "model": {}}), "nemo")
     with pytest.raises(InputError, match='Unknown kind of training configuration "nanotro"'):
         read_training_config(written(tmp_path, "other.yaml", {"a": 1}), "nanotro")
 
@@ -192,7 +200,7 @@ def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
         "base", "hook", "software", "signs", "understood", "understood_of_model", "asks_chips", "other_models",
         "laid_below", "axes", "rest", "sections", "left_out", "suffix", "within", "placed", "written",
     }  # fmt: skip
-    assert rules["suffix"] in (".sh", ".toml", ".yaml", ".json")
+    assert rules.get("suffix") in (None, ".sh", ".toml", ".yaml", ".json")
     assert rules.keys() <= settings | {"notes", *SECTIONS}
     assert rules["software"] in names("software")
     run = Run(rules, Keys({}, "x"), {}, HOOKS.get(rules.get("hook", kind), Hook()))
@@ -212,8 +220,8 @@ def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
     entries = [entry for section in SECTIONS for entry in rules.get(section, {}).values() if isinstance(entry, dict)]
     keys = {entry["key"].split()[0] for entry in entries}
     placed = {key for names in rules.get("placed", {}).values() for key in names.split()}
-    assert placed <= keys | rules["written"].keys()
-    for expression in rules["written"].values():
+    assert placed <= keys | rules.get("written", {}).keys()
+    for expression in rules.get("written", {}).values():
         used = {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
         own = {"per_node", "name", "flavor", "start", "size"}
         assert used <= NAMES.keys() | MODEL_WORDS.keys() | FIELDS.keys() | own, expression

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from energymodel.errors import InputError
 from energymodel.readers.training.config import TrainingConfig, settle
 from energymodel.readers.training.interpreter import framework
-from energymodel.readers.training_config import KINDS, read_training_config
-from energymodel.readers.written_config import _table, write_training_config
+from energymodel.readers.training_config import read_training_config
+from energymodel.readers.written_config import WRITTEN, _table, write_training_config
 from energymodel.report.launch_file import configuration_text, launch_file, launch_kinds
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.training_file import scenario_of_training
@@ -42,7 +42,7 @@ RUN = {
 UNNAMED = {"model_name": "mine", "preset": None}
 MEGATRON = ["megatron-bridge", "megatron-lm", "nemo", "primus"]
 CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "as it is": ({}, [kind for kind in KINDS if kind != "torchtitan"]),
+    "as it is": ({}, [kind for kind in WRITTEN if kind != "torchtitan"]),
     "tensor": ({"tensor": 4, "sequence_parallel": True}, ["axolotl", "gpt-neox", "maxtext", *MEGATRON, "nanotron"]),
     "pipeline": ({"pipeline": 4}, ["gpt-neox", "maxtext", *MEGATRON, "nanotron", "torchtitan"]),
     "virtual stages": ({"pipeline": 4, "interleave": 2}, ["maxtext", *MEGATRON, "torchtitan"]),
@@ -50,12 +50,12 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "gpipe": ({"pipeline": 4, "schedule": "gpipe"}, ["nanotron", "torchtitan"]),
     "gpipe, fully sharded": ({"pipeline": 4, "schedule": "gpipe", "sharding": 3}, ["torchtitan"]),
     "uneven stages": ({"pipeline": 4, "first_stage_layers": 5, "last_stage_layers": 7}, MEGATRON),
-    "context": ({"context": 4}, [kind for kind in KINDS if kind not in ("deepspeed", "torchtitan")]),
+    "context": ({"context": 4}, [kind for kind in WRITTEN if kind not in ("deepspeed", "torchtitan")]),
     "all-to-all": ({"context": 2, "context_collective": "all_to_all"}, ["maxtext", *MEGATRON]),
-    "zero 0": ({"sharding": 0}, list(KINDS)),
+    "zero 0": ({"sharding": 0}, list(WRITTEN)),
     "zero 2": ({"sharding": 2}, ["axolotl", "deepspeed", "gpt-neox", *MEGATRON, "torchtitan"]),
-    "zero 3": ({"sharding": 3}, [kind for kind in KINDS if kind != "nanotron"]),
-    "no recomputation": ({"recomputation": "none"}, [kind for kind in KINDS if kind != "torchtitan"]),
+    "zero 3": ({"sharding": 3}, [kind for kind in WRITTEN if kind != "nanotron"]),
+    "no recomputation": ({"recomputation": "none"}, [kind for kind in WRITTEN if kind != "torchtitan"]),
     "selective": ({"recomputation": "selective"}, ["maxtext", *MEGATRON]),
     "some layers": ({"recomputed_layers": 8}, MEGATRON),
     "some layers of virtual stages": ({"recomputed_layers": 24, "pipeline": 4, "interleave": 2}, MEGATRON),
@@ -65,7 +65,7 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "fp8": ({"precision": "fp8"}, ["axolotl", "maxtext", *MEGATRON, "nanotron"]),
     "fp4": ({"precision": "fp4"}, ["megatron-bridge", "megatron-lm", "primus"]),
-    "fp32": ({"precision": "fp32"}, [kind for kind in KINDS if kind not in ("primus", "torchtitan")]),
+    "fp32": ({"precision": "fp32"}, [kind for kind in WRITTEN if kind not in ("primus", "torchtitan")]),
     "narrow states": ({"gradient_bytes": 2.0, "optimizer_bytes": 8.0}, MEGATRON),
     "experts of their own": (
         UNNAMED | {"model": MIXTURE, "expert": 4, "tensor": 2, "sequence_parallel": True, "expert_tensor": 1},
@@ -77,7 +77,7 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "async tensor": ({"tensor": 4, "sequence_parallel": True, "overlaps": ("data", "tensor")}, [*MEGATRON, "nanotron"]),
     "mixture": (UNNAMED | {"model": MIXTURE, "expert": 4}, ["axolotl", "gpt-neox", "maxtext", *MEGATRON, "nanotron"]),
     "latent": (UNNAMED | {"model": LATENT, "expert": 8}, ["axolotl", "maxtext", *MEGATRON]),
-    "gpt": (UNNAMED | {"model": GPT}, [kind for kind in KINDS if kind != "torchtitan"]),
+    "gpt": (UNNAMED | {"model": GPT}, [kind for kind in WRITTEN if kind != "torchtitan"]),
 }  # fmt: skip
 """Changes of a run, and the frameworks that can express it."""
 NOT_READ = {"kind", "notes", "ignored", "preset", "model_name", "model", "overlaps"}
@@ -110,7 +110,7 @@ def check(config: TrainingConfig, again: TrainingConfig) -> None:
 
 
 @pytest.mark.parametrize("what", CHANGES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WRITTEN)
 def test_a_run_reads_back_or_is_refused(what: str, kind: str, tmp_path: Path) -> None:
     changes, kinds = CHANGES[what]
     config = settle(TrainingConfig(kind="plan", **(RUN | changes)))
@@ -136,7 +136,7 @@ DEGREE = st.sampled_from([1, 2, 4])
             "sequence": st.sampled_from([2048, 8192]),
         }
     ),
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(WRITTEN),
 )
 def test_any_layout_reads_back_or_is_refused(degrees: Any, switches: Any, kind: str, tmp_path_factory: Any) -> None:
     config = settle(TrainingConfig(kind="plan", **(RUN | degrees | switches | {"model": MIXTURE, "preset": None})))

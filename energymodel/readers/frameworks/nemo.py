@@ -63,6 +63,15 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     return Prepared(arguments, words, prefix="model.")
 
 
+def prepare_foundry(table: dict[str, Any], where: str) -> Prepared:
+    """The settings of a file of LLM Foundry, which a file for MosaicML's platform holds as `parameters`."""
+    inner = table_of(table.get("parameters", table), where, "parameters")
+    platform = Keys(table, where)
+    devices = platform.count("compute.gpus gpu_num") if inner is not table else None
+    launched = {"#nodes": 1, "#per_node": devices} if devices else {}
+    return Prepared(interpolated(inner, where) | launched, prefix="" if inner is table else "parameters.")
+
+
 def interpolated(table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A copy of a table with its interpolations worked out; those that cannot be are placeholders.
 
@@ -131,4 +140,4 @@ def _number(text: str) -> float | int:
     return number
 
 
-HOOK = Hook(prepare)
+HOOK, FOUNDRY_HOOK = Hook(prepare), Hook(prepare_foundry)

@@ -74,13 +74,59 @@ def frameworks() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("[a-z]*.toml")))
 
 
-def recognized(keys: set[str]) -> str | None:
-    """The framework whose files hold such keys together: strong signs first, then usual and weak ones."""
+def recognized(table: Mapping[Any, Any], among: tuple[str, ...] = ()) -> str | None:
+    """The framework, perhaps one `among` several, whose files hold such keys together: strong signs first."""
+    paths = paths_of(table)
     for strength in ("strong", "usual", "weak"):
-        for name in frameworks():
-            if any(keys.issuperset(sign.split()) for sign in framework(name)["signs"].get(strength, ())):
+        for name in among or frameworks():
+            if any(paths.issuperset(sign.split()) for sign in framework(name)["signs"].get(strength, ())):
                 return name
     return None
+
+
+def in_common(table: Mapping[Any, Any], name: str) -> list[str]:
+    """Keys of a file that a framework reads or understands, by their paths."""
+    rules = framework(name)
+    entries = [entry for section in SECTIONS for entry in rules.get(section, {}).values() if isinstance(entry, Mapping)]
+    keys = {key for entry in entries for key in entry["key"].split()}.union(rules.get("understood", "").split())
+    within = {f"{rules['within']}.{key}" for key in keys} if rules.get("within") else keys
+    return sorted(paths_of(table) & (keys | within))
+
+
+def kind_of(table: Mapping[Any, Any], where: str, kind: str | None = None, otherwise: str | None = None) -> str:
+    """The framework of a file: the one that is named, the one that is recognized, or `otherwise`.
+
+    **Raises:** `InputError` if no framework is recognized, or the file holds nothing of the one that is named.
+    """
+    found = recognized(table)
+    name = kind or found or otherwise
+    if name is None:
+        shared, nearest = max(((in_common(table, name), name) for name in frameworks()), key=lambda pair: len(pair[0]))
+        near = f"It has {_listed(shared)} in common with {nearest}: if it is one, give --framework {nearest}. "
+        raise InputError(
+            f'"{where}" is no training configuration that is recognized. {near if shared else ""}'
+            f"Name its framework (--framework), one of {', '.join(frameworks())}."
+        )
+    shared = in_common(table, name)
+    if name == found or recognized(table, (name,)) or (found is None and len(shared) > 1):
+        return name
+    what = f"it is recognized as {found}" if found else f"no two keys of it are those of {name}"
+    raise InputError(f'"{where}" is no file of {name}: {what}. Leave out --framework, or name another one.')
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} other keys" if len(names) > 6 else "")
+
+
+def paths_of(table: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> set[str]:
+    """Paths of the keys of a table and of the tables in it, with underscores, to a depth of four."""
+    paths: set[str] = set()
+    for key, value in table.items():
+        path = f"{prefix}{str(key).lstrip('-').replace('-', '_')}"
+        paths |= {path} | (
+            paths_of(value, f"{path}.", depth + 1) if isinstance(value, Mapping) and depth < 4 else set()
+        )
+    return paths
 
 
 @cache
@@ -99,6 +145,12 @@ def preset_of(name: str | None) -> str | None:
     """
     plain = (name or "").rsplit("/", 1)[-1].strip()[:200]
     return next((preset for pattern, preset in names_of_models("presets") if pattern.fullmatch(plain)), None)
+
+
+def vocabulary_of(tokenizer: str | None) -> int | None:
+    """Tokens of a tokenizer by its name on Hugging Face; None for others."""
+    plain = (tokenizer or "").rsplit("/", 1)[-1].strip()[:200]
+    return next((int(rows) for pattern, rows in names_of_models("tokenizers") if pattern.fullmatch(plain)), None)
 
 
 def interpret(table: dict[str, Any], where: str, kind: str, hooks: Mapping[str, Hook]) -> TrainingConfig:
@@ -133,7 +185,9 @@ class Run:
             "dict": dict,
             "list": list,
             "bool": bool,
-            "is_stated": keys.values.__contains__,
+            "is_stated": keys.is_stated,
+            "count_of": keys.count,
+            "vocabulary_of": vocabulary_of,
             **{function.__name__: partial(function, self) for function in hook.functions},
             "text": lambda names: value if isinstance(value := keys.raw(names), str) else "",
             "texts": lambda: [value for value in keys.values.values() if isinstance(value, str)],

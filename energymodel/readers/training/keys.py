@@ -55,6 +55,12 @@ class Keys:
             inner = below
         return inner.get(last)
 
+    def is_stated(self, path: str) -> bool:
+        """Whether a key stands in the file, also as null."""
+        above, _, last = path.rpartition(".")
+        inner = at(self.values, above) if above else self.values
+        return isinstance(inner, Mapping) and last in inner
+
     def has(self, names: str) -> bool:
         """Whether one of the names has a value."""
         return any(self.get(name) is not None for name in names.split())
