@@ -9,7 +9,7 @@ from pathlib import Path
 from energymodel.errors import InputError, suggest
 from energymodel.readers.expressions import data_file
 from energymodel.scenarios.clusters import UNFITTED, cluster_parts
-from energymodel.scenarios.files import companions, names
+from energymodel.scenarios.files import companions, names, nearest
 from energymodel.scenarios.scenario import Scenario, load_scenario
 
 PLACEHOLDER = "test-1b-h100"  # scenario with a model and a plan that run on most accelerators and clusters
@@ -92,7 +92,7 @@ def named_preset(word: str, category: str, where: str) -> str:
     usual = (name for part, name in USUAL_WORDS[category].items() if is_in(part))
     if preset := word if word in presets else next(iter(contained), next(usual, "")):
         return preset
-    raise InputError(f'{where}: unknown {NOUNS[category]} "{word}". {suggest(word.lower(), presets)}')
+    raise InputError(f'{where}: unknown {NOUNS[category]} "{word}". {nearest(word.lower(), category)}')
 
 
 def cluster_scenario(name: str, changes: Sequence[str] = ()) -> Scenario:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -9,7 +10,7 @@ import typer.core
 
 import energymodel as em
 from energymodel.cli import completion, shell
-from energymodel.cli.options import argument, flag
+from energymodel.cli.options import argument, flag, option
 from energymodel.cli.shell import Delivery
 from energymodel.errors import InputError, suggest
 from energymodel.readers.expressions import data_file
@@ -71,6 +72,40 @@ def show(
     from energymodel.readers.text_file import is_file
 
     print(scenario_toml(read_scenario(name, [])) if is_file(name) else preset_toml(*find(name)), end="")
+
+
+@app.command("new", epilog='Example: energymodel presets new mine.toml --peak "400 TFLOP/s" --memory "64 GB"')
+@shell.guarded
+def new(
+    *,
+    file: str = argument("File to write; it must not exist.", "FILE.toml", ..., complete=completion.files),
+    peak: str | None = option("Dense rate of matrix products in bf16, such as 400 TFLOP/s.", "RATE"),
+    memory: str | None = option("Memory that the device reports, such as 64 GB.", "SIZE"),
+    bandwidth: str | None = option("Bandwidth of the memory, such as 2 TB/s.", "RATE"),
+    power: str | None = option("Rated power, such as 500 W.", "POWER"),
+    set_: list[str] | None = option(
+        "Another of its numbers, such as peak_flops_fp8=800 TFLOP/s; repeatable.", "NAME=VALUE", None, "--set"
+    ),
+    node: str | None = option("Node of the accelerators.", "PRESET"),
+    network: str | None = option("Network of the nodes.", "PRESET"),
+    title: str | None = option("What answers call it; by default the name of the file.", "TEXT"),
+) -> None:
+    """Describe an accelerator that is no preset, in a file that --accelerator takes.
+
+    What is not stated is a prior over all presets, with its interval; `benchmark` and `calibrate` measure it.
+    """
+    from energymodel.report.toml_text import dumps
+    from energymodel.scenarios.stated_accelerator import stated_accelerator
+
+    path = Path(file)
+    if path.suffix != ".toml" or path.exists():
+        raise InputError(f"{file}: {'exists' if path.exists() else 'no name of a .toml file'}. Give another name.")
+    short = {"peak_flops": peak, "memory_capacity": memory, "memory_bandwidth": bandwidth, "rated_power": power}
+    pairs = {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in set_ or ())}
+    tables = stated_accelerator(title or path.stem, {**short, **pairs}, node, network)
+    heading = f"# An accelerator: energymodel predict --model llama-3.1-8b --accelerator {file} --chips 8 --tokens 1T\n"
+    shell.write(path, (heading + dumps(tables)).encode())
+    print(f"{file}: --accelerator {file} takes it. Every prior in it says so; state more with --set, or edit it.")
 
 
 def _check(what: str, name: str, names: Iterable[str], among: str = "") -> None:

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.components import quantity, resolve
 from energymodel.scenarios.document import parse_document
-from energymodel.scenarios.files import SCENARIO_FILE, companions, merge, names, read_preset, read_toml
+from energymodel.scenarios.files import SCENARIO_FILE, companions, merge, names, nearest, read_preset, read_toml
 from energymodel.scenarios.layers import nested, with_bases
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepConstant, step_population
 from energymodel.system.cluster import Software
@@ -125,7 +125,7 @@ def unseen_cluster(accelerator: str, framework: str, node: str = "", network: st
     for part, (category, choice) in parts.items():
         if isinstance(choice, str) and choice not in names(category) and not (own and choice == accelerator):
             noun = "framework" if part == "software" else part
-            raise InputError(f'Unknown {noun} "{choice}". {suggest(choice, names(category))}')
+            raise InputError(f'Unknown {noun} "{choice}". {nearest(choice, category)}')
     chip = labels_of({"system": {"accelerator": read_preset("hardware", accelerator)}})["chip"] if own else accelerator
     population = step_population()
     coordinates = population.of({"framework": ALIKE.get(framework, framework), "chip": chip})

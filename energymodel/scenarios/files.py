@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1] / "presets"
 CATEGORIES: dict[str, str] = data_file(__file__, "categories.toml")
 """Folders of presets, and what they hold."""
 COMPANIONS = "companions"
+OWN_ACCELERATOR = 'Any other: energymodel presets new mine.toml --peak "400 TFLOP/s" --memory "64 GB"; give the file.'
 MODEL_FILE, SCENARIO_FILE = ".json", ".toml"
 MACHINE = ("accelerator", "node", "network")
 CONFIG = "config.json"
@@ -95,8 +96,14 @@ def read_preset(category: str, name: str) -> dict[str, Any]:
         below = read_preset(category, chip.pop("preset")) if "preset" in chip else {"title": Path(name).stem}
         return merge(below, chip)
     if name not in _stems(category):
-        raise InputError(f'Unknown preset "{name}" among {category}. {suggest(name, names(category))}')
+        raise InputError(f'Unknown preset "{name}" among {category}. {nearest(name, category)}')
     return copy.deepcopy({key: value for key, value in _read(category, name).items() if key != COMPANIONS})
+
+
+def nearest(name: str, category: str) -> str:
+    """What to do about an unknown preset: the nearest name, and how an accelerator that is none is described."""
+    own = f" {OWN_ACCELERATOR}" if category == "hardware" else ""
+    return suggest(name, names(category)) + own
 
 
 def companions(accelerator: str) -> dict[str, Any]:

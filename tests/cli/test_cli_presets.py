@@ -1,5 +1,7 @@
 """`presets`: lists everything; what it shows reads back."""
 
+import math
+import statistics
 import tomllib
 import warnings
 
@@ -155,3 +157,37 @@ def test_an_ambiguous_name_asks_for_the_category(monkeypatch):
     monkeypatch.setattr("energymodel.scenarios.files.names", lambda category: ["twin"] if category[0] == "n" else [])
     with pytest.raises(InputError, match=r'"twin" is ambiguous\. Give nodes/twin or networks/twin\.'):
         find("twin")
+
+
+def test_a_new_accelerator_takes_from_the_population_what_is_not_stated(tmp_path):
+    path = tmp_path / "mine.toml"
+    stated = ("--peak", "400 TFLOP/s", "--memory", "64 GB", "--power", "500 W", "--set", "peak_flops_fp8=0.8 PFLOP/s")
+    assert run("presets", "new", str(path), *stated).exit_code == 0
+    chip = tomllib.loads(path.read_text(encoding="utf-8"))["system"]["accelerator"]
+    values = [chip[name]["value"] for name in ("peak_flops", "memory_capacity", "rated_power", "peak_flops_fp8")]
+    assert values == [400e12, 64e9, 500.0, 800e12]
+    ratios = [
+        device["memory_bandwidth"]["value"] / device["peak_flops"]["value"]
+        for device in (read_preset("hardware", name) for name in names("hardware") if name != "near-limit")
+    ]
+    assert chip["memory_bandwidth"]["value"] == pytest.approx(400e12 * statistics.median(ratios), rel=5e-3)
+    assert chip["memory_bandwidth"]["kind"] == "prior"
+    spread = statistics.pstdev(map(math.log, ratios))
+    assert chip["memory_bandwidth"]["distribution"] == f"lognormal {spread:.2g}"
+    scenario = em.load_scenario("test-1b-h100", {"system.accelerator": str(path)})
+    assert float(scenario.system.accelerator.peak_flops_fp8) == 800e12
+    assert scenario.system.accelerator.price > 0.0
+    for refused, words in (
+        ([str(path), *stated], "exists"),
+        ([str(tmp_path / "two.toml"), "--peak", "1 PFLOP/s"], "memory_capacity: missing"),
+        ([str(tmp_path / "two.toml"), *stated[:4], "--set", "peak=3"], 'Did you mean "peak_flops"'),
+    ):
+        result = run("presets", "new", *refused)
+        assert result.exit_code == 2
+        assert words in result.stderr
+
+
+def test_an_unknown_accelerator_says_how_to_describe_ones_own():
+    result = run("evaluate", "test-1b-h100", "--set", "system.accelerator=gh20")
+    assert 'Did you mean "gh200"?' in result.stderr
+    assert "energymodel presets new" in result.stderr

@@ -17,6 +17,9 @@ DEVICES = [name for name in names("hardware") if name != "near-limit"]
 DATA = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
 
 
+NO_MATRIX_UNITS = {"p100-pcie-16gb": 14e-12, "m4-max": 7e-12, "m3-ultra": 7e-12}  # most energy of an operation [J]
+
+
 @pytest.mark.parametrize("name", DEVICES)
 def test_device_is_physically_consistent(name):
     device = read("hardware", name)
@@ -30,7 +33,7 @@ def test_device_is_physically_consistent(name):
     # An operation costs 0.3 to 3.5 pJ from 4 nm to 16 nm; docs/physics.md B2.2 has 0.3 to 0.71 at 4 nm. Without matrix
     # units it costs some four times as much, and up to 5 pJ where fp32 accumulation halves the rate of 8 nm.
     per_operation = dynamic / (value(device, "gemm_efficiency") * value(device, "peak_flops"))
-    assert 0.3e-12 < per_operation < {"p100-pcie-16gb": 14e-12, "rtx-3090": 5e-12}.get(name, 3.5e-12)
+    assert 0.3e-12 < per_operation < {**NO_MATRIX_UNITS, "rtx-3090": 5e-12}.get(name, 3.5e-12)
     # Formats that the device lacks have a rate of zero; each halving of the width at most doubles the rate. GeForce
     # cards accumulate bf16 and fp8 in fp32 at half their rate, but not fp4.
     for narrower, factor in (
@@ -45,7 +48,7 @@ def test_device_is_physically_consistent(name):
     # The voltage curve must be convex in logarithms for the certificate: floor >= slope x knee (docs/physics.md C).
     # Three that were measured are steeper: energies are convex in the logarithm of the clock, but not log-convex.
     floor, knee = value(device, "voltage.floor"), value(device, "voltage.knee")
-    steep = name.startswith("a100") or name in ("a40", "p100-pcie-16gb")
+    steep = name.startswith("a100") or name in ("a800", "a40", "p100-pcie-16gb")
     assert (floor >= (1 - floor) / (1 - knee) * knee) != steep
 
 
