@@ -133,6 +133,10 @@ class LayerSizes(NamedTuple):
     expert_share: Scalar
 
 
+NATURAL_IMBALANCE = 1.15
+"""`expert_imbalance` where a router learns whom to ask [1], of 1 to 1.3 [assumed; see presets/models/deepseek-v3.toml]."""
+
+
 class Transformer(eqx.Module):
     """Shape of a decoder-only transformer, dense or mixture of experts.
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError, suggest
-from energymodel.performance.workload import Transformer
+from energymodel.performance.workload import NATURAL_IMBALANCE, Transformer
 from energymodel.readers.expressions import data_file, work_out
 from energymodel.readers.text_file import read_json
 
@@ -240,6 +240,7 @@ class _Reader:
         dtypes = [table[key] for table in both for key in ("dtype", "torch_dtype") if isinstance(table.get(key), str)]
         name = self.outer.get("_name_or_path") or self.config.get("_name_or_path")
         shape = {field.name: self.words[field.name] for field in fields(Transformer) if field.name in self.words}
+        shape |= {"expert_imbalance": NATURAL_IMBALANCE} if shape["experts"] > 1.0 else {}
         return ModelConfig(
             model_type=self.model_type,
             name=name if isinstance(name, str) else Path(self.file).stem,

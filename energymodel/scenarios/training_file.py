@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.performance.workload import Transformer
+from energymodel.performance.workload import NATURAL_IMBALANCE, Transformer
 from energymodel.readers.expressions import data_file, evaluate, work_out
 from energymodel.readers.training import interpreter
 from energymodel.readers.training.config import MODEL_WORDS, Shape, settle
@@ -174,6 +174,7 @@ def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: 
     if float(words.get("experts", 1)) > 1:
         shared = float(words.get("shared_feed_forward", 0) or 0)
         numbers |= {"router": 1, "shared_experts": shared / float(words["feed_forward"])}
+        numbers["expert_imbalance"] = words.get("expert_imbalance") or NATURAL_IMBALANCE
         numbers["expert_vectors"] = _vectors(words)["expert_vectors"]
     numbers["vector_parameters"] = vector_parameters(words)
     origin = {"kind": "specification", "source": Path(path).name}

@@ -57,15 +57,16 @@ def traffic_of(
     work: LayerWork,
     memory: ChipMemory,
     products: Numeric,
+    attention: Numeric,
 ) -> Traffic:
     """All communication of a chip [s, B], each collective `n t + Q / bw` [Thakur et al. 2005].
 
     **Arguments:**
 
-    - `products`: as in `exposed_communication` [s].
+    - `products`, `attention`: as in `exposed_communication` [s].
     """
     layer = layer_communication(system, plan, fabric, division, work)
-    exposed = exposed_communication(system.software, plan.layout, layer, products)
+    exposed = exposed_communication(system.software, plan.layout, layer, products, attention)
     pipeline = pipeline_communication(plan, fabric, work)
     return Traffic(*layer, pipeline, data_communication(system, plan, fabric, division, memory), exposed)
 
@@ -112,26 +113,30 @@ def layer_communication(
 
 
 def exposed_communication(
-    software: Software, layout: ParallelLayout, traffic: LayerCommunication, products: Numeric
+    software: Software, layout: ParallelLayout, traffic: LayerCommunication, products: Numeric, attention: Numeric
 ) -> ExposedCommunication:
     """What no kernel of a layer hides [s], `(1 - overlap) t` [definition]; latency of tensor parallelism may hide, too.
 
     Asynchronous tensor parallelism divides each collective and its product into t parts, and sends one while it
     computes another: it can hide `(t - 1) / t` of the transfer, or of the products if these are shorter, and hides a
     share of that (`software.async_efficiency`): smaller products and copies beside them are slower [Wang et al. 2023,
-    "Overlap communication with dependent computation via decomposition", sec. 4].
+    "Overlap communication with dependent computation via decomposition", sec. 4]. A ring of context parallelism sends
+    the next keys and values while attention computes with those at hand [Liu et al. 2023]: it can hide behind
+    `(c - 1) / c` of attention, and hides a share of that (`software.context_overlap`).
 
     **Arguments:**
 
-    - `products`: time of the matrix products of one layer and micro-batch at the reference clock [s].
+    - `products`, `attention`: time of the matrix products of one layer and micro-batch at the reference clock, and of
+      attention [s].
     """
-    parts = 1.0 - 1.0 / jnp.asarray(layout.tensor)
+    parts, steps = 1.0 - 1.0 / jnp.asarray(layout.tensor), 1.0 - 1.0 / jnp.asarray(layout.context)
+    ring = software.context_overlap * (1.0 - layout.context_all_to_all)
     transfer = traffic.tensor.time - traffic.tensor.latency
     hidden = software.latency_overlap * traffic.tensor.latency
     hidden += part(layout.async_tensor, lambda: software.async_efficiency * parts * jnp.minimum(transfer, products))
     return ExposedCommunication(
         tensor=(1.0 - software.tensor_overlap) * (traffic.tensor.time - hidden),
-        context=(1.0 - software.context_overlap) * traffic.context.time,
+        context=traffic.context.time - part(ring, lambda: jnp.minimum(traffic.context.time, steps * attention)),
         expert=(1.0 - software.expert_overlap) * traffic.expert.time,
     )
 

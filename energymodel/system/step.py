@@ -206,7 +206,7 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     load, head, factors = chip_load(system, plan, layer, batch)
     links, coolant = system.links(plan.chips), system.facility.cooling.at(plan.coolant_temperature)
     products = load.product_time(system.accelerator, 1.0)
-    traffic = traffic_of(system, plan, links.fabric, division, layer, memory, products)
+    traffic = traffic_of(system, plan, links.fabric, division, layer, memory, products, load.attention)
     return StepWork(division, layer, memory, traffic, load, head, factors, links, coolant)
 
 

@@ -59,6 +59,7 @@ def verification_cards(rows: list[Row]) -> list[Row]:
             "batch_sequences": number(row, "gbs"),
             "flash": 1,
             "zero": 1,
+            "expert_imbalance": 1.15 if row["item"] == "pretrain" and "experts" in SHAPES[row["model"]] else 1.0,
             **({"optimizer_bytes": 8.0} if row["model"] == "deepseek_v3" else {}),
             "step_time_s": number(row, "step_time_ms") / 1e3,
         }
@@ -141,6 +142,7 @@ def automodel(rows: list[Row]) -> list[Row]:
             {
                 **common,
                 **SHAPES.get(row["model"], {"model": row["model"]}),
+                "expert_imbalance": 1,
                 "set": "automodel",
                 "group": row["model"],
                 "cluster": "automodel-h100",

@@ -26,10 +26,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "Llama 3.1 70B": {"model": "llama-3.1-70b"},
     "Llama 3.1 405B": {"model": "llama-3.1-405b"},
     "GPT3-175B": {"model": "gpt3-175b"},
-    "Deepseek V3": {"model": "deepseek-v3"},
+    "Deepseek V3": {"model": "deepseek-v3", "expert_imbalance": 1},
     # The 62nd layer predicts a second token (multi-token prediction).
-    "DeepSeekV3": {"model": "deepseek-v3", "layers": 62},
-    "DeepSeekV3 (w/o MTP)": {"model": "deepseek-v3"},
+    "DeepSeekV3": {"model": "deepseek-v3", "layers": 62, "expert_imbalance": 1},
+    "DeepSeekV3 (w/o MTP)": {"model": "deepseek-v3", "expert_imbalance": 1},
     "Nemotron-8B": {
         **GPT,
         "tied": 0,

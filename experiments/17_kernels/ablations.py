@@ -27,7 +27,7 @@ from throughput import MODELS  # pyright: ignore[reportMissingImports]
 
 DATA = Path(__file__).parents[1] / "data"
 CLUSTER = "megatron-bridge-h100"
-MOONLIGHT = {"model": "moonlight-16b", "sequence": 4096}
+MOONLIGHT = {"model": "moonlight-16b", "sequence": 4096, "expert_imbalance": 1}
 QWEN = {**MODELS["Qwen3_30B_a3B"], "sequence": 4096, "chips": 16, "zero": 1}
 NARROW = {"optimizer_bytes": 8.0}  # 16-bit moments
 HIDDEN, EXPOSED = {"expert_overlap": 1.0}, {"expert_overlap": 0.0}

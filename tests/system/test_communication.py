@@ -83,10 +83,7 @@ def test_fewer_heads_than_chips_are_refused():
 
 
 def test_full_overlap_hides_all_and_asynchronous_collectives_all_parts_but_one(system):
-    time = prediction(
-        system, columns(**{**MIXTURE, "context": 2}, context_overlap=1, expert_overlap=1, data_overlap=1)
-    ).step_time
-    assert time.context == 0.0
+    time = prediction(system, columns(**MIXTURE, expert_overlap=1, data_overlap=1)).step_time
     assert time.expert == 0.0
     assert prediction(system, columns(tensor_overlap=1)).step_time.tensor == 0.0
     np.testing.assert_allclose(hidden(8.0, 10.0), 7 / 8 * 3.0, rtol=1e-12)
@@ -101,11 +98,25 @@ def hidden(tensor, products, transfer=3.0, latency=0.5):
     sent = Communication(*map(jnp.asarray, (transfer + latency, 0.0, 0.0, latency)))
     result = [
         exposed_communication(
-            software, ParallelLayout(tensor=tensor, async_tensor=switch), LayerCommunication(sent, none, none), products
+            software,
+            ParallelLayout(tensor=tensor, async_tensor=switch),
+            LayerCommunication(sent, none, none),
+            products,
+            0.0,
         )
         for switch in (0.0, 1.0)
     ]
     return float(result[0].tensor - result[1].tensor)
+
+
+@pytest.mark.parametrize(("turned", "attention", "exposed"), [(0.0, 10.0, 0.6), (0.0, 2.0, 1.8), (1.0, 10.0, 3.0)])
+def test_a_ring_hides_behind_attention_of_the_keys_at_hand(turned, attention, exposed):
+    """Behind three of four steps of attention, 0.8 of which it uses; an all-to-all waits for all heads."""
+    software = replaced(cluster_scenario("torchtitan-h100").system.software, {"context_overlap": 0.8})
+    none, sent = (Communication(*map(jnp.asarray, (time, 0.0, 0.0, 0.0))) for time in (0.0, 3.0))
+    layout = ParallelLayout(context=4.0, context_all_to_all=turned)
+    result = exposed_communication(software, layout, LayerCommunication(none, sent, none), 0.0, attention)
+    np.testing.assert_allclose(result.context, exposed, rtol=1e-12)
 
 
 def test_asynchronous_tensor_parallelism_is_faster_and_differentiable(system):
