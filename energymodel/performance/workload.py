@@ -134,7 +134,7 @@ class LayerSizes(NamedTuple):
 
 
 NATURAL_IMBALANCE = 1.15
-"""`expert_imbalance` where a router learns whom to ask [1], of 1 to 1.3 [assumed; see presets/models/deepseek-v3.toml]."""
+"""`expert_imbalance` where a router learns whom to ask [1], of 1 to 1.3 [assumed: presets/models/deepseek-v3.toml]."""
 
 
 class Transformer(eqx.Module):

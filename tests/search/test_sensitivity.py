@@ -170,7 +170,7 @@ def test_elasticities_are_the_slopes_of_differences(small, rows):
     near, far = (np.abs(logs[:, 2 + k] - 2.0 * logs[:, 2] + logs[:, 2 - k]) / step for k in (1, 2))
     smooth = np.all(np.abs(near - far / 4.0) < 1e-5, axis=1)
     kinks = {path for path, even in zip(paths, smooth, strict=True) if not even}
-    # A whole node, one stage of the pipeline, one rank of experts or of a ring, a switch whose ports have all the lanes of its chip.
+    # A whole node, one stage of the pipeline, one rank of experts or a ring, a switch whose ports have all lanes.
     switch = {f"system.network.topology.{name}" for name in ("radix", "port_lanes", "switch_lanes")}
     layout = {"plan.layout.pipeline", "plan.layout.virtual_stages", "plan.layout.expert", "plan.layout.context"}
     assert kinks <= {"plan.chips", "system.node.chips", *layout, *switch}
