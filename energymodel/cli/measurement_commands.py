@@ -15,7 +15,7 @@ from energymodel.cli import completion, shell
 from energymodel.cli.options import argument, flag, option, pairs
 from energymodel.cli.search_commands import at_risk
 from energymodel.cli.shell import Delivery, Run, command
-from energymodel.cli.source import LAUNCH, LAUNCHED, OptionSource, Parts, Source
+from energymodel.cli.source import LAUNCH, LAUNCHED, OptionSource, Parts, Source, Tuned
 from energymodel.errors import InputError, suggest
 from energymodel.report import answers
 from energymodel.runtime.process import INTERRUPTED
@@ -180,7 +180,7 @@ def measure(
 
 
 @dataclass(frozen=True)
-class ConfiguredRun(Parts):
+class ConfiguredRun(Tuned):
     """A model, and what a configuration file lacks."""
 
     training: str | None = None

@@ -10,13 +10,13 @@ import energymodel as em
 from energymodel.cli import shell
 from energymodel.cli.options import flag, option
 from energymodel.cli.shell import Run, command
-from energymodel.cli.source import LAUNCH, LAUNCHED, Parts, PlanQuestion, Source
+from energymodel.cli.source import LAUNCH, LAUNCHED, PlanQuestion, Source, Tuned, TunedSource
 from energymodel.errors import InputError, suggest
 from energymodel.report import answers
 from energymodel.runtime.progress import Progress
 
 
-@command(Source, writes=LAUNCHED)
+@command(TunedSource, writes=LAUNCHED)
 def evaluate(
     run: Run,
     launch: str | None = LAUNCH,
@@ -191,7 +191,7 @@ def explore(
     server.serve()
 
 
-@command(Parts, writes=(".toml",))
+@command(Tuned, writes=(".toml",))
 def scenario(run: Run) -> Any:
     """Make a scenario of a model, an accelerator, chips and tokens.
 

@@ -9,7 +9,7 @@ import energymodel as em
 from energymodel.cli import completion, shell
 from energymodel.cli.options import flag, option, pairs
 from energymodel.cli.shell import Run, command
-from energymodel.cli.source import LAUNCH, LAUNCHED, Objective, PlanQuestion, Question, Source, Stored
+from energymodel.cli.source import LAUNCH, LAUNCHED, Objective, PlanQuestion, Question, Source, Stored, TunedSource
 from energymodel.errors import InputError
 from energymodel.report import answers
 
@@ -30,7 +30,7 @@ def at_risk(optimum: "Optimum") -> "SavingAtRisk | None":
     return saving_at_risk(optimum) if optimum.success else None
 
 
-@command(Source, lines=True, writes=LAUNCHED)
+@command(TunedSource, lines=True, writes=LAUNCHED)
 def optimize(
     run: Run,
     question: PlanQuestion,

@@ -25,6 +25,8 @@ LAUNCH = option(
     "the --training file, or of the software.",
     "FRAMEWORK",
 )
+TUNING = ("tuning", "rank", "optimizer", "samples", "mean_length", "epochs", "padding")
+"""Options of fine-tuning."""
 _SCENARIO = "Name of a preset scenario, or a file: TOML, or JSON of an earlier run."
 
 
@@ -106,9 +108,8 @@ class Parts(Stored):
         """
         if self.model is None and self.training is None:
             if self.of_pieces:
-                raise InputError(
-                    f"--{next(iter(self.of_pieces))} belongs to --model or --training, and neither is given. Give one."
-                )
+                name = next(iter(self.of_pieces)).replace("_", "-")
+                raise InputError(f"--{name} belongs to --model or --training, and neither is given. Give one.")
             if self.scenario is None:
                 raise InputError(
                     "no scenario. Give its name or file, or --model, --accelerator, --chips and --tokens; "
@@ -119,7 +120,7 @@ class Parts(Stored):
         for sentence in made.assumed:
             shell.note(sentence)
         parts = self.of_pieces if made.says_tokens else {**self.of_pieces, "tokens": str(tokens_otherwise)}
-        options = (part for name, value in parts.items() for part in (f"--{name}", value))
+        options = (part for name, value in parts.items() for part in (f"--{name.replace('_', '-')}", str(value)))
         return replace(made.scenario, source=shlex.join(options))
 
     def pieces(self, name: str, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Pieces":
@@ -138,7 +139,10 @@ class Parts(Stored):
         accelerator = self.accelerator or accelerator_of(str(self.cluster))
         common = {"batch": self.batch, "sequence": self.sequence, "cluster": self.cluster, "name": name}
         common["framework"] = self.framework
+        common["tuning"] = {word: value for word in TUNING if (value := getattr(self, word, None)) is not None}
         common["changes"] = (*changes, *self.changed)
+        if self.tokens is not None and common["tuning"].get("samples") is not None:
+            raise InputError("--tokens, --samples: both say how long the run is. Leave out one of them.")
         if self.training is not None:
             own = {name: getattr(self, name) for name in ("model", "vocabulary", "chips", "tokens", "microbatch")}
             own["tokens_otherwise"] = tokens_otherwise
@@ -147,11 +151,13 @@ class Parts(Stored):
             raise InputError("--vocabulary: it belongs to a --training file. A --model says its own.")
         if self.microbatch is not None:
             raise InputError("--microbatch: it belongs to a --training file. Give --set plan.layout.microbatch=2.")
-        needed = {"--model": self.model, "--chips": self.chips, "--tokens": self.tokens or tokens_otherwise}
+        samples = common["tuning"].get("samples")
+        tokens = self.tokens or (tokens_otherwise if samples is None else "1")  # which samples replace
+        needed = {"--model": self.model, "--chips": self.chips, "--tokens": tokens}
         if missing := [name for name, value in needed.items() if value is None]:
             raise InputError(f'{", ".join(missing)} is missing. Give it, such as --tokens "1 T", or a --training file.')
         made = em.scenario_of_pieces(*map(str, (self.model, accelerator, self.chips, needed["--tokens"])), **common)
-        return made._replace(says_tokens=self.tokens is not None)
+        return made._replace(says_tokens=self.tokens is not None or samples is not None)
 
     def launch_files(self, output: Sequence[Path] | None, scenario: "Scenario", kind: str | None) -> LaunchFiles:
         """What gives the launch files of a plan; their frameworks are chosen here, before the work.
@@ -166,6 +172,26 @@ class Parts(Stored):
         below = read_training_config(self.training, automatic={}) if self.training and is_wanted else None
         kinds = launch_kinds(suffixes, kind, scenario, below)
         return lambda *plan: {end: partial(launch_file, *plan, kind=own, below=below) for end, own in kinds.items()}
+
+
+@dataclass(frozen=True)
+class Tuned(Parts):
+    """A model or a training configuration, and how it is fine-tuned."""
+
+    tuning: str | None = option("Fine-tune it: full, freeze, lora, dora, qlora, qdora or lora-int8.", "KIND")
+    rank: int | None = option("Rank of its adapters.", "N", min=1)
+    optimizer: str | None = option("Its optimizer, such as adamw_8bit or paged_adamw_8bit.", "NAME")
+    samples: str | None = option("Samples of its data, instead of --tokens.", "N")
+    mean_length: str | None = option("Their mean length, cut to the sequence.", "TOKENS")
+    epochs: str | None = option("How often they are trained.", "N")
+    padding: str | None = option("packed, or padded to the longest of a micro-batch or to the sequence.", "KIND")
+
+
+@dataclass(frozen=True)
+class TunedSource(Tuned):
+    """A scenario, or the parts of one, perhaps fine-tuned."""
+
+    scenario: str | None = argument(_SCENARIO, "SCENARIO", complete=completion.scenarios, show_default=False)
 
 
 @dataclass(frozen=True)

@@ -90,10 +90,10 @@ class FineTuning(AbstractAdaptation):
     """
 
     rank: Real = real("1", 0.0)
-    query: Real = share(1.0)
-    key: Real = share(1.0)
-    value: Real = share(1.0)
-    output: Real = share(1.0)
+    queries: Real = share(1.0)
+    keys: Real = share(1.0)
+    values: Real = share(1.0)
+    attention_output: Real = share(1.0)
     gate: Real = share(1.0)
     up: Real = share(1.0)
     down: Real = share(1.0)
@@ -196,10 +196,10 @@ class FineTuning(AbstractAdaptation):
             )
         )
         return (
-            (self.query, entering, model.query_width, 1.0, 1.0),
-            (self.key, *key, 1.0, 1.0),
-            (self.value, *value, 1.0, 1.0),
-            (self.output, model.value_width, h, 1.0, 1.0),
+            (self.queries, entering, model.query_width, 1.0, 1.0),
+            (self.keys, *key, 1.0, 1.0),
+            (self.values, *value, 1.0, 1.0),
+            (self.attention_output, model.value_width, h, 1.0, 1.0),
             *feed_forward,
         )
 

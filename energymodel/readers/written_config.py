@@ -22,7 +22,7 @@ RULES = data_file(__file__, "written_config.toml")
 WRITTEN = tuple(kind for kind in KINDS if "suffix" in framework(kind))
 """Frameworks for which configurations are written; of the others they are only read."""
 NAMES = {
-    **{function.__name__: function for function in (int, math.ceil, max, round, str)},
+    **{function.__name__: function for function in (int, list, math.ceil, max, round, str)},
     "flag": lambda value: None if value is None else bool(value),
 }
 """Functions of the expressions."""

@@ -15,6 +15,7 @@ from energymodel.readers.model_config import SEQUENCE_NOTE
 from energymodel.scenarios.clusters import UNFITTED, cluster_parts
 from energymodel.scenarios.components import resolve
 from energymodel.scenarios.files import MODEL_FILE, companions, merge, model_source
+from energymodel.scenarios.fine_tuning import adaptation_changes, samples_of
 from energymodel.scenarios.layers import recomputation_words
 from energymodel.scenarios.question import BATCH
 from energymodel.scenarios.scenario import Scenario, load_scenario
@@ -31,6 +32,7 @@ BATCH_COEFFICIENT, BATCH_EXPONENT = 0.2920, 0.3271
 """Of the best batch [token] by the operations of a run, `0.2920 C^0.3271` [DeepSeek-AI 2024, arXiv 2401.02954]."""
 MOST_BATCH = 2.0**24  # token, as large runs have taken
 DIVISIBLE = 2.0**17 * 3**2 * 5**3 * 7 * 11 * 13  # token per chip: whole micro-batches of most sequences
+USUAL_SAMPLES = 16  # of a batch of fine-tuning, as the trainers' examples have
 USUAL = {"embedding_balanced": 1.0}  # of a layout: embedding and output head may take slots of a pipeline
 
 
@@ -53,6 +55,7 @@ def scenario_of_pieces(
     framework: str | None = None,
     cluster: str | Path | None = None,
     changes: Sequence[str] = (),
+    tuning: Mapping[str, Any] | None = None,
     name: str = "own",
 ) -> Pieces:
     """A scenario with stated defaults for all that is not given.
@@ -70,10 +73,24 @@ def scenario_of_pieces(
     - `batch`, `sequence` of the training: tokens.
     - `framework`: a preset among software, Megatron-LM unless given; a cluster has its own.
     - `cluster`, `changes`: as in `load_scenario`.
+    - `tuning`: words of fine-tuning, as `{"tuning": "qlora", "rank": 16, "optimizer": "paged_adamw_8bit"}`; then the
+      framework is FSDP unless given, and the batch 16 samples. `samples`, `mean_length`, `epochs` and `padding` say the
+      tokens of the run instead of `tokens`; then the sequence is that of the longest sample.
 
     **Raises:** `InputError` for a name or a number that cannot be, and where no layout fits.
     """
-    model = model_source(model)
+    model, words = model_source(model), dict(tuning or {})
+    given = {path.strip(): value for path, _, value in (change.partition("=") for change in changes)}
+    micro = given.get("plan.layout.microbatch")
+    whole = None if sequence is None else tokens_of(sequence, "sequence")
+    samples = samples_of(words, whole, None if micro is None else whole_number_of("sequences", micro, "microbatch"))
+    if samples is not None and whole is not None:
+        words["longest"], tokens, sequence = samples.longest, samples.tokens, samples.sequence
+        batch = None if batch is None else tokens_of(batch, "batch") * samples.sequence / whole
+    if words.get("tuning") is not None:
+        changes, framework = [*adaptation_changes(words), *changes], framework or ("fsdp" if cluster is None else None)
+        if batch is None and whole is not None:
+            batch = max(USUAL_SAMPLES, whole_number_of("chips", chips)) * tokens_of(sequence or whole, "sequence")
     count, amount = whole_number_of("chips", chips), tokens_of(tokens, "tokens")
     tables = common_tables(accelerator, float(count), f"{title_of_model(model)} on {count:,} {accelerator}", name)
     length = {} if sequence is None else {"sequence": _tokens(tokens_of(sequence, "sequence"), "given", "given")}

@@ -18,6 +18,7 @@ from energymodel.readers.training.config import MODEL_WORDS, Shape, settle
 from energymodel.readers.training.interpreter import FIELDS
 from energymodel.readers.training_config import KINDS, TrainingConfig, read_training_config
 from energymodel.scenarios.files import model_source, names, read_preset
+from energymodel.scenarios.fine_tuning import adaptation_changes, samples_of
 from energymodel.scenarios.layers import SHORT_WORDS, recomputation_words, short_word
 from energymodel.scenarios.pieces import (
     Pieces,
@@ -52,6 +53,7 @@ def scenario_of_training(
     cluster: str | Path | None = None,
     changes: Sequence[str] = (),
     tokens_otherwise: int | float | str | None = None,
+    tuning: Mapping[str, Any] | None = None,
     name: str = "own",
 ) -> Pieces:
     """The run of a training configuration as a scenario: its layout, batch, sequence, formats and model.
@@ -66,6 +68,7 @@ def scenario_of_training(
     - `chips`, `tokens`, `batch` [token], `sequence` [token], `microbatch` [sequences]: where the file is silent.
     - `framework`: whose file it is, where that is not recognized, or a preset of software.
     - `cluster`, `changes`: as in `scenario_of_pieces`.
+    - `tuning`: as in `scenario_of_pieces`, instead of what the file says.
     - `tokens_otherwise`: of the run, where neither the file nor `tokens` says them.
 
     **Raises:** `InputError` that names what the file does not say and how to give it, and as `load_scenario`.
@@ -90,6 +93,11 @@ def scenario_of_training(
     sequences = config.batch_schedule[-1][1] if config.batch_schedule else config.batch_sequences
     if size is None and sequences is not None and length is not None:
         size = float(sequences) * float(length)
+    words = {**vars(config), **(tuning or {})}
+    samples = samples_of(words, length, config.micro_batch)
+    if samples is not None and length is not None:
+        words["longest"], amount, size = samples.longest, samples.tokens, size and size * samples.sequence / length
+        length = samples.sequence
     if amount is None:
         amount = config.tokens
         if config.steps and size is not None and (amount is None or batch is not None):
@@ -125,6 +133,7 @@ def scenario_of_training(
     units = {"gradient_bytes": " B", "optimizer_bytes": " B", "node_dispatch": ""}
     values = {name: getattr(config, name) for name in units}
     settings = [f"system.software.{name}={value:g}{units[name]}" for name, value in values.items() if value is not None]
+    settings += adaptation_changes(words, config.model.get("layers") or None)
     machine = cluster_of(accelerator, cluster, framework, software)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

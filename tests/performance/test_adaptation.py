@@ -27,7 +27,7 @@ def tuned(*changes):
         (
             (
                 *("system.adaptation=lora", "system.adaptation.rank=8"),
-                *(f"system.adaptation.{name}=0" for name in ("key", "output", "gate", "up", "down")),
+                *(f"system.adaptation.{name}=0" for name in ("keys", "attention_output", "gate", "up", "down")),
             ),
             3_407_872,
         ),

@@ -37,7 +37,13 @@ class TrainingConfig:
     - `offload`: share that lies in host memory, of "optimizer", "parameters", "activations".
     - `gradient_bytes`, `optimizer_bytes`: in memory, of a parameter, where they are not those that are usual.
     - `node_dispatch`: 1 if a token goes once to each node with some of its experts, 0 if every copy of it is sent.
-    - `adapters`: that are trained instead of the model: far fewer gradients and states.
+    - `adapters`: that are trained instead of the model, in the words of the file.
+    - `tuning`: of a trained model, "full" (16-bit weights without fp32 copies), "freeze", "lora" or "dora"; None trains
+      the whole model in mixed precision. `rank` and `targets` of adapters, by the names of PEFT, all matrices unless
+      named; `frozen_format` "bf16", "fp32", "int8" or "nf4"; `trained_format` "bf16" or "fp32"; `trained_layers`, the
+      last ones, of "freeze"; `trains_tables`, embedding and head; `fused_backward`: gradients are applied and freed as
+      they are made; `chunked_loss`: logits are made in parts.
+    - `epochs`; `padding` of samples: "packed", "longest" of a micro-batch, or "sequence".
     - `notes`: what was assumed or derived; `ignored`: keys that may change the run and were not read.
     """
 
@@ -82,6 +88,17 @@ class TrainingConfig:
     optimizer_bytes: float | None = None
     node_dispatch: float | None = None
     adapters: str | None = None
+    tuning: str | None = None
+    rank: int | None = None
+    targets: tuple[str, ...] = ()
+    frozen_format: str | None = None
+    trained_format: str | None = None
+    trained_layers: int | None = None
+    trains_tables: bool | None = None
+    fused_backward: bool | None = None
+    chunked_loss: bool | None = None
+    epochs: float | None = None
+    padding: str | None = None
     cuda_graphs: bool | None = None
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()

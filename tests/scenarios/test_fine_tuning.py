@@ -1,0 +1,87 @@
+"""Fine-tuning in words: optimizers, targets, samples with padding, and what is refused."""
+
+import pytest
+
+from energymodel import InputError, load_scenario
+from energymodel.readers.training_config import read_training_config
+from energymodel.scenarios.fine_tuning import adaptation_changes, padded_samples, samples_of
+
+AXOLOTL = {
+    "lora": ("adapter: lora\nlora_r: 8\nlora_target_linear: true", {"tuning": "lora", "rank": 8, "padding": "packed"}),
+    "qlora": ("adapter: qlora\nload_in_4bit: true\npeft_use_dora: true", {"tuning": "dora", "frozen_format": "nf4"}),
+    "full": ("optimizer: paged_adamw_8bit", {"tuning": "full", "optimizer": "paged_adamw_8bit", "epochs": 3.0}),
+    "deepspeed": ("deepspeed: zero3_bf16.json", {"tuning": None}),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), AXOLOTL.values(), ids=AXOLOTL)
+def test_axolotl_says_what_is_trained(tmp_path, text, words):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"base_model: meta-llama/Llama-3.1-8B\nbf16: true\nsample_packing: true\nnum_epochs: 3\n{text}\n")
+    run = read_training_config(path)
+    assert {name: getattr(run, name) for name in words} == words
+
+
+# Bytes of states of a trained weight: two moments in its type, in 8 bits with a scale of 4 bytes for 256, or in fp32.
+@pytest.mark.parametrize(
+    ("tuning", "optimizer", "states", "paged"),
+    [
+        ("full", "adamw_torch_fused", 4.0, 0.0),
+        ("full", "adamw_8bit", 2.0 + 2 * 4 / 256, 0.0),
+        ("full", "paged_adamw_8bit", 2.0 + 2 * 4 / 256, 1.0),
+        ("full", "paged_adamw_32bit", 8.0, 1.0),
+        ("full", "torch.optim.AdamW", 4.0, 0.0),
+        ("lora", "adamw_torch", 8.0, 0.0),
+        ("full", "adafactor", 0.01, 0.0),
+        ("full", "lion_8bit", 1.0 + 4 / 256, 0.0),
+    ],
+)
+def test_states_follow_from_the_name_of_the_optimizer(tuning, optimizer, states, paged):
+    changes = adaptation_changes({"tuning": tuning, "optimizer": optimizer})
+    adapted = load_scenario("test-1b-h100", changes).system.adaptation
+    assert float(adapted.optimizer_bytes) == pytest.approx(states, rel=1e-3)
+    assert float(adapted.paged) == paged
+
+
+def test_targets_are_matrices():
+    changes = adaptation_changes({"tuning": "lora", "targets": ("model.layers.q_proj", "c_fc", "lm_head")})
+    adapted = load_scenario("test-1b-h100", changes).system.adaptation
+    names = ("queries", "keys", "values", "attention_output", "gate", "up", "down", "embedding", "head")
+    assert [name for name in names if float(getattr(adapted, name))] == ["queries", "up", "head"]
+
+
+def test_padding_by_hand():
+    # 3 epochs of 52,000 samples of 400 tokens; the longest of two has 400 (1 + 1/2) in the mean.
+    assert padded_samples(52e3, 3.0, 400.0, 2048.0, "packed", 2.0) == (62.4e6, 2048.0, 1.0)
+    assert padded_samples(52e3, 3.0, 400.0, 2048.0, "longest", 2.0) == (93.6e6, 600.0, 2048.0 / 600.0)
+    assert padded_samples(52e3, 3.0, 400.0, 2048.0, "sequence", 2.0) == (319.488e6, 2048.0, 1.0)
+    said = {"samples": "52k", "epochs": "3", "mean_length": "400", "padding": "packed"}
+    assert samples_of(said, 2048.0, None) == padded_samples(52e3, 3.0, 400.0, 2048.0, "packed", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"tuning": "lorra"}, 'tuning: unknown "lorra"'),
+        ({"tuning": "full", "optimizer": "shampoo"}, 'the states of "shampoo" are not known'),
+        ({"tuning": "lora", "targets": ("w_up",)}, 'target: "w_up" is no matrix'),
+    ],
+)
+def test_unknown_words_are_refused(words, message):
+    with pytest.raises(InputError, match=message):
+        adaptation_changes(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "sequence", "message"),
+    [
+        ({"samples": "52k", "mean_length": "400"}, None, "--sequence"),
+        ({"samples": "52k"}, 2048.0, "--mean-length"),
+        ({"samples": "52k", "mean_length": 400, "padding": "longest"}, 2048.0, "microbatch"),
+        ({"samples": "52k", "mean_length": 4000}, 2048.0, "4,000 tokens are more than a sequence of 2,048"),
+        ({"samples": "52k", "mean_length": 400, "padding": "none"}, 2048.0, 'unknown "none"'),
+    ],
+)
+def test_samples_say_what_they_lack(words, sequence, message):
+    with pytest.raises(InputError, match=message):
+        samples_of(words, sequence, None)
