@@ -193,7 +193,7 @@ class Optimum(Rendered):
     `relaxed_value` is the lowest objective with counts free to be fractions, a bound on what rounding can reach;
     `gap` is the relative distance of the best realizable plan to it. Where `near_tie` is taken, another plan is the
     answer, within the tolerance of the question. `found` are the values of the variables by path, in SI; `saving` is
-    what each cause saves of the objective (`energymodel.search.optimize`). `choice` weighs the layouts by the error of
+    what each cause saves of the objective (`energymodel.search.causes`). `choice` weighs the layouts by the error of
     the model; `switches` are those of the framework that were not searched. `prices` are empty where the limits exclude
     each other, and where multipliers are no prices: at a kink of the model, or without a margin about the plan. All
     numbers are NumPy float64.

@@ -16,7 +16,7 @@ import numpy as np
 
 import energymodel as em
 from energymodel.scenarios.files import names
-from energymodel.search.optimize import CAUSES, LAYOUT
+from energymodel.search.causes import CAUSES, LAYOUT
 from energymodel.search.result import Optimum
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.first_order import SavingAtRisk, saving_at_risk

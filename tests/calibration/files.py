@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from energymodel.calibration.calibrate import Calibration, FittedConstant
+from energymodel.calibration.calibrate import Calibration
+from energymodel.calibration.fitted_scenario import FittedConstant
 from energymodel.report.answers.calibrate import calibration_toml
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from calibration.files import table_file
-from energymodel.calibration.calibrate import named_prior, prior_scenario
+from energymodel.calibration.calibrate import named_prior
 from energymodel.calibration.calibration_case import BASE
+from energymodel.calibration.fitted_scenario import prior_scenario
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError

@@ -17,9 +17,10 @@ from rich.console import Console
 import energymodel as em
 from energymodel.calibration.benchmark import Benchmark
 from energymodel.calibration.best_setting import EnergyCurve, PowerSetting, Recommendation
-from energymodel.calibration.calibrate import Calibration, FittedConstant, GroupError
+from energymodel.calibration.calibrate import Calibration, GroupError
 from energymodel.calibration.calibrate_logs import measured_rows
 from energymodel.calibration.calibration_case import Candidates, Grouping, PredictedAmount
+from energymodel.calibration.fitted_scenario import FittedConstant
 from energymodel.calibration.kinds.kernels import UNUSED, MeasuredKernels
 from energymodel.explorer.answer import explore_answer
 from energymodel.explorer.state import PagePlan

@@ -8,7 +8,7 @@ import pytest
 
 import energymodel as em
 from energymodel.report.answers.search_parts import saving_table
-from energymodel.search.optimize import _shapley, saving_by_cause
+from energymodel.search.causes import _shapley, saving_by_cause
 from energymodel.search.problem import formulate
 from energymodel.system.evaluate import evaluate_once
 from report.reference_optimum import optimum
