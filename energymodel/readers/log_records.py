@@ -73,6 +73,7 @@ class PowerReading:
     - `energy`: counter, rising since some start until it wraps around or restarts [J].
     - `clock` of the cores [Hz], `temperature` of the chip [K], `utilization`: share of time that it was busy [1].
     - `throttled`: 1 where the device says that it slows its clock for power or heat, 0 where it says it does not.
+    - `chips`: number of those whose sum this is, where the file says so.
     - `group`: run of a table that holds several, each with devices of its own.
     - `fresh`: whether another run or window begins here, so that nothing is known of the time since the last reading.
     """
@@ -86,6 +87,7 @@ class PowerReading:
     utilization: float = NOT_SAID
     power_limit: float = NOT_SAID
     throttled: float = NOT_SAID
+    chips: float = NOT_SAID
     group: str = ""
     fresh: bool = False
 
@@ -98,14 +100,15 @@ HOST_PARTS = ("cpu", "ram", "dram", "cores", "core", "uncore", "integrated gpu",
 
 def is_node(device: str) -> bool:
     """Whether a meter sees a whole node."""
-    return _part(device) in NODES
+    return part_of(device) in NODES
 
 
 def is_chip(device: str) -> bool:
     """Whether a meter sees a single chip."""
-    return _part(device) not in (*NODES, *HOST_PARTS) and not device.startswith("intel-rapl")
+    return part_of(device) not in (*NODES, *HOST_PARTS) and not device.startswith("intel-rapl")
 
 
-def _part(device: str) -> str:
+def part_of(device: str) -> str:
+    """What a device is, such as "gpu", without its host, run and number of the socket."""
     part = device.rpartition(":")[2].partition(" (")[0].lower()
     return part.partition("-")[0] if part.startswith("package-") else part

@@ -25,6 +25,7 @@ WHOLE_SECOND = 1.0  # how far a stamp of whole seconds may be from the end of it
 USUAL = 0.10  # a step is usual within this share of the median, or within `DEVIATIONS` of the scatter if that is more
 DEVIATIONS = 5.0
 TO_SIGMA = 1.4826  # median of absolute deviations to the standard deviation of a normal distribution
+COMPILES = 2.0  # of two steps, the first is warm-up if it takes so many times the second
 MOST_WARM_UP = 0.5  # share of the steps that may count as warm-up; beyond it, steps have no usual time
 NUMBERS = tuple(field.name for field in fields(LoggedStep))
 
@@ -44,11 +45,13 @@ class LoggedRun:
     - `columns`: by the names of `LoggedStep`; NaN where the log does not say it.
     - `phases`: of each step.
     - `events`: between steps.
+    - `refused`: steps whose loss is below zero, which no cross-entropy is; they have none here.
     """
 
     columns: dict[str, Float[np.ndarray, " steps"]]
     phases: tuple[str, ...]
     events: tuple[LogEvent, ...]
+    refused: int = 0
 
     def __len__(self) -> int:
         return len(self.phases)
@@ -125,6 +128,8 @@ def logged_run(records: Iterable[LoggedStep | LogEvent], name: str = "log") -> L
     if not steps:
         raise InputError(f"{name}: no training step is in it. Give the log of a training run.")
     columns = {key: np.array([float(getattr(step, key)) for step in steps]) for key in NUMBERS}
+    negative = columns["loss"] < 0.0
+    columns["loss"] = np.where(negative, np.nan, columns["loss"])
     restarted = [at for at in range(1, len(steps)) if "restart" in before[at] or steps[at].step <= steps[at - 1].step]
     # Step times as stated, else from the difference of two times, but not over a restart.
     logged, step, time = columns["step_time"], columns["step"], columns["time"]
@@ -133,7 +138,14 @@ def logged_run(records: Iterable[LoggedStep | LogEvent], name: str = "log") -> L
     differences[restarted] = np.nan
     differences[~(differences > 0.0)] = np.nan
     columns["step_time"] = np.where(np.isfinite(logged) & (logged > 0.0), logged, differences)
-    return LoggedRun(columns, _phases(step, columns["step_time"], before, restarted), tuple(events))
+    # A step without a time is as slow as its rate says, over that of the steps that have both.
+    rates = columns["token_rate"]
+    both = np.isfinite(columns["step_time"]) & (rates > 0.0)
+    tokens = np.median((columns["step_time"] * rates)[both]) if np.any(both) else 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pace = np.where(np.isfinite(columns["step_time"]), columns["step_time"], tokens / rates)
+    phases = _phases(step, pace, before, restarted)
+    return LoggedRun(columns, phases, tuple(events), int(np.sum(negative)))
 
 
 def _phases(
@@ -157,7 +169,8 @@ def _phases(
         for at in range(begin, most):
             if low <= times[at] <= high:
                 break
-            if phases[at] == TRAINING and end - begin > 2 and math.isfinite(times[at]):
+            is_slow = end - begin > 2 or (end - begin == 2 and times[at] > COMPILES * high)
+            if phases[at] == TRAINING and is_slow and math.isfinite(times[at]):
                 phases[at] = WARM_UP
     for at, phase in enumerate(phases):
         if phase == TRAINING and times[at] > high:

@@ -14,7 +14,7 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.readers import metered
-from energymodel.readers.log_records import PowerReading, is_chip, is_node, reported
+from energymodel.readers.log_records import PowerReading, is_node, reported
 from energymodel.readers.logged_run import TRAINING, LoggedRun, Segment, batches, logged_run, relative_scatter
 from energymodel.readers.power_log import KINDS as POWER_KINDS
 from energymodel.readers.power_log import Skipped, power_kind, read_power
@@ -125,6 +125,7 @@ def measure_logs(
             notes += [f"{path}: {count} {reason}." for reason, count in records.left_out.items()]
     readings = _moved(readings, offset) if offset else readings
     devices = metered.by_device(reading for reading in readings if math.isfinite(reading.time))
+    notes += filter(None, (metered.Metered(own).doubts() for own in devices.values()))
     rows: list[Measurement] = []
     phases: list[metered.PhaseEnergy] = []
     power: dict[str, metered.MergedPower] = {}
@@ -137,7 +138,8 @@ def measure_logs(
         """Energy by phase of devices, in the segments of a run or those of their power; their meters."""
         meters: dict[str, metered.Metered] = {}
         for group, part in metered.meters_of(name, own).items():
-            power[group] = metered.merge_devices(reading for device in part for reading in own[device])
+            seen = [device for device, meter in part.items() if meter.chips > 0.0] or [*part]
+            power[group] = metered.merge_devices(reading for device in seen for reading in own[device])
             spans[group] = metered.power_segments(list(part.values())) if segments is None else segments
             phases.extend(metered.phase_energies(group, spans[group], part))
             meters |= part
@@ -183,6 +185,13 @@ def _left_out(name: str, run: LoggedRun) -> list[str]:
     }
     counts = ((phase, int(np.sum(run.of(phase)))) for phase in why)
     notes = [f"{name}: {counted(n, f'{phase} step')} left out: {why[phase]}." for phase, n in counts if n]
+    if run.refused:
+        notes.append(
+            f"{name}: loss below zero in {counted(run.refused, 'step')} is refused: cross-entropy is above it. Of "
+            "another objective, times and rates count."
+        )
+    if len(run) == 1 and run.columns["step"][0] <= 1.0:
+        notes.append(f"{name}: its only step is the first, which compiles: no usual one is timed.")
     untimed = int(np.sum(run.of(TRAINING) & ~np.isfinite(run.columns["step_time"])))
     if untimed:
         notes.append(f"{name}: {counted(untimed, 'step')} without a time of its own: only the loss counts.")
@@ -284,9 +293,12 @@ def _with_power(
                 f"{row.source}: device {device} has readings for less than half of the training, and is left out."
             )
             continue
-        if not is_node(device) and not is_chip(device):
-            continue  # a part of the host, or all chips together: its energy is that of the phases
-        (nodes if is_node(device) else chips).append(energy / seconds)
+        if is_node(device):
+            nodes.append(energy / seconds)
+        elif meter.chips > 0.0:
+            chips += [energy / seconds / meter.chips] * round(meter.chips)
+        else:
+            continue  # a part of the host: its energy is that of the phases
         how.add(meter.how)
         states.append(meter.states(spans))
     if not chips and not nodes:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.readers.log_records import PowerReading, is_node, reported
+from energymodel.readers.log_records import PowerReading, is_chip, is_node, part_of, reported
 from energymodel.readers.logged_run import WAITING, Segment
 
 SHORTEST = 10.0
@@ -36,6 +36,7 @@ BUSY, IDLE = "busy", "idle"
 BUSY_SHARE = 0.7  # a device is busy where it draws at least this share of its high power, the 95th percentile
 IDLE_SHARE = 1.15  # it is idle where it draws at most this multiple of its low power, the 1st percentile
 STATES = ("clock", "temperature", "power_limit")
+UNLIKE = 2.0  # a counter and samples of power that differ by more contradict each other
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,36 @@ class Metered:
         parts = [(*self.pieces.integral(*span), gaps.integral(*span)[1]) for span in spans]
         energy, seconds, bridged = (float(sum(values)) for values in zip(*parts, strict=True)) if parts else (0.0,) * 3
         return energy, seconds, seconds - bridged
+
+    @cached_property
+    def chips(self) -> float:
+        """Number of chips that it sees; 0 where it sees a part of a host."""
+        said = median(reading.chips for reading in self.readings)
+        return said if said > 0.0 else float(is_chip(self.readings[0].device))
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it reads no power at all, as a meter that does not count."""
+        return bool(self.pieces.start.size) and self.energy([(-math.inf, math.inf)])[0] == 0.0
+
+    def doubts(self) -> str:
+        """Why its readings are not to be believed as they are; "" where nothing speaks against them."""
+        device, (energy, seconds, _) = self.readings[0].device, self.energy([(-math.inf, math.inf)])
+        samples = [reading.power for reading in self.readings if math.isfinite(reading.power)]
+        if self.is_silent:
+            of = f" of {self.chips:g} chips" if self.chips > 1.0 else ""
+            return (
+                f"{device}: the meter{of} reads 0 W all the time, which nothing at work draws: it does not count, and "
+                "its energy is missing here. Meter it by nvidia-smi, DCGM or the supply."
+            )
+        if self.how == "counter" and samples and seconds > 0.0 and energy > 0.0:
+            ratio = float(np.mean(samples)) / (energy / seconds)
+            if not 1.0 / UNLIKE <= ratio <= UNLIKE:
+                return (
+                    f"{device}: samples of its power have a mean of {np.mean(samples):.4g} W, its counter of energy "
+                    f"has {energy / seconds:.4g} W. The counter is taken; a single sample is no mean."
+                )
+        return ""
 
     def states(self, spans: Sequence[tuple[float, float]] | None = None) -> dict[str, float]:
         """Median clock [Hz], temperature [K] and power limit [W] of all readings, or of those in spans in order."""
@@ -261,7 +292,8 @@ class PhaseEnergy:
     """What all devices that were read took in one phase of a run.
 
     - `group`: the log, or the run of a table, that it belongs to; `spans`: number of its spans, of `duration` together.
-    - `energy`: of all devices; `power`: its mean of one device; `coverage`: share of the time with readings.
+    - `energy`: of all devices; `power`: mean of one chip, or of one of other devices that are all alike.
+    - `coverage`: share of the time with readings.
     """
 
     phase: str = reported("text")
@@ -278,7 +310,8 @@ class DevicePower:
     """What one device took in all of its log. What was not measured is NaN.
 
     - `readings`: their number; `duration`: for how long its energy is known; `how`: by which meter.
-    - `power`: its mean, or that of a single reading; clock, temperature and limit are medians.
+    - `power`: its mean, or that of a single reading, and of each of several chips whose sum it is; clock, temperature
+      and limit are medians.
     """
 
     device: str = reported("text")
@@ -287,6 +320,7 @@ class DevicePower:
     duration: float = reported("s", aside=True)
     energy: float = reported("J")
     power: float = reported("W")
+    chip_power: float = reported("W", "of each chip")
     clock: float = reported("Hz")
     temperature: float = reported("K")
     power_limit: float = reported("W")
@@ -304,7 +338,7 @@ def groups_of(devices: Mapping[str, list[PowerReading]]) -> dict[str, dict[str, 
 def meters_of(group: str, devices: Mapping[str, list[PowerReading]]) -> dict[str, dict[str, Metered]]:
     """Meters of chips and hosts whose energy is known for some time, and apart those of nodes, which hold them too."""
     meters = {name: Metered(readings) for name, readings in devices.items()}
-    meters = {name: meter for name, meter in meters.items() if meter.pieces.start.size}
+    meters = {name: meter for name, meter in meters.items() if meter.pieces.start.size and not meter.is_silent}
     nodes = {name: meter for name, meter in meters.items() if is_node(name)}
     if nodes and len(nodes) < len(meters):
         others = {name: meter for name, meter in meters.items() if name not in nodes}
@@ -321,7 +355,8 @@ def device_power(group: str, device: str, readings: Sequence[PowerReading]) -> D
     if seconds > 0.0:
         power, how = energy / seconds, meter.how
     energy = energy if seconds > 0.0 else math.nan
-    return DevicePower(device, group, len(readings), seconds, energy, power, **meter.states(), how=how)
+    each = power / meter.chips if meter.chips > 1.0 else math.nan
+    return DevicePower(device, group, len(readings), seconds, energy, power, each, **meter.states(), how=how)
 
 
 def median(values: Iterable[float]) -> float:
@@ -335,22 +370,29 @@ def phase_energies(group: str, spans: Iterable[Segment], meters: Mapping[str, Me
     by_phase: dict[str, list[tuple[float, float]]] = {}
     for span in spans:
         by_phase.setdefault(span.phase, []).append((span.start, span.stop))
+    chips = {name: meter.chips for name, meter in meters.items() if meter.chips > 0.0}
+    if not chips and len({part_of(name) for name in meters}) == 1:
+        chips = dict.fromkeys(meters, 1.0)
     phases = []
     for phase, own in by_phase.items():
-        energy, seconds, covered = map(float, np.sum([meter.energy(own) for meter in meters.values()], axis=0))
+        measured = {name: meter.energy(own) for name, meter in meters.items()}
+        energy, seconds, covered = map(float, np.sum([*measured.values()], axis=0))
         duration = sum(stop - start for start, stop in own)
+        of_chips = sum(measured[name][0] for name in chips)
+        chip_seconds = sum(measured[name][1] * count for name, count in chips.items())
         if seconds > 0.0:
             coverage = min(covered / (duration * len(meters)), 1.0)
-            phases.append(PhaseEnergy(phase, group, len(own), duration, energy, energy / seconds, coverage))
+            power = of_chips / chip_seconds if chip_seconds > 0.0 else math.nan
+            phases.append(PhaseEnergy(phase, group, len(own), duration, energy, power, coverage))
     return phases
 
 
 def whole_energy(phases: Sequence[PhaseEnergy]) -> PhaseEnergy:
     """All phases of one group together."""
     duration, energy = sum(phase.duration for phase in phases), sum(phase.energy for phase in phases)
-    device_seconds = sum(phase.energy / phase.power for phase in phases if phase.power > 0.0)
-    covered = sum(phase.coverage * phase.duration for phase in phases) / duration
-    power = energy / device_seconds if device_seconds > 0.0 else 0.0
+    seconds = [phase.coverage * phase.duration for phase in phases]
+    covered = sum(seconds) / duration
+    power = sum(phase.power * time for phase, time in zip(phases, seconds, strict=True)) / max(sum(seconds), 1e-9)
     return PhaseEnergy("all", phases[0].group, sum(phase.spans for phase in phases), duration, energy, power, covered)
 
 

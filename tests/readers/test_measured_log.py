@@ -222,3 +222,42 @@ def test_power_of_nodes_and_hosts_is_not_that_of_chips(tmp_path):
     assert (math.isnan(row.power), row.node_power) == (True, pytest.approx(6000.0))
     with pytest.raises(InputError, match="no meter of a node"):
         calibrate_logs("node", [log, meter])
+
+
+CARBON = (
+    "timestamp,run_id,duration,cpu_power,gpu_power,cpu_energy,gpu_energy,ram_energy,energy_consumed,gpu_count\n"
+    "2026-02-01T12:00:00,a,7200,180,{power},0.36,{energy},0.1,{total},8\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("energy", "power", "each", "words"),
+    [
+        (5.04, 2520.0, 315.0, ""),  # 5,040 Wh / 2 h / 8
+        (5.04, 232.0, 315.0, "samples of its power have a mean of 232 W, its counter of energy has 2520 W"),
+        (0.0, 0.0, math.nan, "gpu: the meter of 8 chips reads 0 W all the time"),
+    ],
+)
+def test_power_of_a_chip_is_not_mixed_with_its_host_and_lying_meters_are_named(tmp_path, energy, power, each, words):
+    path = tmp_path / "emissions.csv"
+    path.write_text(CARBON.format(power=power, energy=energy, total=0.46 + energy))
+    logs = measure_logs([path])
+    assert logs.phases[0].power == pytest.approx(each, nan_ok=True)
+    assert logs.phases[0].energy == pytest.approx(3.6e6 * (0.46 + energy))
+    assert [words in note for note in logs.notes] == ([True] if words else [])
+
+
+TITAN = "[titan] 2026-01-01 10:00:{second:02d},000 - root - INFO - step: {step}  loss: {loss}  tps: {rate}\n"
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_the_step_that_compiles_does_not_count(tmp_path, rows):
+    path = tmp_path / "train.log"
+    lines = [(1, 1, 11.0, "87"), (7, 10, -1.0, "5,615"), (14, 20, 10.0, "5,615")]
+    names = ("second", "step", "loss", "rate")
+    path.write_text("".join(TITAN.format(**dict(zip(names, line, strict=True))) for line in lines[:rows]))
+    logs = measure_logs([path])
+    assert logs.rows[0].token_rate == 5615.0
+    assert logs.rows[0].steps == rows - 1
+    assert any("loss below zero in 1 step is refused" in note for note in logs.notes)
+    assert logs.rows[0].loss == pytest.approx(10.0 if rows == 3 else math.nan, nan_ok=True)

@@ -8,7 +8,7 @@ the energy and the place.
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from energymodel.errors import InputError
 from energymodel.readers.lines import MOST_SITE_POWER, UNREAD, between, cells, number, reading_of, time_of
@@ -82,14 +82,16 @@ def _readings(texts: dict[str, str], run: Run, time: float, duration: float) -> 
     for part, names in NAMES["codecarbon"].items():
         energy, power, busy = (number(texts.get(name, "")) for name in names)
         energy = between(energy * KWH, 0.0, MOST_SITE_POWER * duration)
-        if math.isnan(energy) or (part == "gpu" and energy == 0 and not number(texts.get("gpu_count", "")) > 0):
+        chips = number(texts.get("gpu_count", "")) if part == "gpu" else NOT_SAID
+        if math.isnan(energy) or (part == "gpu" and energy == 0 and not chips > 0):
             continue
         device = f"{part} (parallel run {run.number + 1})" if run.number else part
         if part not in run.sums:
-            yield PowerReading(time=run.start, device=device, energy=0.0, fresh=True)
+            yield PowerReading(time=run.start, device=device, energy=0.0, chips=chips, fresh=True)
         elif energy < run.sums[part]:
             yield PowerReading(time, device)
             continue
         run.sums[part] = energy
         power, busy = power or NOT_SAID, busy * 0.01 or NOT_SAID
-        yield reading_of(device, time, MOST_SITE_POWER, energy=energy, power=power, utilization=busy)
+        reading = reading_of(device, time, MOST_SITE_POWER, energy=energy, power=power, utilization=busy)
+        yield replace(reading, chips=chips)

@@ -51,7 +51,9 @@ def measure_answer(logs: MeasuredLogs, rows: Sequence[Mapping[str, Any]]) -> Ans
 def _headline(table: Table, logs: MeasuredLogs) -> Sentence:
     """Time and power of the first batch, or the energy of all phases, as far as they were measured."""
     if not logs.rows:
-        text = "{energy} in all" if logs.phases else f"{len(logs.devices):,} devices"
+        silent = [device.device for device in logs.devices if device.energy == 0.0]
+        without = f", without {', '.join(silent)}" if silent else ""
+        text = f"{{energy}} in all{without}" if logs.phases else f"{len(logs.devices):,} devices"
         return Sentence(text, {"energy": number(sum(phase.energy for phase in logs.phases), "J")})
     parts = {"step_time": "a step takes {step_time}", "power": "a chip draws {power}"}
     numbers = {
