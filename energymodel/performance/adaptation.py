@@ -13,8 +13,6 @@ from energymodel.numerics import Numeric, Part, Real, Values, at_most_one, is_fi
 from energymodel.performance.workload import Transformer
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE
 
-MOVED_BYTES = 10.0  # per entry of inputs and outputs: an adapter's kernels read and write both, in both passes
-
 
 def adapter_parameters(inputs: Numeric, outputs: Numeric, rank: Numeric, magnitude: Numeric = 0.0) -> Values:
     """Weights of an adapter [1], `r (k + n) + m n` [Hu et al. 2021, sec. 4.1; Liu et al. 2024, DoRA, eq. 5].
@@ -100,6 +98,8 @@ class FineTuning(AbstractAdaptation):
     experts: Real = share(1.0, doc="1 if routed experts have adapters of their own")
     embedding: Real = share(0.0)
     head: Real = share(0.0)
+    moved_bytes: Real = real("B", 10.0, doc="of adapters, per entry that enters or leaves their matrices, both passes")
+    launches: Real = real("1", 1.5, doc="more launch overhead of a layer with adapters, over that of one without")
     magnitude: Real = share(0.0, doc="1 if adapters train the length of each column, too (DoRA)")
     trained_layers: Real = share(0.0)
     trained_tables: Real = share(0.0)
@@ -123,6 +123,10 @@ class FineTuning(AbstractAdaptation):
         beside = self.adapters(model)
         base = layer * model.active_layer_parameters + head * model.embeddings
         return 2.0 * base + 6.0 * (model.layers * beside.active + beside.tables)
+
+    def launched(self) -> Part:
+        """More launch overhead of a layer, over that of one without adapters [1]."""
+        return part(at_most_one(self.rank), lambda: self.launches)
 
     def adapters(self, model: Transformer) -> "Adapters":
         """Adapters of a model."""

@@ -34,6 +34,7 @@ ALIKE = {
     "deepspeed": "megatron-deepspeed",
     "fsdp": "torchtitan",
     "fsdp-no-sync": "torchtitan",
+    "hugging-face": "torchtitan",
 }
 """Frameworks without effects of their own, and the one whose effects they have."""
 

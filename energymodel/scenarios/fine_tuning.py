@@ -10,7 +10,7 @@ from energymodel.scenarios.files import read_preset
 from energymodel.system.outputs import parse_number
 
 WORDS = data_file(__file__, "fine_tuning.toml")
-NUMBERS = tuple(name for name in WORDS["numbers"] if name != "width")
+NUMBERS = tuple(name for name in WORDS["numbers"] if name not in ("width", "rank_is_used"))
 PADDINGS = ("packed", "longest", "sequence")
 """Samples are packed into whole sequences, padded to the longest of their micro-batch, or to the sequence."""
 ADAPTATION = "system.adaptation"

@@ -74,8 +74,8 @@ def scenario_of_pieces(
     - `framework`: a preset among software, Megatron-LM unless given; a cluster has its own.
     - `cluster`, `changes`: as in `load_scenario`.
     - `tuning`: words of fine-tuning, as `{"tuning": "qlora", "rank": 16, "optimizer": "paged_adamw_8bit"}`; then the
-      framework is FSDP unless given, and the batch 16 samples. `samples`, `mean_length`, `epochs` and `padding` say the
-      tokens of the run instead of `tokens`; then the sequence is that of the longest sample.
+      framework is Hugging Face's Trainer unless given, and the batch 16 samples. `samples`, `mean_length`, `epochs` and
+      `padding` say the tokens of the run instead of `tokens`; then the sequence is that of the longest sample.
 
     **Raises:** `InputError` for a name or a number that cannot be, and where no layout fits.
     """
@@ -88,7 +88,10 @@ def scenario_of_pieces(
         words["longest"], tokens, sequence = samples.longest, samples.tokens, samples.sequence
         batch = None if batch is None else tokens_of(batch, "batch") * samples.sequence / whole
     if words.get("tuning") is not None:
-        changes, framework = [*adaptation_changes(words), *changes], framework or ("fsdp" if cluster is None else None)
+        changes, framework = (
+            [*adaptation_changes(words), *changes],
+            framework or ("hugging-face" if cluster is None else None),
+        )
         if batch is None and whole is not None:
             batch = max(USUAL_SAMPLES, whole_number_of("chips", chips)) * tokens_of(sequence or whole, "sequence")
     count, amount = whole_number_of("chips", chips), tokens_of(tokens, "tokens")

@@ -150,7 +150,8 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
     total = memory_per_chip(system, plan, division, held, stays, activations)
     if isinstance(tuned, FineTuning):
         states = part(tuned.paged, lambda: stored.optimizer * _updated_parameters(layout, held))
-        paged = part(states, lambda: paged_out(total, states, system.accelerator.memory_capacity))
+        if not is_fixed(states, 0.0):
+            paged = paged_out(total, states, system.accelerator.memory_capacity)
     return ChipMemory(
         shard=held,
         stored=stored,

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Part, Scalar, is_fixed, p_norm, p_norm_excess, part
+from energymodel.performance.adaptation import FineTuning
 from energymodel.performance.network import network_energy as transfer_energy
 from energymodel.performance.reliability import straggler_factor
 from energymodel.physics.cooling import Coolant
@@ -299,6 +300,8 @@ def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point
     on_chip = point.products + work.load.elementwise + sum(work.traffic.exposed)
     sizes = work.division.sizes
     launched = 1.0 + part(sizes.mixture, lambda: software.expert_launch * sizes.expert_share)
+    if isinstance(system.adaptation, FineTuning):
+        launched = launched + system.adaptation.launched()
     per_layer = part(1.0 - layout.cuda_graphs, lambda: chip.launch_overhead * launched)
     launch = p_norm(chip.launch_exponent, per_layer, hidden)
     stall = p_norm_excess(chip.launch_exponent, on_chip, launch)

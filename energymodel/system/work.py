@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, at_most_one, blend, is_fixed, part
-from energymodel.performance.adaptation import MOVED_BYTES, FineTuning
+from energymodel.performance.adaptation import FineTuning
 from energymodel.performance.caches import gemm_traffic
 from energymodel.performance.kernels import (
     alignment_slowdown,
@@ -203,13 +203,13 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
 def _adaptation_bytes(
     tuned: FineTuning, workload: Transformer, tokens: Numeric, passes: Numeric, layout: ParallelLayout
 ) -> Scalar:
-    """Bytes that kernels of fine-tuning move in the mean layer of a chip [B], `(10 M s (1 + r/2) + d w) / t`.
+    """Bytes that kernels of fine-tuning move in the mean layer of a chip [B], `(b M s (1 + r/2) + q d w) / t`.
 
     Adapters of a low rank are bound by memory: they read and write the s inputs and outputs of the matrices that they
-    stand beside, and do no more (`performance.adaptation.MOVED_BYTES`). Frozen weights in few bits are made 16-bit
-    numbers for each of the passes, d bytes for each of w weights [derivation: docs/physics.md B3].
+    stand beside, b bytes for each. Frozen weights in few bits are made 16-bit numbers for each of q passes, d bytes for
+    each of w weights [derivation: docs/physics.md B3].
     """
-    beside = MOVED_BYTES * (1.0 + 0.5 * layout.recompute_full) * tokens * tuned.adapters(workload).sides
+    beside = tuned.moved_bytes * (1.0 + 0.5 * layout.recompute_full) * tokens * tuned.adapters(workload).sides
     weights = (workload.parameters - workload.embeddings) / workload.layers
     made = part(tuned.dequantized_bytes, lambda: (1.0 - tuned.trained_layers) * passes * weights)
     return jnp.asarray((beside + made) / layout.tensor)

@@ -7,6 +7,9 @@ import pytest
 
 from energymodel import load_scenario
 from energymodel.performance.adaptation import WholeModel
+from energymodel.scenarios.fine_tuning import adaptation_changes
+from energymodel.system.division import divide
+from energymodel.system.memory import chip_memory, reserved_memory
 
 ONE_CARD = (
     *("system.workload=llama-3.1-8b", "system.workload.sequence=2048 token", "plan.chips=1", "plan.batch=4096 token"),
@@ -61,3 +64,19 @@ def test_frozen_weights_have_no_gradients_of_their_own():
 def test_pre_training_has_no_numbers_of_adaptation():
     assert load_scenario("test-1b-h100").system.adaptation == WholeModel()
     assert not dataclasses.fields(WholeModel)
+
+
+@pytest.mark.parametrize(
+    ("published", "words"),
+    [
+        # GiB of tensors in the README of torchtune, Llama 3.1 8B on one RTX 4090, two samples packed to 2,048 tokens.
+        (16.2, {"tuning": "lora", "rank": 8, "trained_format": "bf16"}),
+        (7.4, {"tuning": "qlora", "rank": 8, "trained_format": "bf16"}),
+        (18.9, {"tuning": "full", "optimizer": "paged_adamw_8bit", "fused_backward": True}),
+    ],
+)
+def test_published_memory_is_predicted_within_15_percent(published, words):
+    run = tuned(*adaptation_changes({**words, "chunked_loss": True}))
+    memory = chip_memory(run.system, run.plan, divide(run.system, run.plan, 4096.0))
+    tensors = float(memory.total - reserved_memory(run.system, run.plan))
+    np.testing.assert_allclose(tensors / 2**30, published, rtol=0.15)
