@@ -10,9 +10,18 @@ from typing import Any
 from energymodel.errors import InputError, suggest
 from energymodel.readers.frameworks import deepspeed, maxtext, megatron, nemo, primus, torchtitan
 from energymodel.readers.text_file import read_json, read_text, read_toml, read_yaml
-from energymodel.readers.training.commands import read_arguments, read_overrides
+from energymodel.readers.training import scripts
+from energymodel.readers.training.commands import check_command, read_arguments, read_command, read_overrides
 from energymodel.readers.training.config import TrainingConfig, settle
-from energymodel.readers.training.interpreter import Hook, frameworks, interpret, kind_of, names_of_models, recognized
+from energymodel.readers.training.interpreter import (
+    Hook,
+    commanded,
+    frameworks,
+    interpret,
+    kind_of,
+    names_of_models,
+    recognized,
+)
 from energymodel.readers.training.keys import quoted
 
 __all__ = ["KINDS", "TrainingConfig", "read_training_config", "settle"]
@@ -20,14 +29,17 @@ __all__ = ["KINDS", "TrainingConfig", "read_training_config", "settle"]
 KINDS = frameworks()  # frameworks whose configurations are read
 HOOKS: Mapping[str, Hook] = {
     "deepspeed": deepspeed.HOOK,
+    "hf-trainer": scripts.TRAINER_HOOK,
     "gpt-neox": deepspeed.HOOK,
     "maxtext": maxtext.HOOK,
     "megatron-lm": megatron.HOOK,
     "megatron-bridge": megatron.BRIDGE_HOOK,
     "llm-foundry": nemo.FOUNDRY_HOOK,
     "nemo": nemo.HOOK,
+    "olmo-core": scripts.OLMO_HOOK,
     "primus": primus.HOOK,
     "torchtitan": torchtitan.HOOK,
+    "torchtune": nemo.INTERPOLATED_HOOK,
 }
 """What data cannot say of a framework."""
 ARGUMENTS = (
@@ -46,7 +58,7 @@ def read_training_config(
 
     **Arguments:**
 
-    - `path`: a file of JSON, TOML or YAML, or a shell script or command line for Megatron-LM.
+    - `path`: a file of JSON, TOML or YAML, a shell script or command line, or a Python script, whose literals are read.
     - `kind`: its framework, one of `KINDS`; recognized from the content by default.
     - `automatic`: what a trainer fills in where a DeepSpeed file says "auto", by key: `train_batch_size`,
       `train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` [1], None for what follows from the others.
@@ -94,6 +106,12 @@ def _table(path: Path, kind: str | None) -> dict[str, Any] | None:
         return read_json(path)
     if suffix in (".yml", ".yaml"):
         return read_yaml(path)
+    if suffix == ".py":
+        return scripts.read_script(text, path.name)
+    table = read_command(text, path.name)
+    if kind in commanded() or (kind is None and recognized(table, commanded())):
+        check_command(text, path.name)
+        return table
     if kind in (None, "megatron-lm") and any(word in text for word in ARGUMENTS):
         return None
     if (overrides := read_overrides(text, path.name)) is not None:

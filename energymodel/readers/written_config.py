@@ -19,7 +19,7 @@ from energymodel.readers.training_config import HOOKS, KINDS
 
 Table = dict[str, Any]
 RULES = data_file(__file__, "written_config.toml")
-WRITTEN = tuple(kind for kind in KINDS if "suffix" in framework(kind))
+WRITTEN = tuple(kind for kind in KINDS if framework(kind).get("suffix"))
 """Frameworks for which configurations are written; of the others they are only read."""
 NAMES = {
     **{function.__name__: function for function in (int, list, math.ceil, max, round, str)},

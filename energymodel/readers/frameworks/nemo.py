@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from energymodel.errors import InputError
-from energymodel.readers.training.interpreter import Hook, Prepared
+from energymodel.readers.training.interpreter import Hook, Prepared, framework
 from energymodel.readers.training.keys import Keys, table_of
 
 OVERLAPS = ("overlap_grad_sync", "overlap_param_sync")
@@ -33,7 +33,8 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     for name in ("trainer", "model"):
         table_of(table.get(name), where, name)
     worked_out = interpolated(table, where)
-    model, trainer = worked_out["model"], Keys(worked_out["trainer"], where, "trainer.")
+    below, notes = _laid_below(table, where)
+    model, trainer = below | worked_out["model"], Keys(worked_out["trainer"], where, "trainer.")
     names = ("optim", "data", "peft", "tokenizer")
     optim, data, peft, tokenizer = (model[name] if isinstance(model.get(name), Mapping) else {} for name in names)
     optimizer = str(optim.get("name", ""))
@@ -60,7 +61,23 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
         "adapters": str(scheme)[:40] if scheme not in (None, "none", "null") else None,
         "gradients_alone": strategy == "grad",
     }
-    return Prepared(arguments, words, prefix="model.")
+    return Prepared(arguments, words, notes, prefix="model.")
+
+
+def _laid_below(table: Mapping[str, Any], where: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the configuration of a program of NeMo says of the model, over which its command lies, and a note on it."""
+    names = [key[1:] for key in table if key.startswith("#megatron")]
+    program = " ".join([*names, str(table.get("config_name", ""))]).strip()[:400]
+    if match := re.search(framework("nemo")["unlike"], program):
+        raise InputError(
+            f'"{where}" starts {program}: the configuration of NeMo below its settings ({match[0]}) is not read. Give '
+            "that YAML, with the settings of the command written into it."
+        )
+    for pattern, below in framework("nemo")["laid_below"].items():
+        if re.search(pattern, program):
+            stated = ", ".join(f"{key} {value}" for key, value in below.items())
+            return dict(below), (f"of NeMo's configuration below {program} is taken: {stated}",)
+    return {}, ()
 
 
 def prepare_foundry(table: dict[str, Any], where: str) -> Prepared:
@@ -141,3 +158,4 @@ def _number(text: str) -> float | int:
 
 
 HOOK, FOUNDRY_HOOK = Hook(prepare), Hook(prepare_foundry)
+INTERPOLATED_HOOK = Hook(lambda table, where: Prepared(interpolated(table, where)))

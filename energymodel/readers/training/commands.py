@@ -5,6 +5,7 @@ Megatron-LM every `--name value` counts, whether it stands on the command line, 
 Megatron-Bridge, NeMo, torchtitan and MaxText take `section.name=value`, which goes into the table that its name draws.
 """
 
+import itertools
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 
 from energymodel.errors import InputError
 from energymodel.readers.expressions import constant_of, data_file
+from energymodel.readers.training.keys import is_harmless, quoted
 from energymodel.units import whole_number
 
 PATTERNS = SimpleNamespace(
@@ -20,6 +22,12 @@ PATTERNS = SimpleNamespace(
 )
 MOST_TOKENS = 200_000
 LONGEST_TEXT = 4000  # characters of a text whose variables are put in, before and after
+CONFIGURATIONS = ("--config", "--config_path", "--config-path")
+"""Arguments that name the file with most settings."""
+UNLIKE = re.compile(r".*_rank|main_process|master_|.*port|include|exclude|output|num_(nodes|gpus|processes)")
+"""Arguments in which two commands of one run differ."""
+LAUNCHER = ("num_processes", "nproc_per_node", "num_gpus", "num_machines", "nnodes", "num_nodes")
+"""Arguments of launchers that count accelerators or nodes."""
 STOPS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1", "then", "fi", "do", "done", ")", "\\")
 FEWEST, MOST = 2, 5000
 """Settings of a command: fewer are a word with a dot by chance."""
@@ -47,6 +55,66 @@ def read_arguments(text: str, where: str) -> dict[str, Any]:
         if isinstance(value, str) and (number := whole_number(value)) is not None:
             launcher[key] = number
     return arguments | launcher
+
+
+def read_command(text: str, where: str) -> dict[str, Any]:
+    """What a script hands to a trainer: arguments by name, and settings in the table that their path draws.
+
+    Keys that begin with `#` say what is started, `#swift` or `#verl.trainer.main_ppo`, and what the launcher does.
+    """
+    body, variables = _prepared(text)
+    table: dict[str, Any] = {}
+    _collect(body, variables, table, where, 0)
+    table |= read_overrides(text, where) or {}
+    for command, what, *others in PATTERNS.program.findall(body):
+        names = (*others, f"{command}_{what}" if what else command)
+        table |= {f"#{name}": None for name in names if name}
+    return _launched_on(table, body, variables)
+
+
+def check_command(text: str, where: str) -> None:
+    """Check that a script starts one run, and does not leave its settings to a file.
+
+    **Raises:** `InputError` that names the file, which is not followed, or what its commands have otherwise.
+    """
+    body, variables = _prepared(text)
+    seen: dict[str, Any] = {}
+    for line in filter(PATTERNS.program.search, body.splitlines()):
+        words = [_bare(word) for word in PATTERNS.word.findall(line)]
+        for before, word in itertools.pairwise(words):
+            is_settings = before in CONFIGURATIONS or not before.startswith("-")
+            if is_settings and PATTERNS.settings_file.fullmatch(word):
+                raise _settings_elsewhere(where, word)
+        own: dict[str, Any] = {}
+        _collect(line, variables, own, where, 0)
+        for key in own.keys() & seen.keys():
+            if own[key] != seen[key] and not is_harmless(key) and not UNLIKE.match(key):
+                raise InputError(
+                    f'"{where}" starts several runs, with --{key} {quoted(seen[key])} and {quoted(own[key])}. '
+                    "Keep the command of one run."
+                )
+        seen |= own
+
+
+def _launched_on(table: dict[str, Any], body: str, variables: dict[str, str]) -> dict[str, Any]:
+    """The table with nodes and accelerators of a node, of arguments of the launcher or variables of the environment."""
+    values = {name: _bare(_filled(value, variables)) for name, value in PATTERNS.environment.findall(body)}
+    values = variables | values
+    visible = next((value for name, value in values.items() if name.endswith("VISIBLE_DEVICES")), "")
+    listed = re.fullmatch(r"(?:\w+:)?(\d+(?:,\d+)*)", str(table.get("include") or visible))
+    given = {name: table.pop(name, None) for name in LAUNCHER}
+    total, each = given["num_processes"], given["nproc_per_node"] or given["num_gpus"] or values.get("NPROC_PER_NODE")
+    each = each or (str(len(listed[1].split(","))) if listed else None)
+    nodes = given["num_machines"] or given["nnodes"] or given["num_nodes"] or values.get("NNODES") or 1
+    count, machines = whole_number(str(total or each)), 1 if total else whole_number(str(nodes))
+    return table | ({"#nodes": machines, "#per_node": count} if count and machines else _launched(body))
+
+
+def _settings_elsewhere(where: str, file: str) -> InputError:
+    return InputError(
+        f'"{where}" takes most settings from "{file[-100:]}", which is not followed. Give that file instead, with '
+        "the settings of the command written into it."
+    )
 
 
 def read_overrides(text: str, where: str) -> dict[str, Any] | None:
@@ -79,10 +147,7 @@ def read_overrides(text: str, where: str) -> dict[str, Any] | None:
     if maxtext and (match := PATTERNS.maxtext_file.search(body[maxtext.start() :])) and match[1] != "base":
         base = f"{match[1]}.yml"
     if base is not None:
-        raise InputError(
-            f'"{where}" takes most settings from "{base[-100:]}", which is not followed. Give that file instead, with '
-            "the settings of the command written into it."
-        )
+        raise _settings_elsewhere(where, base)
     if recipe := PATTERNS.recipe.search(body):
         table["recipe"] = recipe[1]
     table |= _launched(text)
@@ -114,6 +179,7 @@ def _prepared(text: str) -> tuple[str, dict[str, str]]:
     variables: dict[str, str] = {}
     for name, value in PATTERNS.assigned.findall(body):
         variables[name] = _filled(_bare(value), variables)
+    body = PATTERNS.expr.sub(lambda match: _worked_out(_filled(match[1], variables), variables) or match[0], body)
     return body, variables
 
 
@@ -134,7 +200,7 @@ def _collect(body: str, variables: dict[str, str], arguments: dict[str, Any], wh
             key = match[1].replace("-", "_")
             arguments[key] = True if match[2] is None else _filled(match[2].rstrip(")"), variables)
             name = key if match[2] is None else None
-        elif not quoted and (token in STOPS or token.endswith(".py") or token.rstrip(")").endswith("[@]}")):
+        elif not quoted and (token in STOPS or token.startswith("--") or token.rstrip(")").endswith((".py", "[@]}"))):
             name = None
         elif name is not None:
             word = bare if quoted else _trimmed(bare)

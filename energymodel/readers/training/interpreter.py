@@ -57,12 +57,15 @@ class Hook(NamedTuple):
 @cache
 def framework(name: str) -> dict[str, Any]:
     """The file of a framework with those that it extends."""
-    table = data_file(str(FOLDER / name), f"{name}.toml")
+    table = data_file(str(next(FOLDER.rglob(f"{name}.toml"))), f"{name}.toml")
     merged: dict[str, Any] = {}
     for part in (*(framework(base) for base in table.get("base", ())), table):
         for key, value in part.items():
             if isinstance(value, dict) and key != "signs":
-                merged[key] = merged.get(key, {}) | value
+                # What a file adds to the words of another may be needed by the words that it changes.
+                old = merged.get(key, {})
+                new = {name: entry for name, entry in value.items() if key == "words" and name not in old}
+                merged[key] = {**new, **old, **value}
             else:
                 merged[key] = f"{merged.get(key, '')} {value}" if key == "understood" else value
     return merged
@@ -71,7 +74,7 @@ def framework(name: str) -> dict[str, Any]:
 @cache
 def frameworks() -> tuple[str, ...]:
     """Names of all frameworks."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("[a-z]*.toml")))
+    return tuple(sorted(path.stem for path in FOLDER.rglob("[a-z]*.toml")))
 
 
 def recognized(table: Mapping[Any, Any], among: tuple[str, ...] = ()) -> str | None:
@@ -91,6 +94,12 @@ def in_common(table: Mapping[Any, Any], name: str) -> list[str]:
     keys = {key for entry in entries for key in entry["key"].split()}.union(rules.get("understood", "").split())
     within = {f"{rules['within']}.{key}" for key in keys} if rules.get("within") else keys
     return sorted(paths_of(table) & (keys | within))
+
+
+@cache
+def commanded() -> tuple[str, ...]:
+    """Frameworks whose settings are arguments of a command."""
+    return tuple(name for name in frameworks() if framework(name).get("arguments"))
 
 
 def kind_of(table: Mapping[Any, Any], where: str, kind: str | None = None, otherwise: str | None = None) -> str:
@@ -161,7 +170,7 @@ def interpret(table: dict[str, Any], where: str, kind: str, hooks: Mapping[str, 
     prepared, name = Prepared(table), kind
     words: dict[str, Any] = {"kind": kind}
     notes: tuple[str, ...] = ()
-    while (hook := hooks.get(name, Hook())).prepare is not None:
+    while (hook := hooks.get(name) or hooks.get(framework(name).get("hook", name), Hook())).prepare is not None:
         prepared = hook.prepare(dict(prepared.table), where)
         words, notes = {**prepared.words, **words}, (*notes, *prepared.notes)
         if prepared.framework is None:
@@ -268,7 +277,7 @@ class Run:
 
     def _refusal(self, entry: Mapping[str, Any], value: Any) -> InputError:
         if "text" in entry:
-            return InputError(f"{self.keys.path(entry['key'])} {entry['text'].format_map(self.words)}")
+            return InputError(f"{self.keys.present(entry['key'])} {entry['text'].format_map(self.words)}")
         return self.keys.refuse(entry["key"], value, entry["needs"].format_map(self.words))
 
     def value(self, expression: str, **more: Any) -> Any:

@@ -73,7 +73,7 @@ class Keys:
 
     def refuse(self, names: str, value: Any, needed: str) -> InputError:
         """The error for a value that is not what the key needs."""
-        path, text = self._present(names), quoted(value)
+        path, text = self.present(names), quoted(value)
         if isinstance(value, str) and value.strip().lower() == "auto":
             return InputError(f'{path} is "auto", which the framework fills in at launch; write {needed} in its place.')
         if isinstance(value, str) and PLACEHOLDER.search(value[:LONGEST_TEXT]):
@@ -121,7 +121,7 @@ class Keys:
         if PLACEHOLDER.search(text[:LONGEST_TEXT]):
             raise self.refuse(names, text, "its value")
         if choices and text not in choices:
-            raise InputError(f"{self._present(names)} is {quoted(text)}, which is not known. {suggest(text, choices)}")
+            raise InputError(f"{self.present(names)} is {quoted(text)}, which is not known. {suggest(text, choices)}")
         return text
 
     def words(self, names: str) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class Keys:
         waiting: list[tuple[str, Any]] = list(self.values.items())
         while waiting:
             path, value = waiting.pop()
-            if path in self.read or _harmless().search(f"{self.prefix}{path}"[:200].replace("-", "_")):
+            if path in self.read or path.startswith("#") or is_harmless(f"{self.prefix}{path}"):
                 continue
             if isinstance(value, Mapping):
                 waiting.extend((f"{path}.{key}", item) for key, item in value.items())
@@ -149,7 +149,8 @@ class Keys:
                 unread.append(shorten(f"{self.prefix}{path}"))
         return tuple(sorted(unread))
 
-    def _present(self, names: str) -> str:
+    def present(self, names: str) -> str:
+        """The path of the first of several names that has a value."""
         return self.path(next((name for name in names.split() if self.get(name) is not None), names.split()[0]))
 
 
@@ -157,6 +158,11 @@ class Keys:
 def _harmless() -> re.Pattern[str]:
     patterns = "|".join(data_file(__file__, "harmless.toml")["patterns"])
     return re.compile(rf"(^|[._])({patterns})($|[._])", re.IGNORECASE)
+
+
+def is_harmless(path: str) -> bool:
+    """Whether a key changes neither what is computed nor how it is divided, by its name."""
+    return _harmless().search(path[:200].replace("-", "_")) is not None
 
 
 def quoted(value: Any) -> str:
