@@ -1,11 +1,13 @@
 """Hours of a grid: price and carbon of its energy, and the weather, from a CSV file or of a named region.
 
-A file has either a row for each hour (`hour`, counted up), or the mean of each hour of the day in each month (`month`,
-`utc_hour`), from which a year of 365 days is made that repeats. Columns of values: `price_usd_per_mwh`,
-`ci_direct_g_per_kwh` or `ci_lifecycle_g_per_kwh`, `temp_c` with `wet_bulb_c`; a column `zone` holds several places.
+A file has a row for each hour or part of it (`hour`, counted up, or a time), or the mean of each hour of the day in
+each month (`month`, `utc_hour`), from which a year of 365 days is made that repeats. Columns of values:
+`price_usd_per_mwh`, `ci_direct_g_per_kwh` or `ci_lifecycle_g_per_kwh`, `temp_c` with `wet_bulb_c`; `zone` holds
+several places. Headings, units and currencies of public downloads are known (grid_hours.toml).
 """
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +17,8 @@ import numpy as np
 from energymodel.economics.cost import HOUR, OwnedPrice
 from energymodel.errors import InputError
 from energymodel.physics.weather import LEAST_SPREAD
-from energymodel.readers.columns import declared_columns
+from energymodel.readers.columns import TableChoices, declared_columns, unit_value
+from energymodel.readers.hours import by_hour, hour_of_year, hours_of_rows, named_columns
 from energymodel.readers.table import CsvTable, Measurements, read_csv, read_table
 from energymodel.scenarios.scenario import Scenario
 from energymodel.system.training_system import TrainingSystem
@@ -23,6 +26,8 @@ from energymodel.system.training_system import TrainingSystem
 PRICE, DRY, WET = "price_usd_per_mwh", "temp_k", "wet_bulb_k"
 CARBON = ("ci_direct_g_per_kwh", "ci_lifecycle_g_per_kwh")
 PER_MWH, GRAM_PER_KWH = 1.0 / 3.6e9, 1e-3 / 3.6e6
+OF_FILE = {"price": PER_MWH, "carbon": GRAM_PER_KWH}
+TIMES = ("time", "time_end", "local_time")
 DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 BLOCK = 730  # hours of a month where the hours are not those of a year
 FEWEST_HOURS = 24
@@ -30,6 +35,12 @@ MOST_ROWS = 200_000
 ROUNDING = 0.3  # wet bulb above dry bulb [K] that formulas and rounding leave in saturated air
 DECLARED = declared_columns(Path(__file__).with_name("grid_hours.toml"))
 WHEN, VALUES, WEATHER, ADVICE = (DECLARED[name] for name in ("when", "values", "weather", "advice"))
+HEADINGS, PLACES = DECLARED["headings"], DECLARED["places"]
+WANTED = (
+    "Wanted are hour, month and utc_hour, or a time (Datetime (UTC), MTU (UTC), MTU (CET/CEST), UTC time, Delivery "
+    "Start (CET)); and price_usd_per_mwh or a price with its unit (Price (EUR/MWh)), or ci_direct_g_per_kwh, "
+    "ci_lifecycle_g_per_kwh or a carbon intensity with its unit"
+)
 
 
 class GridHours(NamedTuple):
@@ -107,7 +118,8 @@ def hours_of(
     if isinstance(grid, GridHours):
         return grid
     spread = float(scenario.system.facility.cooling.weather.spread)
-    return read_grid(grid, zone, needs=needs, weather=weather == "file", spread=spread)
+    usual = region_hours(scenario.system)
+    return read_grid(grid, zone, needs=needs, weather=weather == "file", spread=spread, usual=usual)
 
 
 def region_hours(system: TrainingSystem) -> GridHours:
@@ -144,6 +156,7 @@ def read_grid(
     needs: Sequence[str] = ("price", "carbon"),
     weather: bool = True,
     spread: float = 0.0,
+    usual: GridHours | None = None,
 ) -> GridHours:
     """Read the hours of a grid from a CSV file.
 
@@ -153,12 +166,20 @@ def read_grid(
     - `needs`: which of "price" and "carbon" must be there. The other is read where each of its rows has a number.
     - `weather`: whether temperatures are read, if there are columns of them.
     - `spread`: of days about the means of a month [K], for a file of such means.
+    - `usual`: hours whose mean stands for the price or carbon that a file with the other one lacks.
 
     **Raises:** `InputError` that names file, line and column of what is missing or is no number.
     """
     path = Path(path)
     csv = _of_zone(read_csv(path, most_rows=MOST_ROWS), zone)
-    table = read_table(csv, (*WHEN, *VALUES, *(WEATHER if weather else ())), fewest=FEWEST_HOURS)
+    rename, notes = _renamed(csv, zone)
+    schema = (*WHEN, *VALUES, *(WEATHER if weather else ()))
+    table = read_table(csv, schema, TableChoices(rename=rename), fewest=FEWEST_HOURS)
+    if not table.columns.keys() & {PRICE, *CARBON, DRY}:
+        raise InputError(
+            f"{path}: no column of price or carbon. {WANTED}. Its columns are {named_columns(csv.header)}."
+        )
+    time = next((column for column in TIMES if column in table.columns), None)
     name = f"{path.name}, {zone}" if zone else path.name
     if "hour" in table.columns:
         number = _full(table, "hour", "Write a number.")
@@ -170,14 +191,22 @@ def read_grid(
     elif {"month", "utc_hour"} <= table.columns.keys():
         order, month = _mean_year(table)
         repeats, first = True, 0
+    elif time is not None:
+        rows = hours_of_rows(table, time, local=time == "local_time", ends=time == "time_end")
+        table, month, repeats, first = by_hour(table, rows), rows.months, False, hour_of_year(rows.first)
+        order, spread = np.arange(len(table)), LEAST_SPREAD
     else:
-        raise InputError(f"{path}: no column hour, nor month and utc_hour. Its columns are {', '.join(csv.header)}.")
-    notes = list(table.notes)
+        raise InputError(f"{path}: no column of hours. {WANTED}. Its columns are {named_columns(csv.header)}.")
+    notes += table.notes
 
     def series(kind: str, *names: str) -> list[np.ndarray | None]:
         """Values in every hour, or None where nobody needs them and they are not in every row."""
         values = [table.columns.get(column, np.full(len(table), np.nan)) for column in names]
         any_number = not all(np.all(np.isnan(column)) for column in values)
+        same = getattr(usual, kind, None) if kind in needs and names[0] not in table.columns else None
+        if same is not None:
+            notes.append(f"{name}: {kind} is that of the scenario, the same in every hour; the file has none.")
+            return [np.full(len(order), np.mean(same) / OF_FILE[kind])]
         if kind in needs or (kind == "weather" and any_number and all(column in table.columns for column in names)):
             return [_full(table, column, ADVICE[kind])[order] for column in names]
         if not any(np.any(np.isnan(column)) for column in values):
@@ -212,19 +241,53 @@ def read_grid(
 
 
 def _of_zone(csv: CsvTable, zone: str | None) -> CsvTable:
-    """The rows of one zone."""
-    if "zone" not in csv.header:
-        if zone is not None:
-            raise InputError(f'{csv.path}: no column zone, so that there is no zone "{zone}". Leave out --zone.')
-        return csv
-    index = csv.header.index("zone")
-    zones = sorted({row[index] for row in csv.rows})
+    """The rows of one zone, and of several rows an hour, such as of two auctions, the first."""
+    plain = {heading.lower(): column for column, heading in reversed(list(enumerate(csv.header)))}
+    place = next((plain[word] for word in PLACES["columns"] if word in plain), None)
+    if zone is not None and _zone_headings(csv, zone):
+        place = None
+    elif zone is not None and place is None:
+        raise InputError(f'{csv.path}: no column zone, so that there is no zone "{zone}". Leave out --zone.')
+    zones = [] if place is None else sorted({row[place] for row in csv.rows})
     if zone is None and len(zones) > 1:
         raise InputError(f"{csv.path}: {len(zones)} zones. Choose one with --zone: {', '.join(zones)}.")
-    if zone is not None and zone not in zones:
+    if place is not None and zone is not None and zone not in zones:
         raise InputError(f'{csv.path}: no zone "{zone}". It has {", ".join(zones)}.')
-    chosen = [number for number, row in enumerate(csv.rows) if zone in (None, row[index])]
-    return csv._replace(rows=tuple(csv.rows[row] for row in chosen), lines=tuple(csv.lines[row] for row in chosen))
+    rows = [number for number, row in enumerate(csv.rows) if place is None or zone in (None, row[place])]
+    for column in (plain[word] for word in PLACES["first_alone"] if word in plain):
+        rows = [row for row in rows if csv.rows[row][column] == csv.rows[rows[0]][column]]
+    return csv._replace(rows=tuple(csv.rows[row] for row in rows), lines=tuple(csv.lines[row] for row in rows))
+
+
+def _zone_headings(csv: CsvTable, zone: str | None) -> dict[str, re.Match[str]]:
+    """Headings that are the price of a zone, such as "NO1 (EUR)", of all or of one."""
+    matches = {heading: re.fullmatch(PLACES["of_each"], heading.lower()) for heading in csv.header}
+    return {heading: match for heading, match in matches.items() if match and zone in (None, match[1].upper())}
+
+
+def _renamed(csv: CsvTable, zone: str | None) -> tuple[dict[str, str], list[str]]:
+    """The columns that the headings of a public download mean, by heading, and what is assumed of their units."""
+    names: dict[str, str] = {}
+    for heading in csv.header:
+        matches = ((re.fullmatch(pattern, heading.lower()), name) for pattern, name in HEADINGS.items())
+        name = next((match.expand(name) for match, name in matches if match), None)
+        if name is not None and name not in names.values():
+            names[heading] = name
+    each = _zone_headings(csv, zone)
+    if len(each) > 1:
+        zones = ", ".join(match[1].upper() for match in each.values())
+        raise InputError(f"{csv.path}: prices of {len(each)} zones. Choose one with --zone: {zones}.")
+    names |= {heading: f"price ({match[2]}/MWh)" for heading, match in each.items()}
+    units = [
+        name.partition("(")[2].strip(")").replace(" ", "") for name in names.values() if name.startswith("price (")
+    ]
+    foreign = [unit for unit in units if not unit.lower().startswith(("usd", "$"))]
+    rates = [(unit, unit_value(unit, "USD/MWh")) for unit in foreign]
+    return names, [
+        f"{csv.path}: 1 {unit.upper()} is taken as {rate[0]:g} USD/MWh, the mean of 2025 (a prior)."
+        for unit, rate in rates
+        if rate
+    ]
 
 
 def _full(table: Measurements, name: str, advice: str) -> np.ndarray:

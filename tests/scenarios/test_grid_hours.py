@@ -1,5 +1,7 @@
 """Hours of a grid as a file has them, and what a file lacks."""
 
+from datetime import datetime, timedelta
+
 import numpy as np
 import pytest
 
@@ -65,7 +67,7 @@ def test_means_make_a_year_that_goes_on_from_its_end(tmp_path):
         ("7,107,27,7,5", "7,107,27,107,5", r"line 9, column .temp_c.: 380.15 K cannot be"),
         ("7,107,27,7,5", "7,107,27", r"line 9: 3 cells under 5 columns"),
         ("price_usd_per_mwh", "price", r"no column price_usd_per_mwh"),
-        ("hour,", "time,", r"no column hour"),
+        ("hour,", "clock,", r"no column of hours"),
     ],
 )
 def test_what_is_missing_is_refused_by_line_and_column(tmp_path, text, replaced, message):
@@ -105,3 +107,87 @@ def test_a_region_has_its_weather_alone():
     np.testing.assert_allclose(np.mean(hours.dry_bulb), float(weather.dry_bulb), rtol=1e-12)
     assert np.ptp(present(hours.carbon)) == 0.0
     assert np.argmin(hours.dry_bulb) == 0
+
+
+FIRST = datetime(2026, 3, 28, 20)  # clocks go forward in Europe five hours later
+
+
+def utc(step: float) -> list[datetime]:
+    return [FIRST + timedelta(hours=index * step) for index in range(round(32 / step))]
+
+
+def local(step: float) -> list[datetime]:
+    return [time + timedelta(hours=1 + (time >= datetime(2026, 3, 29, 1))) for time in utc(step)]
+
+
+def spans(times, form, step):
+    return [f"{time:{form}} - {time + timedelta(hours=step):{form}}" for time in times]
+
+
+EUR, LB = 1.13, 453.59237
+DOWNLOADS = {
+    "ember": (
+        "Country,ISO3 Code,Datetime (UTC),Datetime (Local),Price (EUR/MWhe)",
+        [f"Germany,DEU,{a},{b},{{0}}" for a, b in zip(utc(1), local(1), strict=True)],
+        (None, "price", EUR / 3.6e9, 20),
+    ),
+    "electricity maps": (
+        "Datetime (UTC),Country,Zone id,Carbon intensity gCO₂eq/kWh (direct),Carbon intensity gCO₂eq/kWh (Life cycle)",
+        [f"{time},Germany,DE,{{0}},500" for time in utc(1)],
+        ("DE", "carbon", 1e-3 / 3.6e6, 20),
+    ),
+    "entso-e, local time": (
+        '"MTU (CET/CEST)","Day-ahead Price [EUR/MWh]","Currency","BZN|DE-LU"',
+        [f'"{span}","{{0}}","EUR",""' for span in spans(local(1), "%d.%m.%Y %H:%M", 1)],
+        (None, "price", EUR / 3.6e9, 21),
+    ),
+    "entso-e, quarters, two auctions": (
+        '"MTU (UTC)","Area","Sequence","Day-ahead Price (EUR/MWh)"',
+        [
+            f'"{span}","BZN|DE-LU","{sequence}","{price}"'
+            for span in spans(utc(0.25), "%d/%m/%Y %H:%M:%S", 0.25)
+            for sequence, price in (("Sequence 1", "{0}"), ("Sequence 2", "7"))
+        ],
+        (None, "price", EUR / 3.6e9, 20),
+    ),
+    "eia": (
+        "BA,UTC time,Local time,CO2 Emissions Intensity for Consumed Electricity",
+        [f"CISO,{time + timedelta(hours=1):%m/%d/%Y %I:%M:%S %p},x,{{0}}" for time in utc(1)],
+        ("CISO", "carbon", LB * 1e-3 / 3.6e6, 20),
+    ),
+    "nord pool": (
+        "Delivery Start (CET);Delivery End (CET);NO1 Price (EUR);SE3 Price (EUR)",
+        [f"{time:%d.%m.%Y %H:%M:%S};;9,5;{{0}}" for time in local(1)],
+        ("SE3", "price", EUR / 3.6e9, 21),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DOWNLOADS)
+def test_downloads_are_read_as_they_are(tmp_path, kind):
+    header, rows, (zone, name, factor, hour) = DOWNLOADS[kind]
+    each = len(rows) // 32
+    path = tmp_path / "grid.csv"
+    path.write_text("\n".join([header, *(row.format(40 + index // each) for index, row in enumerate(rows))]), "utf-8")
+    hours = read_grid(path, zone, needs=(name,))
+    np.testing.assert_allclose(present(getattr(hours, name)), factor * np.arange(40, 72), rtol=1e-12)
+    assert hours.first == 24 * (31 + 28 + 27) + hour
+    assert hours.hours == 32
+    assert bool(hours.month[0] == hours.month[-1])
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "words"),
+    [
+        ("when,what", "{0},1", r"no column of price or carbon. Wanted are hour.*Its columns are when, what"),
+        ("price_usd_per_mwh,a", "1,{0}", r"no column of hours. Wanted are.*MTU \(UTC\)"),
+        ("Datetime (UTC),Price (EUR/MWh)", "2026-01-01 0{1}:00,1", "follows"),
+        ("Datetime (UTC),Price (EUR/MWh)", "new year,1", "is no time that is known"),
+        ("MTU (UTC),NO1 (EUR),NO2 (EUR)", "2026-01-01 0{1}:00,1,1", "Choose one with --zone: NO1, NO2"),
+    ],
+)
+def test_a_refusal_of_a_download_says_what_is_wanted(tmp_path, header, row, words):
+    path = tmp_path / "grid.csv"
+    path.write_text("\n".join([header, *(row.format(index, index % 7) for index in range(30))]))
+    with pytest.raises(InputError, match=words):
+        read_grid(path)
