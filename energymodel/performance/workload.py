@@ -12,7 +12,8 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Part, Real, Scalar, Values, at_most_one, blend, part, real, share
+from energymodel.numerics import Numeric, Part, Real, Scalar, Values, at_most_one, blend, is_fixed, part, real, share
+from energymodel.performance.token_mixing import index_flops_per_token, state_flops_per_token
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE
 
 
@@ -112,7 +113,10 @@ class LayerSizes(NamedTuple):
       of `head_layers` layers.
     - `queries`, `values`, `kv`: widths of attention's queries, output, and keys with values; `kept_attention`: entries
       of a token that fused attention keeps for the backward pass, q, k, v, output and latents.
-    - `attended`: context with as many scores as the mean layer has [token]; `attention_flops` of a token in it [FLOP].
+    - `attended`: context with as many scores as the mean layer with attention has [token]; `attention_flops` of a token
+      in the mean layer, `state_flops` those of layers with a state among them [FLOP].
+    - `attention_share`, `state_share`: layers with attention and with a state, over all; `state_inputs` and
+      `state_values`: widths of what enters and leaves a layer with a state between its projections.
     - `latent`, `mixture`: 1 with latent attention and with experts; `expert_share`: layers that have experts, over all.
     """
 
@@ -128,6 +132,11 @@ class LayerSizes(NamedTuple):
     kept_attention: Scalar
     attended: Scalar
     attention_flops: Scalar
+    state_flops: Part
+    attention_share: Part
+    state_share: Part
+    state_inputs: Part
+    state_values: Part
     latent: Scalar
     mixture: Scalar
     expert_share: Scalar
@@ -147,8 +156,10 @@ class Transformer(eqx.Module):
     are stated, in parameters alone: their operations and traffic are those of other kernels.
 
     Attention is multi-head or grouped-query, with keys and values of `head_size`, unless `kv_rank` is above zero: then
-    it is latent attention (`latent_attention_parameters`). A share `local_layers` of the layers sees only the last
-    `window` tokens. Shapes with state-space layers cannot be described.
+    it is latent attention (`latent_attention_parameters`). A share `local_layers` of the layers with attention sees
+    only `window` tokens: the last ones, or those that an indexer of `index_heads` chooses. In `state_layers` a state
+    takes the place of keys and values: a state-space model (Mamba-2) or linear attention, with the delta rule or
+    without. In a hybrid a layer is a mixer, attention or state, with the feed-forward block behind it, if there is one.
     """
 
     layers: Real = real("1", within=AT_LEAST_ONE)
@@ -176,11 +187,26 @@ class Transformer(eqx.Module):
     window: Real = real("token", 0.0, doc="tokens that a layer with a sliding window attends to")
     local_layers: Real = share(0.0, doc="share of the layers that have a sliding window")
     vector_parameters: Real = real(
-        "1", 0.0, doc="entries of norms, biases, sinks and positions, without those of experts"
+        "1", 0.0, doc="entries of norms, biases, sinks, positions, indexers and other parts, without those of experts"
     )
     expert_vectors: Real = real("1", 0.0, doc="entries of the biases of one expert")
     router: Real = share(0.0, doc="1 if the weights of routers are counted")
-    parallel_block: Real = share(0.0, doc="1 if attention and feed-forward block share their input and their sum")
+    parallel_block: Real = share(
+        0.0,
+        doc="1 if attention and feed-forward block share their input and their sum; share of layers with one of both",
+    )
+    attention_weights: Real = real("1", 0.0, doc="parameters of an attention block of neither kind; 0 by its formula")
+    table_parameters: Real = real("1", 0.0, doc="entries of tables, beside the embedding, that tokens look up in")
+    index_heads: Real = real("1", 0.0, doc="heads of the indexer that chooses keys in sparse attention, 0 without")
+    index_size: Real = real("1", 0.0, doc="size of a head of the indexer")
+    state_layers: Real = real("1", 0.0, doc="layers with a state in place of attention's keys and values")
+    state_heads: Real = real("1", 0.0, doc="heads of a layer with a state, each with its own values")
+    state_key_heads: Real = real("1", 0.0, doc="groups of such heads that share keys and queries")
+    state_key_size: Real = real("1", 0.0, doc="size of keys in a layer with a state: the rows of its state")
+    state_value_size: Real = real("1", 0.0, doc="size of values in a layer with a state: the columns of its state")
+    state_weights: Real = real("1", 0.0, doc="parameters of the mixer of one layer with a state")
+    state_chunk: Real = real("token", 64.0, within=AT_LEAST_ONE, doc="tokens that kernels of such layers take at once")
+    state_delta: Real = share(0.0, doc="1 if the state is updated by the delta rule")
 
     @property
     def latent(self) -> Part:
@@ -215,9 +241,33 @@ class Transformer(eqx.Module):
 
     @property
     def cache_width(self) -> Scalar:
-        """Numbers that a token leaves in the cache of keys and values of all layers [1]; a latent stays one."""
+        """Numbers that a token leaves in the cache of keys and values of all layers [1]; a latent stays one.
+
+        A state is kept once a sequence.
+        """
         grouped = 2.0 * jnp.asarray(self.kv_heads) * self.head_size
-        return self.layers * (grouped + self.latent * (self.kv_rank + self.rope_head_size - grouped))
+        kept = self._attention_layers * (grouped + self.latent * (self.kv_rank + self.rope_head_size - grouped))
+        return kept + part(self.state_layers, lambda: self.state_entries / self.sequence)
+
+    @property
+    def _attention_layers(self) -> Part:
+        return self.layers if is_fixed(self.state_layers, 0.0) else self.layers - self.state_layers
+
+    @property
+    def state_entries(self) -> Scalar:
+        """Entries of the state of one layer and sequence, `H N P` [1]."""
+        return jnp.asarray(self.state_heads) * self.state_key_size * self.state_value_size
+
+    @property
+    def convolved(self) -> Scalar:
+        """Width of keys, queries and values of a layer with a state, which pass a convolution or activation [1]."""
+        keys = 2.0 * jnp.asarray(self.state_key_heads) * self.state_key_size
+        return keys + self.state_heads * self.state_value_size
+
+    @property
+    def chunk_state_bytes(self) -> Scalar:
+        """Bytes of the states at the chunks of a sequence, in 32 bits and per token of a layer, `4 H N P / C` [B]."""
+        return 4.0 * self.state_entries / self.state_chunk
 
     @property
     def attended_length(self) -> Scalar:
@@ -228,8 +278,10 @@ class Transformer(eqx.Module):
 
     @property
     def attention_block(self) -> Scalar:
-        """Parameters of the attention block of one layer [1]."""
+        """Parameters of the attention block of one layer, as stated or by the formula of its kind [1]."""
         latent = self.head_size, self.value_head_size, self.rope_head_size, self.query_rank, self.kv_rank
+        if not is_fixed(self.attention_weights, 0.0):
+            return jnp.asarray(self.attention_weights)
         return blend(
             self.latent,
             lambda: latent_attention_parameters(self.hidden, self.heads, *latent),
@@ -254,7 +306,10 @@ class Transformer(eqx.Module):
     @property
     def parameters(self) -> Scalar:
         """All parameters [1]."""
-        return self._shared + self.experts * self._per_expert + self.embeddings
+        tables = self.embeddings
+        if not is_fixed(self.table_parameters, 0.0):
+            tables = tables + self.table_parameters
+        return self._shared + self.experts * self._per_expert + tables
 
     @property
     def active_parameters(self) -> Scalar:
@@ -280,32 +335,51 @@ class Transformer(eqx.Module):
             self.dense_layers, lambda: feed_forward_parameters(self.hidden, self.dense_feed_forward, self.gated)
         )
         shared_experts = part(self.shared_experts, lambda: mixed * self.expert_block)
-        return self.layers * self.attention_block + self.vector_parameters + (dense + shared_experts + routers)
+        mixers = part(self.state_layers, lambda: self.state_weights)
+        attention = self._attention_layers * self.attention_block
+        return attention + self.vector_parameters + (dense + shared_experts + routers + mixers)
 
     def sizes(self) -> LayerSizes:
         """Sizes of the mean layer and of all layers."""
         layers, latent, mixture = jnp.asarray(self.layers), self.latent, self.mixture
+        tables = part(at_most_one(self.table_parameters), lambda: self.table_parameters)
         per_expert, shared = self._per_expert, self._shared
         weights = (shared + self.active_experts * per_expert) / layers
         table = jnp.asarray(self.vocabulary) * self.hidden
         attended, queries, values, kv = self.attended_length, self.query_width, self.value_width, self.kv_width
+        scores = attention_flops_per_token(1.0, self.attention_width, attended)
+        if not is_fixed(self.index_heads, 0.0):
+            scores = scores + self._index_flops
+        state_share = part(self.state_layers, lambda: 1.0 / layers)
+        state_values = self.state_heads * self.state_value_size
+        state_inputs = part(at_most_one(self.state_layers), lambda: self.state_weights / self.hidden - state_values)
+        state_flops = part(state_share, lambda: self._state_flops)
         return LayerSizes(
             layers=layers,
             weights=weights,
             # A dense model has all of its experts in every replica.
-            replicated=shared + part(1.0 - mixture, lambda: self.experts * per_expert),
+            replicated=shared + part(1.0 - mixture, lambda: self.experts * per_expert) + tables,
             routed=part(mixture, lambda: self.experts * per_expert),
             table=table,
             head_layers=table / weights,
             queries=queries,
             values=values,
             kv=kv,
-            kept_attention=queries
-            + kv
-            + values
-            + part(latent, lambda: self.query_rank + self.kv_rank + self.rope_head_size),
+            kept_attention=blend(
+                state_share,
+                # The values leave the state and pass its gate; keys and queries are kept as the delta rule takes them.
+                lambda: state_inputs + 2.0 * state_values + self.state_delta * self.convolved,
+                lambda: (
+                    queries + kv + values + part(latent, lambda: self.query_rank + self.kv_rank + self.rope_head_size)
+                ),
+            ),
             attended=attended,
-            attention_flops=attention_flops_per_token(1.0, self.attention_width, attended),
+            attention_flops=blend(state_share, lambda: self._state_flops, lambda: scores),
+            state_flops=state_flops,
+            attention_share=1.0 - state_share,
+            state_share=state_share,
+            state_inputs=state_inputs,
+            state_values=state_values,
             latent=latent,
             mixture=mixture,
             expert_share=1.0 - part(self.dense_layers, lambda: 1.0 / layers),
@@ -314,4 +388,16 @@ class Transformer(eqx.Module):
     @property
     def flops_per_token(self) -> Scalar:
         """Operations to train on one token, without recomputation [FLOP/token]."""
-        return training_flops_per_token(self.active_parameters, self.layers, self.attention_width, self.attended_length)
+        layers, attended = self._attention_layers, self.attended_length
+        plain = training_flops_per_token(self.active_parameters, layers, self.attention_width, attended)
+        return plain + (part(self.state_layers, lambda: self._state_flops) + part(layers, lambda: self._index_flops))
+
+    @property
+    def _index_flops(self) -> Part:
+        index = self.index_heads, self.index_size, self.sequence
+        return 0.0 if is_fixed(self.index_heads, 0.0) else index_flops_per_token(*index)
+
+    @property
+    def _state_flops(self) -> Scalar:
+        heads, sizes = (self.state_heads, self.state_key_heads), (self.state_key_size, self.state_value_size)
+        return state_flops_per_token(*heads, *sizes, self.state_chunk, self.state_delta)

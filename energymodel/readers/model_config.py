@@ -36,6 +36,9 @@ INSTEAD = (
 ATTENTION = ("full_attention", "sliding_attention", "chunked_attention", "attention", "global", "local")
 
 
+BUILTINS = (any, bool, dict, enumerate, int, isinstance, len, list, max, min, range, str, sum)
+
+
 class ModelConfig(NamedTuple):
     """A model as its `config.json` states it.
 
@@ -95,9 +98,9 @@ class _Reader:
         while key := next((key for key in TEXT if isinstance(table.get(key), Mapping)), None):
             self.notes.append(f"Only the text model ({key}) is counted.")
             table = table[key]
-        if isinstance(table.get("vision_config"), Mapping):
-            self.notes.append("The vision tower is not counted.")
         self.config = table
+        towers = (each.get("vision_config") for each in (table, self.outer))
+        self.tower = next((dict(tower) for tower in towers if isinstance(tower, Mapping)), None)
         kind = table.get("model_type", self.outer.get("model_type", ""))
         if not isinstance(kind, str) or not kind.isprintable():
             raise self.refuse(f'model_type is {kind!r}, no text. Give the type, such as "llama".')
@@ -105,9 +108,10 @@ class _Reader:
         for type_name in (self.outer.get("model_type"), kind, self.model_type):
             if isinstance(type_name, str) and type_name in reasons():
                 raise self.refuse(f'a model of type "{type_name}" cannot be read: {reasons()[type_name]}. {INSTEAD}')
-        if reason := reason_of(table, self.names("layer_types") or []):
-            raise self.refuse(f"it cannot be read: {reason}. {INSTEAD}")
         self.is_unknown = self.model_type not in families()
+        reads = "" if self.is_unknown else families()[self.model_type].reads
+        if reason := reason_of(table, self.names("layer_types") or [], reads):
+            raise self.refuse(f"it cannot be read: {reason}. {INSTEAD}")
         self.family = self._unknown_family() if self.is_unknown else families()[self.model_type]
         self.words: dict[str, Any] = {
             "get": self.config.get,
@@ -116,7 +120,10 @@ class _Reader:
             "size": lambda key: None if self.value(key) is None else self.count(key),
             "flag": lambda key, otherwise=False: self.flag((key, otherwise) if isinstance(key, str) else key),
             "ceil": math.ceil,
-            **{function.__name__: function for function in (any, bool, int, isinstance, len, list, min, range, sum)},
+            "names": self.names,
+            "indices": self.indices,
+            "value": self.value,
+            **{each.__name__: each for each in BUILTINS},
         }
         self._work_out(self.family.words)
         self._work_out({name: {"refuse": when, "text": name} for name, when in self.family.refused.items()})
@@ -215,22 +222,29 @@ class _Reader:
 
     def _work_out(self, rules: Mapping[str, Any]) -> dict[str, Any]:
         """Words by expressions of those before, unless a condition refuses the file."""
-        words = work_out(rules, {"instead": INSTEAD, **self.config, **self.words}, self.file)
+        try:
+            words = work_out(rules, {"instead": INSTEAD, **self.config, **self.words}, self.file)
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+            raise self.refuse(f"values of its keys do not fit together ({error}). Correct them.") from None
         worked_out = {name: words.get(name) for name in rules}
         self.words |= worked_out
         return worked_out
 
     def model(self, sequence: int | None) -> ModelConfig:
         """The whole model."""
-        self.words |= {"names": self.names, "indices": self.indices, "value": self.value, "is_tied": self._is_tied}
-        self.words |= {"family": self.family, "is_unknown": self.is_unknown, "mixed": ()}
+        self.words |= {"family": self.family, "is_unknown": self.is_unknown, "is_tied": self._is_tied, "mixed": ()}
         self.words["training_sequence"] = lambda context: self._sequence(sequence, context)
         mixture = self.family.experts is not None and self.count(self.family.experts.count, 0, lowest=0)
         attention = "latent" if self.family.latent else "grouped"
         for section in ("size", attention, *(("expert_layers",) if mixture else ()), "blocks"):
             self._work_out(_data("shape")[section])
-        for section in ("mixture" if self.words["mixed"] else "dense", "window", "whole"):
+        for section in ("mixture" if self.words["mixed"] else "dense", "window", "state"):
             self._work_out(_data("shape")[section])
+        for section in (self.family.state if self.words["state_layers"] else "", self.family.sparse):
+            self._work_out(_data("shape").get(section, {}))
+        self._work_out(self.family.shape)
+        self.notes += self.family.notes
+        self._work_out(_data("shape")["whole"])
         for key in FURTHER_TOKENS:
             if self.config.get(key):
                 self.notes.append(f"Modules of multi-token prediction ({key}) are not counted.")
@@ -241,15 +255,21 @@ class _Reader:
         name = self.outer.get("_name_or_path") or self.config.get("_name_or_path")
         shape = {field.name: self.words[field.name] for field in fields(Transformer) if field.name in self.words}
         shape |= {"expert_imbalance": NATURAL_IMBALANCE} if shape["experts"] > 1.0 else {}
-        return ModelConfig(
+        model = ModelConfig(
             model_type=self.model_type,
             name=name if isinstance(name, str) else Path(self.file).stem,
             context=self.words["context"],
             transformer=Transformer(**{name: np.asarray(float(value)) for name, value in shape.items()}),
             embedding_parameters=self.words["embedding_parameters"],
             dtype=dtypes[0] if dtypes else "",
-            notes=tuple(self.notes),
+            notes=(),
         )
+        if self.tower is not None:
+            self.words["tower"] = self.tower
+            tower = self._work_out(_data("shape")["vision"])["tower_parameters"]
+            size = f"has about {tower:.2g} parameters, {tower / (tower + model.parameters):.1%} of the model, and "
+            self.notes.append(f"The vision tower {size if tower else ''}is not counted: its work comes on top.")
+        return model._replace(notes=tuple(self.notes))
 
     def _is_tied(self) -> bool:
         for table in (self.config, self.outer):
@@ -305,13 +325,13 @@ def _matching(column: str, text: str) -> str | None:
     return next((why for why, row in rows if column in row and re.fullmatch(row[column], text)), None)
 
 
-def reason_of(config: Mapping[str, Any], layers: list[str]) -> str:
+def reason_of(config: Mapping[str, Any], layers: list[str], reads: str = "") -> str:
     """Why the keys or kinds of layers of a file cannot be described, with the key; "" if they can.
 
-    What is off or empty says nothing.
+    What is off or empty says nothing, nor what a family reads, a pattern of keys and kinds.
     """
     for key, value in config.items():
-        if value in (None, False, 0, [], {}) or not isinstance(key, str):
+        if value in (None, False, 0, [], {}) or not isinstance(key, str) or re.fullmatch(reads, key):
             continue
         # In attn_type_list 1 is attention with softmax.
         kinds = key == "attn_type_list" and isinstance(value, list) and any(kind != 1 for kind in value)
@@ -320,7 +340,7 @@ def reason_of(config: Mapping[str, Any], layers: list[str]) -> str:
             return f"{why} ({key})"
     if config.get("is_encoder_decoder") is True:
         return "it has an encoder (is_encoder_decoder)"
-    other = next((kind for kind in layers if kind not in ATTENTION), None)
+    other = next((kind for kind in layers if kind not in ATTENTION and not re.fullmatch(reads, kind)), None)
     if other is None:
         return ""
     why = _matching("layers", other) or f'its layers of kind "{other[:40]}" are not described'

@@ -153,15 +153,16 @@ def _unknown(name: str, final: type, kind: type, path: str) -> str:
 
 
 def refuse_state_space(keys: Iterable[str], where: str) -> None:
-    """Refuse the keys or columns that describe state-space layers, by name.
+    """Refuse keys or columns that describe state-space layers by names of others.
 
     **Raises:** `InputError` for the first one.
     """
     for key in keys:
         if any(word in key.lower().replace("-", "_") for word in STATE_SPACE):
             raise InputError(
-                f"{where}: {key} describes state-space layers, which the model does not have: their time and memory "
-                "are unlike those of attention. Leave such a model out."
+                f"{where}: {key} describes state-space layers, which are given here by state_layers, state_heads, "
+                "state_key_heads, state_key_size, state_value_size and state_weights. Give these, or name a model: a "
+                "preset, or the config.json of one."
             )
 
 

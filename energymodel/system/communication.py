@@ -81,7 +81,8 @@ def layer_communication(
     around the ring in the forward pass, keys, values and their gradients in the backward pass: three times `c - 1`
     hops. Or all-to-alls divide heads instead of tokens (`context_all_to_all`) [Jacobs et al. 2023]: four in the forward
     pass, four in the backward pass and four where it is recomputed, of `2 M a d / t` bytes or, for keys and values,
-    `2 M k d / t`; keys and values of fewer than `t c` heads are sent more than once. Expert: `4 + 2 r` all-to-alls
+    `2 M k d / t`; keys and values of fewer than `t c` heads are sent more than once. Layers with a state divide heads:
+    an all-to-all of what enters the state and one of what leaves it, in each pass. Expert: `4 + 2 r` all-to-alls
     (dispatch and combine, forward and backward) in layers that have experts. Modules that are recomputed add one
     all-reduce for each block, and two all-to-alls where they send tokens to experts (`repeated_modules`).
     """
@@ -105,6 +106,10 @@ def layer_communication(
         workload.active_experts,
         system.software.node_dispatch,
     )
+    if not is_fixed(sizes.state_share, 0.0):
+        width = 0.5 * (sizes.state_inputs + sizes.state_values) / (workload.hidden * tensor)
+        state = fabric.all_to_all(context, tensor, sent * width).scaled(passes * sizes.state_share)
+        in_context = in_context.scaled(sizes.attention_share).plus(state)
     return LayerCommunication(
         tensor=summed.scaled(passes * (1.0 - 0.5 * workload.parallel_block) + work.repeated.sums),
         context=in_context,

@@ -68,7 +68,7 @@ def candidates(
     layers, node = round(float(workload.layers)), round(float(system.node.chips))
     alone = float(workload.experts) > 1.0 and not float(system.software.expert_tensor)
     tensors = listed.get("tensor", _powers(1.0 if alone else min(node, chips)))
-    tensors = [t for t in tensors if float(workload.heads) % t == 0]
+    tensors = [t for t in tensors if float(workload.heads) % t == 0 and float(workload.state_heads) % t == 0]
     kinds = [set(ranges.get(name, (float(getattr(own, name)),))) for name in (*SCHEDULES, *CUTS)]
     wasted = layers if {"pipeline", "virtual_stages"} <= listed.keys() else max(TABLES, MOST_EMPTY * layers)
     schedules = list(itertools.product(*kinds))

@@ -204,8 +204,8 @@ def memory_per_chip(
     allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`); the gradient of the
     embedding or head is accumulated in e bytes a weight (`software.table_bytes`); o is `software.memory_overhead`. Of
     sharded gradients, what the framework does not scatter at once is kept whole (`software.sharded_gradients`); in a
-    pipeline it may keep weights and gradients whole (`software.whole_in_pipelines`). The reserve is that of
-    `reserved_memory`.
+    pipeline it may keep weights and gradients whole (`software.whole_in_pipelines`). The states at the chunks of one
+    layer are made again to go back, one layer at a time. The reserve is that of `reserved_memory`.
 
     **Arguments:**
 
@@ -280,6 +280,8 @@ def memory_per_chip(
         occupied = occupied + working
     if not is_fixed(table_bytes, 0.0):
         occupied = occupied + table_bytes * sizes.table / layout.tensor
+    if not is_fixed(sizes.state_share, 0.0):
+        occupied = occupied + division.tokens * workload.chunk_state_bytes / layout.tensor
     return occupied * software.memory_overhead + reserved_memory(system, plan)
 
 
@@ -367,7 +369,7 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     attention = sizes.kept_attention
     made_again = sizes.latent * (1.0 - software.kept_latent_heads * (1.0 - layout.recompute_latent))
     if not is_fixed(made_again, 0.0):
-        attention = attention - made_again * (sizes.queries + sizes.kv)
+        attention = attention - part(sizes.attention_share, lambda: made_again * (sizes.queries + sizes.kv))
     narrow_inputs = software.narrow_inputs * jnp.maximum(layout.fp8, layout.fp4)
     kept_gated = workload.gated * software.kept_products
     undivided = 8.0 + 2.0 * (1.0 - workload.gated) * (1.0 - workload.flash) - 2.0 * narrow_inputs

@@ -6,6 +6,9 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, at_most_one, blend, is_fixed, part
 from energymodel.performance.adaptation import FineTuning
+
+
+from energymodel.numerics import Numeric, Part, Scalar, at_most_one, blend, is_fixed, part
 from energymodel.performance.caches import gemm_traffic
 from energymodel.performance.kernels import (
     alignment_slowdown,
@@ -84,8 +87,10 @@ def repeated_modules(workload: Transformer, sizes: LayerSizes, layout: ParallelL
     made = workload.heads * (workload.head_size - workload.rope_head_size + workload.value_head_size)
     entering = jnp.where(jnp.asarray(workload.query_rank) > 0.0, workload.query_rank, hidden)
     heads = sizes.latent * (sizes.queries * entering + workload.kv_rank * made)
+    heads = part(sizes.attention_share, lambda: heads)
     dense = feed_forward_parameters(hidden, workload.dense_feed_forward, workload.gated)
-    plain = (1.0 - sizes.mixture) * active * workload.expert_block + (1.0 - sizes.expert_share) * dense
+    plain = (1.0 - sizes.mixture) * active * workload.expert_block * sizes.expert_share
+    plain = plain + (1.0 - sizes.expert_share) * dense
     inner = (4.0 + 2.0 * workload.gated) * workload.feed_forward / hidden * activated
     repeated = RepeatedModules(
         weights=layout.recompute_latent * heads
@@ -151,6 +156,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
 
     # Recomputing attention or the whole layer repeats attention's forward products.
     scored = tokens * attention / layout.tensor
+    scanned = part(sizes.state_flops, lambda: tokens / layout.tensor)
     selective = (1.0 - layout.recompute_full) * layout.recompute_attention
     again = layout.recompute_full + selective
     shares = layout.recompute_full, layout.recompute_attention, attention / trained_flops
@@ -171,6 +177,8 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
             sizes.expert_share * (expert_bytes(workload.gated, inner, blocks, workload.active_experts) - DENSE_BYTES)
         ),
     )
+    if not is_fixed(sizes.state_share, 0.0):
+        divided = state_layer_bytes(workload, sizes)
     of_layer = tokens, workload.hidden, layout.tensor, layout.sequence_parallel
     moved = 0.25 * elementwise_traffic(*of_layer, divided)
     full = 1.0 + 0.5 * layout.recompute_full
@@ -189,7 +197,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
         attention_flops=scored * (1.0 + again / 3.0),
         products=layer_products(system, plan, division).scaled(passes),
-        attention=attention_passes(system, plan, division, scored, again),
+        attention=attention_passes(system, plan, division, (scored, scanned), again),
         gemm_bytes=passes * (product_traffic + idle * element),
         elementwise_bytes=elementwise * layout.width,
         communicated=tokens * workload.hidden * element,
@@ -215,6 +223,23 @@ def _adaptation_bytes(
     return jnp.asarray((beside + made) / layout.tensor)
 
 
+def state_layer_bytes(workload: Transformer, sizes: LayerSizes) -> Scalar:
+    """Bytes that pass through a layer of a model some of whose layers keep a state, per token and hidden unit [B].
+
+    `q = q_b + s (2 (W_i + W_c + 2 H P) + 4 H N P / C) / h + 8 (1 - s)`: a share s of the layers moves what their W_i
+    columns of projections give, what W_c of them are after convolution or activation, the values before and after the
+    gated norm, and the states at chunks in 32 bits; attention moves 8 bytes. q_b is of feed-forward blocks and experts,
+    which some layers lack (`expert_bytes`) [derivation: docs/step_time.md].
+    """
+    h, mixed = workload.hidden, sizes.expert_share
+    routed = part(sizes.mixture, lambda: workload.active_experts)
+    blocks = workload.active_experts + workload.shared_experts
+    experts = expert_bytes(workload.gated, workload.feed_forward / h, blocks, routed) - 8.0
+    dense = part(1.0 - mixed, lambda: expert_bytes(workload.gated, workload.dense_feed_forward / h, 1.0, 0.0) - 8.0)
+    passing = 2.0 * (sizes.state_inputs + workload.convolved + 2.0 * sizes.state_values) + workload.chunk_state_bytes
+    return mixed * experts + dense + 8.0 * sizes.attention_share + sizes.state_share * passing / h
+
+
 def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Products:
     """Products of a forward pass in the mean layer of a chip [FLOP], `a (2 M w / t + F_e)`, `sum_i a_i 2 m_i n_i`.
 
@@ -222,11 +247,13 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Divisio
     gate) and down projection, each divided by the tensor degree along the side that is not the hidden size, w weights
     in all; a_i is the slowdown of unaligned edges, a its mean.
     F_e are the rows that each resident expert is padded to whole tiles with, half a tile on average, and those that the
-    fullest expert, which paces the others, has beyond the mean [derivation: docs/step_time.md].
+    fullest expert, which paces the others, has beyond the mean [derivation: docs/step_time.md]. A layer with a state
+    has two: all that enters its mixer, and what leaves it.
     """
     layout, workload, chip, sizes = plan.layout, system.workload, system.accelerator, division.sizes
     h, t, M = jnp.asarray(workload.hidden), layout.tensor, division.tokens
     gate, expert, latent = 1.0 + workload.gated, sizes.expert_share, sizes.latent
+    attends, state = sizes.attention_share, sizes.state_share
     held = 1.0 + part(sizes.mixture, lambda: workload.experts / layout.expert - 1.0)
     even = M * workload.active_experts
     extra = part(workload.expert_imbalance - 1.0, lambda: even) + part(sizes.mixture, lambda: held * chip.expert_tile)
@@ -247,10 +274,11 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Divisio
     # Share of the layers that have the products, rows, columns and inner edges, their number that shares the rows, and
     # the edges that may be unaligned.
     for share, m, sides, count, aligned in (
-        (1.0, M, ((inputs, h),), 1.0, (inputs, h)),
-        (compressed, M, ((queries, query_rank),), 1.0, (queries, query_rank)),
-        (latent, M, ((made, kv_rank),), 1.0, (made, kv_rank)),
-        (1.0, M, ((h, out),), 1.0, (out, h)),
+        (attends, M, ((inputs, h),), 1.0, (inputs, h)),
+        (part(compressed, lambda: attends), M, ((queries, query_rank),), 1.0, (queries, query_rank)),
+        (part(latent, lambda: attends), M, ((made, kv_rank),), 1.0, (made, kv_rank)),
+        (attends, M, ((h, out),), 1.0, (out, h)),
+        (state, M, ((sizes.state_inputs / t, h), (h, sizes.state_values / t)), 1.0, (sizes.state_values / t, h)),
         (expert, rows, block(inner), held, (inner, h)),
         (shared, M, block(inner), 1.0, (inner, h)),
         (1.0 - expert, M, block(dense_inner), 1.0, (dense_inner, h)),
@@ -271,22 +299,25 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Divisio
 
 
 def attention_passes(
-    system: TrainingSystem, plan: TrainingPlan, division: Division, scored: Numeric, again: Numeric
+    system: TrainingSystem, plan: TrainingPlan, division: Division, work: tuple[Numeric, Part], again: Numeric
 ) -> AttentionPasses:
     """Time of attention in a layer [s], `(1 + b + r) t_forward`, r passes repeated [derivation: docs/step_time.md].
 
     A fused kernel takes b = `attention_backward` forward passes to go back. Each of the c steps of a ring of context
     parallelism is a kernel of its own, which sees one c-th of the keys. Without a fused kernel score and value products
     run like other matrix products, slower where the head size is no multiple of 64, forward once and backward twice,
-    and may include what the mask removes: the whole square of the sequence.
+    and may include what the mask removes: the whole square of the sequence. The chunks of layers with a state are taken
+    to run at the rate of fused attention: once forward, twice backward.
 
     **Arguments:**
 
-    - `scored`: operations that masks and windows leave, forward and backward [FLOP].
+    - `work`: operations that masks and windows leave, those of chunks included, and of chunks alone, both forward and
+      backward [FLOP].
     - `again`: r, share of the forward pass that is repeated to go back [1].
     """
     chip, workload, layout, software = system.accelerator, system.workload, plan.layout, system.software
-    forward, attended = scored / 3.0, division.sizes.attended
+    (scored, scanned), attended = work, division.sizes.attended
+    forward = (scored if is_fixed(scanned, 0.0) else scored - scanned) / 3.0
     head = workload.mean_head_size
     padded = padded_head_size(head)
 
@@ -308,4 +339,9 @@ def attention_passes(
         time = compute_time(forward * square * slow, chip.peak_flops, efficiency)
         return AttentionPasses(time, jnp.asarray(2.0 + again) * time)
 
-    return AttentionPasses(*(t / software.attention_efficiency for t in blend(workload.flash, fused, unfused)))
+    passes = AttentionPasses(*(t / software.attention_efficiency for t in blend(workload.flash, fused, unfused)))
+    if is_fixed(scanned, 0.0):
+        return passes
+    chunks = compute_time(scanned / 3.0, chip.peak_flops, chip.attention_efficiency * software.attention_efficiency)
+    repeated = layout.recompute_full
+    return AttentionPasses(passes.forward + chunks, passes.backward + (2.0 + repeated) * chunks)

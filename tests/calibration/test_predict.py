@@ -225,7 +225,7 @@ def test_time_and_memory_are_differentiable(system):
         ({"tf32": 0.5, "fp8": 0.7}, ["line 2", "tf32", "1.2"]),
         ({"model": "megatron-176b"}, ["megatron-175b"]),
         ({"local_layers": 0.5}, ["line 2", "window", "0.5"]),
-        ({"mamba_layers": 24}, ["mamba_layers", "state-space", "Leave"]),
+        ({"ssm_layers": 24}, ["ssm_layers", "state_layers", "config.json"]),
         ({"kv_rank": 512, "value_head_size": 128, "rope_head_size": 192}, ["line 2", "rope_head_size", "192"]),
         ({"cluster": "megatron-a10"}, ["megatron-a100"]),
         ({"recomputation": "some"}, ["recomputation", "some"]),

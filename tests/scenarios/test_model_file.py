@@ -39,6 +39,6 @@ def test_the_tables_of_the_scenario_hold_the_model(path):
 def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         load_scenario("test-1b-h100", {"system.workload": str(tmp_path / "none.json")})
-    (tmp_path / "m.json").write_text('{"model_type": "mamba2"}')
+    (tmp_path / "m.json").write_text('{"model_type": "mamba"}')
     with pytest.raises(InputError, match="state-space"):
         load_scenario("test-1b-h100", {"system.workload": str(tmp_path / "m.json")})
