@@ -4,11 +4,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Scalar, at_most_one, blend, is_fixed, part
-from energymodel.performance.adaptation import FineTuning
-
-
 from energymodel.numerics import Numeric, Part, Scalar, at_most_one, blend, is_fixed, part
+from energymodel.performance.adaptation import FineTuning
 from energymodel.performance.caches import gemm_traffic
 from energymodel.performance.kernels import (
     alignment_slowdown,
