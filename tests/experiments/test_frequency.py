@@ -79,4 +79,5 @@ def test_the_preset_has_the_constants_of_the_fronts():
     frontiers = EXPERIMENT.frontiers
     preset = frontiers.preset_values(frontiers.fronts()[0].key)
     for row in STATED["frontier_constants"]:
-        np.testing.assert_allclose(float(preset[row["constant"]]), row["value"], atol=1e-3)
+        # Refits with other step times move the knee by less than a tenth of the preset's spread, 0.03.
+        np.testing.assert_allclose(float(preset[row["constant"]]), row["value"], atol=3e-3)
