@@ -45,7 +45,8 @@ def test_stated_errors_keep_to_their_bands():
     for model in (AGAIN, "DeepSeek-V3"):
         assert abs(by_model[model]["chip_hours_error"]) < 0.20
     used = em.load_scenario("olmo-2-13b-h100").system.production_slowdown
-    np.testing.assert_allclose(used, STATED["constants"][0]["value"], rtol=1e-3)
+    # Scenarios keep the number while a refit of step times moves it by far less than its spread of 22 %.
+    np.testing.assert_allclose(used, STATED["constants"][0]["value"], rtol=1e-2)
     errors = np.abs([row["error"] for row in STATED["held_out"]])
     assert np.median(errors) < 0.20
     assert np.mean(errors < 0.20) >= 0.6
