@@ -15,12 +15,12 @@ from energymodel.readers.training.commands import check_command, read_arguments,
 from energymodel.readers.training.config import TrainingConfig, settle
 from energymodel.readers.training.interpreter import (
     Hook,
-    commanded,
     frameworks,
     interpret,
     kind_of,
     names_of_models,
     recognized,
+    started_by,
 )
 from energymodel.readers.training.keys import quoted
 
@@ -107,9 +107,15 @@ def _table(path: Path, kind: str | None) -> dict[str, Any] | None:
     if suffix in (".yml", ".yaml"):
         return read_yaml(path)
     if suffix == ".py":
-        return scripts.read_script(text, path.name)
+        table, known = scripts.read_script(text, path.name), started_by("scripts")
+        if (kind or recognized(table, known)) not in known:
+            raise InputError(
+                f'"{path.name}" hands no literals to a trainer whose scripts are read ({", ".join(known)}). Give the '
+                "arguments of its command, or --model with --batch, --sequence and --tokens."
+            )
+        return table
     table = read_command(text, path.name)
-    if kind in commanded() or (kind is None and recognized(table, commanded())):
+    if kind in started_by("arguments") or (kind is None and recognized(table, started_by("arguments"))):
         check_command(text, path.name)
         return table
     if kind in (None, "megatron-lm") and any(word in text for word in ARGUMENTS):

@@ -62,7 +62,7 @@ def test_a_file_gives_its_run(tmp_path: Path, expected: dict[str, Any]) -> None:
     assert not {*expected.get("lacks", ())} & run.model.keys()
     assert expected.get("note", "") in "".join(run.notes[-1:])
     assert list(run.missing()) == expected.get("missing", list(run.missing()))
-    if on := expected.get("on"):
+    if on := expected.get("on_chips"):
         assert on.items() <= vars(run.on(on["chips"])).items()
 
 
@@ -201,7 +201,7 @@ def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
     settings = {
         "base", "hook", "software", "signs", "understood", "understood_of_model", "asks_chips", "other_models",
         "laid_below", "axes", "rest", "sections", "left_out", "suffix", "within", "placed", "written", "arguments",
-        "calls", "unlike",
+        "calls", "unlike", "scripts",
     }  # fmt: skip
     assert rules.get("suffix") in (None, "", ".sh", ".toml", ".yaml", ".json")
     assert rules.keys() <= settings | {"notes", *SECTIONS}

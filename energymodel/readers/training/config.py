@@ -139,5 +139,5 @@ def settle(config: TrainingConfig) -> TrainingConfig:
     **Raises:** `InputError` if numbers of the file contradict each other.
     """
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    words = work_out(data_file(__file__, "settle.toml"), {**fields, "round": round, "float": float})
+    words = work_out(data_file(__file__, "settle.toml"), {**fields, "round": round, "int": int, "float": float})
     return dataclasses.replace(config, **{name: words[name] for name in fields})

@@ -97,9 +97,9 @@ def in_common(table: Mapping[Any, Any], name: str) -> list[str]:
 
 
 @cache
-def commanded() -> tuple[str, ...]:
-    """Frameworks whose settings are arguments of a command."""
-    return tuple(name for name in frameworks() if framework(name).get("arguments"))
+def started_by(way: str) -> tuple[str, ...]:
+    """Frameworks whose settings are `arguments` of a command, or literals of `scripts`."""
+    return tuple(name for name in frameworks() if framework(name).get(way))
 
 
 def kind_of(table: Mapping[Any, Any], where: str, kind: str | None = None, otherwise: str | None = None) -> str:

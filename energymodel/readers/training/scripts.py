@@ -11,9 +11,10 @@ from energymodel.readers.training.keys import at, quoted
 
 OPERATORS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.truediv,
+    ast.Div: operator.truediv, ast.Pow: operator.pow, ast.LShift: operator.lshift,
 }  # fmt: skip
 LARGEST = 1e18
+MOST_BITS = 40  # of an exponent
 MOST_NODES = 100_000
 OBJECTS = ("model", "args", "tokenizer", "peft_config", "quantization_config")
 """Arguments that are made elsewhere in a script."""
@@ -99,8 +100,10 @@ def _value(node: ast.expr, constants: Mapping[str, ast.expr], depth: int = 0) ->
             return True  # on every accelerator since 2020
         case ast.BinOp(op=op, left=left, right=right) if type(op) in OPERATORS:
             numbers = [_value(side, constants, depth + 1) for side in (left, right)]
+            is_small = all(map(_is_count, numbers)) and numbers[1] <= MOST_BITS
+            is_wide = isinstance(op, ast.Pow | ast.LShift) and not is_small
             is_divided = isinstance(op, ast.Div | ast.FloorDiv)
-            if all(map(_is_number, numbers)) and (numbers[1] or not is_divided):
+            if all(map(_is_number, numbers)) and (numbers[1] or not is_divided) and not is_wide:
                 return OPERATORS[type(op)](*numbers)
         case ast.Call(func=func, args=[argument]):
             number = _value(argument, constants, depth + 1)
@@ -109,6 +112,10 @@ def _value(node: ast.expr, constants: Mapping[str, ast.expr], depth: int = 0) ->
         case ast.Attribute() if _dotted(node)[:1].isupper() or _dotted(node).startswith("torch."):
             return _dotted(node)
     return placeholder
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 2**20
 
 
 def _is_number(value: Any) -> bool:
@@ -142,9 +149,9 @@ def prepare_olmo(table: dict[str, Any], where: str) -> Prepared:
     for name, inner in table.items():
         for key, value in list(inner.items()) if isinstance(inner, dict) else ():
             if str(value).startswith("<"):
-                left_out.append(f"{name}.{key}")
+                left_out += [] if str(value)[1:2].isupper() else [f"{name}.{key}"]
                 del inner[key]
-    names = [name for name, value in table["TransformerConfig"].items() if isinstance(value, Mapping)]
+    names = [name for name, value in dict(table.get("TransformerConfig") or {}).items() if isinstance(value, Mapping)]
     if len(names) > 1:
         raise InputError(f'"{where}" makes several models, {" and ".join(names[:3])}. Keep one.')
     sentence = f"no literals, and not read: {', '.join(left_out[:6])}"
