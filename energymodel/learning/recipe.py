@@ -13,14 +13,12 @@ import jax.numpy as jnp
 
 from energymodel.learning.data_set import AbstractDataSet, LimitedData, UnlimitedData
 from energymodel.learning.learning import AbstractLearning
-from energymodel.numerics import Numeric, Part, Real, Scalar, Values, component, is_fixed, power_law, real
-from energymodel.ranges import ABOVE_ZERO, EXPONENT, FACTOR
+from energymodel.learning.learning_rate import AbstractLearningRate, RateLaw
+from energymodel.numerics import Numeric, Part, Real, Values, component, is_fixed, real
+from energymodel.ranges import ABOVE_ZERO, FACTOR
 
 WEIGHT_SENSITIVITY, ACTIVATION_SENSITIVITY = 2.6745, 2.2102
 """gamma_w and gamma_a [bit] of Kumar et al. 2024 (arXiv 2411.04330), appendix: all tensors fitted together."""
-
-PIVOT_SIZE, PIVOT_BATCH = 4e8, 5e5
-"""Parameters [1] and batch [token] at which `best_learning_rate` has its coefficient."""
 
 
 def share_worth(share: Numeric, efficiency: Numeric) -> Part:
@@ -54,38 +52,6 @@ def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Valu
     return weights * -jnp.expm1(-jnp.asarray(activation_bits) / ACTIVATION_SENSITIVITY)
 
 
-def best_learning_rate(
-    parameters: Numeric, batch: Numeric, at_pivot: Numeric, by_parameters: Numeric, by_batch: Numeric
-) -> Values:
-    """Best peak learning rate of AdamW [1], `eta_opt = e (4e8 / N)^f (B / 5e5)^h` [fitted to Li et al. 2025].
-
-    By the best rates of 0.2 to 1.1 billion parameters, 4 to 100 billion tokens and batches of 33 thousand to 4 million
-    (experiments/22_learning_rate); extrapolates beyond. Tokens count through the batch alone: an exponent of their own
-    improves no size that is held out.
-
-    **Arguments:**
-
-    - `parameters`: N of the layers that act on a token [1].
-    - `batch`: B [token].
-    - `at_pivot`, `by_parameters`, `by_batch`: e, f, h [1].
-    """
-    rate = power_law(jnp.asarray(parameters) / PIVOT_SIZE, at_pivot, -jnp.asarray(by_parameters))
-    return power_law(jnp.asarray(batch) / PIVOT_BATCH, rate, by_batch)
-
-
-def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) -> Values:
-    """Loss added by a wrong learning rate [nat/token], `dL = (k/2) ln^2(eta/eta_opt)`.
-
-    [derivation: lowest order about the optimum in ln eta].
-
-    **Arguments:**
-
-    - `learning_rate`, `optimal`: eta and eta_opt [1].
-    - `stiffness`: k [nat/token], about 0.02 (0.005 to 0.05, a prior).
-    """
-    return 0.5 * jnp.asarray(stiffness) * jnp.log(jnp.asarray(learning_rate) / optimal) ** 2
-
-
 class NarrowProducts(eqx.Module):
     """Worth of parameters and tokens with all products with weights in a narrow format, relative to bf16.
 
@@ -111,34 +77,6 @@ class Optimizer(eqx.Module):
     """How gradients become updates: tokens of AdamW that one token is worth, both tuned."""
 
     token_efficiency: Real = real("1", within=FACTOR)
-
-
-class RateLaw(eqx.Module):
-    """Best peak learning rate by size and batch, see `best_learning_rate`."""
-
-    at_pivot: Real = real("1", doc="e, at 4e8 parameters and a batch of 5e5 tokens", within=ABOVE_ZERO)
-    by_parameters: Real = real("1", doc="f", within=EXPONENT)
-    by_batch: Real = real("1", doc="h", within=EXPONENT)
-
-    def rate(self, parameters: Numeric, batch: Numeric) -> Values:
-        """See `best_learning_rate`."""
-        return best_learning_rate(parameters, batch, self.at_pivot, self.by_parameters, self.by_batch)
-
-
-class LearningRate(eqx.Module):
-    """How the learning rate decays, and how far it is from the best.
-
-    Tokens are worth `token_efficiency` of those of cosine decay; a rate of `ratio` times the best of its size and batch
-    (`Recipe.best_peak`) adds `(k/2) ln^2 ratio` to the loss (`mismatch_loss`), valid within a factor of four.
-    """
-
-    token_efficiency: Real = real("1", within=FACTOR)
-    stiffness: Real = real("nat/token")
-    ratio: Real = real("1", 1.0, within=FACTOR)
-
-    def added_loss(self) -> Scalar:
-        """Loss added by a rate that is not the best [nat/token]."""
-        return mismatch_loss(self.ratio, 1.0, self.stiffness)
 
 
 class RecipeLearning(AbstractLearning):
@@ -202,7 +140,7 @@ class Recipe(eqx.Module):
 
     precision: NarrowProducts = component()
     optimizer: Optimizer = component()
-    learning_rate: LearningRate = component()
+    learning_rate: AbstractLearningRate = component()
     best_rate: RateLaw = component()
 
     def best_peak(self, parameters: Numeric, batch: Numeric) -> Values:
@@ -224,7 +162,7 @@ class Recipe(eqx.Module):
 
         - `parameters_worth`: of a parameter in the widest number format of the chip [1].
         """
-        tokens = self.optimizer.token_efficiency * jnp.asarray(self.learning_rate.token_efficiency)
+        tokens = self.optimizer.token_efficiency * jnp.asarray(self.learning_rate.tokens_worth())
         return RecipeLearning(
             base=base,
             parameters_worth=parameters_worth * self.precision.parameters_worth(fp8, fp4),

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from energymodel.learning.learning import CriticalBatchLearning
-from energymodel.learning.recipe import PIVOT_BATCH, PIVOT_SIZE, best_learning_rate, mismatch_loss
+from energymodel.learning.learning_rate import PIVOT_BATCH, PIVOT_SIZE, best_learning_rate, mismatch_loss
 from energymodel.scenarios.scenario import load_scenario
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

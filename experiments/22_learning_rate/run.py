@@ -10,6 +10,7 @@ from typing import Any
 
 import learning_rate_fits as fits
 import numpy as np
+import schedule_curves
 from figures import COLORS, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -26,6 +27,12 @@ def compute(runs: step_law.Runs) -> dict[str, list[dict[str, Any]]]:
     constants = fits.fitted(fits.near_best(runs), rate)
     sizes, chosen, errors = fits.held_out_by_size(runs), fits.chosen_runs(runs), fits.rate_errors(runs)
     regrets = {name: [row[name] for row in chosen] for name in ("regret_nat", "regret_best_rate_nat")}
+    curves = schedule_curves.luo()
+    of_schedules, unseen = schedule_curves.fitted(curves), schedule_curves.held_out(curves)
+    final = {
+        out: np.array([row["final_error_nat"] / row["loss"] for row in unseen if row["held_out"] == out])
+        for out in ("curve", "size")
+    }
     return {
         "constants": [
             {"constant": name, "value": float(value)}
@@ -42,7 +49,22 @@ def compute(runs: step_law.Runs) -> dict[str, list[dict[str, Any]]]:
             {"quantity": "standard deviation of ln(predicted/best rate)", "mean": float(np.std(errors))},
         ],
         "schedules": [{"schedule": kind, **row} for kind in SCHEDULES for row in fits.schedule_worth(kind)],
+        "schedule_constants": [
+            {"constant": name, "value": float(value)}
+            for name, value in zip(schedule_curves.NAMES, of_schedules, strict=True)
+        ],
+        "held_out_schedules": unseen,
+        "other_laboratory": schedule_curves.other_laboratory(of_schedules),
         "accuracy": [
+            *(
+                outputs.accuracy(
+                    "final loss under schedules in stages, cosine, WSD and constant rates",
+                    errors_of,
+                    "whole loss curve" if out == "curve" else "size of the model, but for two of its curves",
+                    "25 to 400 million parameters, peaks of 0.04 to 0.2 of the best, Luo et al. 2025",
+                )
+                for out, errors_of in final.items()
+            ),
             outputs.accuracy(
                 "loss against size, tokens, batch and learning rate",
                 np.array([row["loss_error_nat"] for row in sizes]) / float(np.mean(runs.loss)),

@@ -57,3 +57,18 @@ def test_the_predicted_batch_and_rate_lose_little():
     )
     for name, constant in zip(("at_pivot", "by_parameters", "by_batch"), FITS.RATE_NAMES, strict=True):
         assert preset[name]["value"] == pytest.approx(fitted[constant], rel=2e-3)
+
+
+def test_curves_and_sizes_under_any_schedule_are_predicted():
+    """Held out; the constants of the presets in stages are the fitted ones, and the fit gives them again."""
+    curves = EXPERIMENT.schedule_curves.luo()
+    constants = [row["value"] for row in STATED["schedule_constants"]]
+    names = ("jitter", "jitter_exponent", "memory")
+    preset = read_preset("schedules", "two-stage")
+    np.testing.assert_allclose([preset[name]["value"] for name in names], constants[1:], rtol=2e-3)
+    np.testing.assert_allclose(EXPERIMENT.schedule_curves.fitted(curves), constants, rtol=1e-3)
+    rows = STATED["held_out_schedules"]
+    for out, worst in (("curve", 0.012), ("size", 0.011)):
+        far = [abs(row["final_error_nat"]) for row in rows if row["held_out"] == out]
+        assert np.mean(far) < 0.006
+        assert max(far) < worst

@@ -10,8 +10,9 @@ from energymodel.errors import InputError
 from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.data_set import ContinuedLearning, LimitedData, UnlimitedData
 from energymodel.learning.learning import CriticalBatchLearning
+from energymodel.learning.learning_rate import StagedRate, mismatch_loss
 from energymodel.learning.loss_law import ChinchillaLaw, unique_equivalent_tokens
-from energymodel.learning.recipe import RecipeLearning, mismatch_loss, quantized_parameters
+from energymodel.learning.recipe import RecipeLearning, quantized_parameters
 from energymodel.performance.saturation import StatedSaturation
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.sources import stated_batch_throughput, stated_per_sample_efficiency
@@ -126,6 +127,47 @@ def test_learning_rates_cost_nothing_if_right_and_loss_if_wrong():
         np.testing.assert_allclose(outcome_of(B200, change).loss - base.loss, 0.008288, atol=1e-6)
         goal = f"plan.goal.loss={float(base.loss)!r} nat/token"
         assert outcome_of(B200, change, goal).tokens > 1.1 * base.tokens
+
+
+def staged(shares, rates, ramps, curvature=0.0, ratio=1.0):
+    columns = (np.array(column) for column in (shares, rates, ramps))
+    return StagedRate(*columns, curvature, 0.2, 0.25, 0.01, 0.0345, ratio)
+
+
+def test_stages_of_a_learning_rate_are_worth_their_root_and_jitter():
+    # By hand: .5 + .5 sqrt .1, over the mean root of cosine decay to a tenth, (2/pi) E(m = .9) = .70332 (elliptic).
+    two = staged([0.0001, 1.0, 1.0], [3e-4, 3e-4, 3e-5], [1.0, 0.0, 0.0])
+    np.testing.assert_allclose(two.tokens_worth(), 0.6581 / 0.70332, rtol=1e-3)
+    np.testing.assert_allclose(two.added_loss(), 0.0, atol=1e-3)
+    constant = staged([1.0, 1e4], [0.7, 0.7], [1.0, 0.0])
+    np.testing.assert_allclose(constant.tokens_worth(), 1.0 / 0.70332, rtol=1e-3)
+    np.testing.assert_allclose(constant.added_loss(), 0.2 * 0.9, rtol=3e-3)
+    # A peak of 1/16: jitter is worth (1/16)^.25 = 1/2 of that, and mismatch .01725 ln^2 16 = .13261.
+    slower = staged([1.0, 1e4], [0.7, 0.7], [1.0, 0.0], ratio=1.0 / 16.0)
+    np.testing.assert_allclose(slower.added_loss(), 0.1 * 0.9 + 0.13261, rtol=3e-3)
+    cosine = staged([1.0, 1e5], [1.0, 0.1], [1.0, 1.0], curvature=1.0)
+    np.testing.assert_allclose(cosine.tokens_worth(), 1.0, rtol=1e-3)
+    np.testing.assert_allclose(cosine.added_loss(), 0.0, atol=1e-4)
+
+
+def test_a_step_just_before_the_end_has_not_yet_calmed_the_loss():
+    def late(share):
+        return float(staged([1.0 - share, share], [1.0, 0.01], [0.0, 0.0]).added_loss())
+
+    assert late(1e-4) > 0.99 * late(1e-12) > late(0.5) + 0.15
+
+    def worth(share, last):
+        columns = jnp.stack([1.0 - share, share]), jnp.stack([jnp.ones_like(last), last]), jnp.array([0.1, 0.5])
+        return jnp.stack(StagedRate(*columns, 0.5, 0.2, 0.25, 0.01, 0.0345, 1.0).beyond_cosine())
+
+    check_grads(worth, (jnp.asarray(0.3), jnp.asarray(0.1)), order=1)
+
+
+def test_stages_that_do_not_match_are_refused():
+    with pytest.raises(InputError, match="3 shares, 2 rates, 3 ramps"):
+        load_scenario(SMALL, ["system.recipe.learning_rate=two-stage", "system.recipe.learning_rate.rates=[1, 0.1]"])
+    with pytest.raises(InputError, match="all rates are 0"):
+        load_scenario(SMALL, ["system.recipe.learning_rate=wsd-linear", "system.recipe.learning_rate.rates=[0, 0, 0]"])
 
 
 SMALL = "test-1b-h100"  # 24 G tokens

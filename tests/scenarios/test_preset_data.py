@@ -49,6 +49,8 @@ def check_component(where, tables):
         if isinstance(kind, set):
             assert tables[name]["component"] in kind, where
             check_component(f"{where}.{name}", tables[name])
+        elif isinstance(tables[name], list):  # stages that a plan chooses have no values in the world
+            assert all(isinstance(number, float) and math.isfinite(number) for number in tables[name]), where
         else:
             check_quantity(f"{where}.{name}", name, kind, tables[name])
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from energymodel.economics.cost import Usage
 from energymodel.learning.critical_batch import PowerCriticalBatch, small_batch_excess
-from energymodel.learning.recipe import RateLaw
+from energymodel.learning.learning_rate import RateLaw
 from energymodel.report.answer import Chart, Sentence, Table
 from energymodel.report.answers.plan_fields import part_fields, total
 from energymodel.report.answers.run_tables import Run, Runs, parts_table
@@ -307,7 +307,7 @@ def rate_sentence(scenario: Scenario, plan: TrainingPlan) -> Sentence:
     with jax.enable_x64(True):
         parameters = scenario.system.workload.active_layer_parameters
         (log_rate,) = _with_ends(scenario, recipe.best_rate, "system.recipe.best_rate", log_best)
-        added, batch = float(recipe.learning_rate.added_loss()), float(np.exp(np.mean(np.log(plan.batch))))
+        added, batch = float(recipe.learning_rate.mismatch()), float(np.exp(np.mean(np.log(plan.batch))))
     ratio = float(recipe.learning_rate.ratio)
     numbers = {
         "best": number(tuple(map(math.exp, log_rate))),
