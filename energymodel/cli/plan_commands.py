@@ -10,13 +10,13 @@ import energymodel as em
 from energymodel.cli import shell
 from energymodel.cli.options import flag, option
 from energymodel.cli.shell import Run, command
-from energymodel.cli.source import LAUNCH, LAUNCHED, PlanQuestion, Source, Tuned, TunedSource
+from energymodel.cli.source import LAUNCH, LAUNCHED, PlanQuestion, Source, Tuned
 from energymodel.errors import InputError, suggest
 from energymodel.report import answers
 from energymodel.runtime.progress import Progress
 
 
-@command(TunedSource, writes=LAUNCHED)
+@command(Source, writes=LAUNCHED)
 def evaluate(
     run: Run,
     launch: str | None = LAUNCH,

@@ -9,7 +9,7 @@ import energymodel as em
 from energymodel.cli import completion, shell
 from energymodel.cli.options import flag, option, pairs
 from energymodel.cli.shell import Run, command
-from energymodel.cli.source import LAUNCH, LAUNCHED, Objective, PlanQuestion, Question, Source, Stored, TunedSource
+from energymodel.cli.source import LAUNCH, LAUNCHED, Objective, PlanQuestion, Question, Source, Stored, SweepSource
 from energymodel.errors import InputError
 from energymodel.report import answers
 
@@ -30,7 +30,7 @@ def at_risk(optimum: "Optimum") -> "SavingAtRisk | None":
     return saving_at_risk(optimum) if optimum.success else None
 
 
-@command(TunedSource, lines=True, writes=LAUNCHED)
+@command(Source, lines=True, writes=LAUNCHED)
 def optimize(
     run: Run,
     question: PlanQuestion,
@@ -315,7 +315,7 @@ def calendar(run: Run, hours: Hours) -> Any:
     return answers.calendar_answer(em.calendar(run.source.read(), **vars(hours), progress=run.progress))
 
 
-@command(Source, lines=True, large=True, width=160)
+@command(SweepSource, lines=True, large=True, width=160)
 def sweep(
     run: Run,
     axis: list[str] | None = option(

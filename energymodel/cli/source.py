@@ -188,21 +188,21 @@ class Tuned(Parts):
 
 
 @dataclass(frozen=True)
-class TunedSource(Tuned):
-    """A scenario, or the parts of one, perhaps fine-tuned."""
-
-    scenario: str | None = argument(_SCENARIO, "SCENARIO", complete=completion.scenarios, show_default=False)
-
-
-@dataclass(frozen=True)
-class Source(Parts):
+class Source(Tuned):
     """A scenario, or the parts of one."""
 
     scenario: str | None = argument(_SCENARIO, "SCENARIO", complete=completion.scenarios, show_default=False)
 
 
 @dataclass(frozen=True)
-class OptionSource(Parts):
+class SweepSource(Parts):
+    """The same of a sweep, whose --samples are draws; it takes fine-tuning as `energymodel scenario -o` writes it."""
+
+    scenario: str | None = argument(_SCENARIO, "SCENARIO", complete=completion.scenarios, show_default=False)
+
+
+@dataclass(frozen=True)
+class OptionSource(Tuned):
     """The same where the arguments of a command are files: the scenario is an option, and all may be left out."""
 
     scenario: str | None = option(

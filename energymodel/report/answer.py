@@ -23,7 +23,7 @@ answer in `tests/report/stored_answers.py`, for the test that compares all surfa
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,6 +81,14 @@ class Table:
         fields = [field for field in dataclasses.fields(records[0]) if "unit" in field.metadata]
         cells = {Column.of(field): [finite(getattr(record, field.name)) for record in records] for field in fields}
         return cls.of(name, title, cells, most, **look)
+
+    def without(self, names: Collection[str]) -> "Table":
+        """The table without some columns."""
+        kept = [index for index, column in enumerate(self.columns) if column.name not in names]
+        if len(kept) == len(self.columns):
+            return self
+        rows = [[row[index] for index in kept] for row in self.rows]
+        return dataclasses.replace(self, columns=[self.columns[index] for index in kept], rows=rows)
 
     def column(self, name: str) -> tuple[Column, list[Cell]]:
         """A column by name, and its cells."""
@@ -205,6 +213,10 @@ class Chart:
         return cls("bars", words, table.name, table.names[0], subtitle=subtitle, axis=axis, **look)
 
 
+OF_LEARNING = ("loss", "information", "information_rate", "energy_per_bit")
+"""Outputs by the laws of pre-training, which are not those of fine-tuning."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """Everything a command has to say: rendered alike on a terminal, on a page, in files and in notebooks.
@@ -236,7 +248,13 @@ class Answer:
     @classmethod
     def of(cls, scenario: "Scenario", command: str, headline: Sentence, *told: Any, **parts: Any) -> "Answer":
         """The answer of a command about a scenario; `told` and `parts` are the other fields, from `sentences`."""
-        return cls(command, scenario.title, headline, *told, inputs=scenario.named_tables, **parts)
+        answer = cls(command, scenario.title, headline, *told, inputs=scenario.named_tables, **parts)
+        if not scenario.is_fine_tuned:
+            return answer
+        tables = [table.without(OF_LEARNING) for table in answer.tables]
+        drawn = ({**vars(chart), "y": [name for name in chart.y if name not in OF_LEARNING]} for chart in answer.charts)
+        charts = [Chart(**chart) for chart in drawn if chart["y"] and chart["x"] not in OF_LEARNING]
+        return dataclasses.replace(answer, tables=tables, charts=charts)
 
     def table(self, name: str) -> Table:
         """A table by name."""

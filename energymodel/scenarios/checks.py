@@ -17,6 +17,7 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.learning.data_set import LimitedData
 from energymodel.numerics import Numeric
+from energymodel.performance.adaptation import FineTuning
 from energymodel.performance.switch_topologies import AbstractSwitchTree, Dragonfly, RailOnly
 from energymodel.physics.limits import landauer_energy
 from energymodel.ranges import check_number
@@ -28,6 +29,7 @@ from energymodel.system.plan_rules import check_formats, check_pipeline, formats
 from energymodel.system.training_system import TrainingSystem, learning_of, parameters_in_loss
 from energymodel.units import format_quantity
 
+NO_LOSS = "the loss of fine-tuning is not predicted: the laws of loss are those of pre-training."
 WHOLE = 1e-6  # relative difference that rounding leaves
 BYTES_OF = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5}  # of a number that is stored or sent
 UNLIMITED_TOKENS = 1e20  # a million times the largest run: what is left of the loss then is its floor
@@ -203,6 +205,8 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     scale = ClockScale.of(system.accelerator)
     check_rows("clock", {"clock": float(plan.clock), "scale": scale, "ends": scale.ends})
     if isinstance(plan.goal, TargetLoss):
+        if isinstance(system.adaptation, FineTuning):
+            raise InputError(f"plan.goal.loss: {NO_LOSS} Give plan.goal.tokens, or --samples.")
         check_target(system, plan, float(plan.goal.loss), "plan.goal.loss")
         _check_not_reached(system, plan, float(plan.goal.loss))
     elif not isinstance(plan.goal, TokenBudget):

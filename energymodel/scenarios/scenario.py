@@ -13,8 +13,10 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import with_own_numbers
+from energymodel.performance.adaptation import FineTuning
 from energymodel.ranges import check_numbers
 from energymodel.scenarios.checks import (
+    NO_LOSS,
     check_ends,
     check_measured,
     check_plan,
@@ -41,8 +43,9 @@ from energymodel.scenarios.layers import (
     with_bases,
     with_stage_power,
 )
-from energymodel.scenarios.question import Limits, Minimize, Question, Ranges, asked, parse_question
+from energymodel.scenarios.question import BATCH, Limits, Minimize, Question, Ranges, asked, parse_question
 from energymodel.scenarios.rents import with_rent
+from energymodel.system.outputs import parse_objective
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -94,6 +97,11 @@ class Scenario:
         self.check()
         section = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix, "tolerance": tolerance}
         return _asking(self, {**section, "block": block})
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """Whether a trained model is adapted, whose loss is not predicted."""
+        return isinstance(self.system.adaptation, FineTuning)
 
     @property
     def named_tables(self) -> dict[str, Any]:
@@ -287,6 +295,11 @@ def _asking(scenario: Scenario, section: Any) -> Scenario:
         provenance = {**provenance, **{f"{POWER}.{name}": provenance["plan.power_cap"] for name in STAGES}}
     units = {path: origin.unit for path, origin in provenance.items()}
     question = parse_question(section, units, scenario.optimize, ClockScale.of(system.accelerator))
+    if scenario.is_fine_tuned:
+        if "loss" in {*question.limits, *parse_objective(question.minimize).names()}:
+            raise InputError(f"loss: {NO_LOSS} Minimize or limit time, energy, money or memory.")
+        if BATCH not in question.vary and not question.knots:
+            question = dataclasses.replace(question, fix=tuple(dict.fromkeys((*question.fix, BATCH))))
     for path, ends in question.vary.items():
         check_values(system, plan, path, ends, tables.get("calibration", {}), f"vary {path}")
     check_ends(system, plan, question.vary)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import break_even_power, break_even_throughput
 from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.checks import NO_LOSS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.training_run import TrainingRun, in_float64
 from energymodel.sweeps.outcome_spread import DEVIATIONS, deviation, directions_of
@@ -77,6 +78,8 @@ def batch_curve(scenario: Scenario, points: int = USUAL_POINTS) -> BatchCurve:
     """
     if not 2 <= points <= MOST_POINTS:
         raise InputError(f"points: {points} make no curve. Give 2 to {MOST_POINTS:,}.")
+    if scenario.is_fine_tuned:
+        raise InputError(f"batch: {NO_LOSS} `energymodel sweep --axis plan.batch=...` compares steps of equal tokens.")
     if scenario.plan.knots > 1:
         raise InputError(f"plan.batch: it has {scenario.plan.knots} knots. Give one batch to compare others with.")
     with jax.enable_x64(True):

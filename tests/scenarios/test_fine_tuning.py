@@ -1,9 +1,11 @@
 """Fine-tuning in words: optimizers, targets, samples with padding, and what is refused."""
 
+import jax
 import pytest
 
-from energymodel import InputError, load_scenario
+from energymodel import InputError, evaluate, load_scenario
 from energymodel.readers.training_config import read_training_config
+from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.scenarios.fine_tuning import adaptation_changes, padded_samples, samples_of
 
 AXOLOTL = {
@@ -85,3 +87,18 @@ def test_unknown_words_are_refused(words, message):
 def test_samples_say_what_they_lack(words, sequence, message):
     with pytest.raises(InputError, match=message):
         samples_of(words, sequence, None)
+
+
+def test_the_loss_of_fine_tuning_is_not_predicted():
+    tuned = load_scenario("test-1b-h100", ["system.adaptation=lora"])
+    assert "plan.batch" in tuned.optimize.fix
+    for asked in ({"minimize": "energy*loss"}, {"limits": {"loss": 2.0}}):
+        with pytest.raises(InputError, match="the loss of fine-tuning is not predicted"):
+            tuned.with_question(**asked)
+    with pytest.raises(InputError, match="the loss of fine-tuning is not predicted"):
+        load_scenario("test-1b-h100", ["system.adaptation=lora", "plan.goal.loss=3 nat/token"])
+    outcome = jax.jit(evaluate)(tuned.system, tuned.plan)
+    answer = evaluate_answer(tuned, outcome, None)
+    assert "loss" not in answer.table("outcome").names
+    assert not [text for text in answer.sentences if "loss" in text.words]
+    assert any("not predicted" in note.words for note in answer.notes)

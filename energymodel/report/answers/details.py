@@ -17,6 +17,7 @@ from energymodel.report.answers.plan_fields import part_fields, total
 from energymodel.report.answers.run_tables import Run, Runs, parts_table
 from energymodel.report.answers.timeline import step_parts
 from energymodel.report.cells import Column, number, present, share, spaced, words
+from energymodel.scenarios.checks import NO_LOSS
 from energymodel.scenarios.scenario import SYSTEM, Scenario, distributions
 from energymodel.search.training_run import TrainingRun, in_float64
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, spread_along
@@ -239,6 +240,13 @@ _LAW = "critical_batch"
 _RATIOS = np.geomspace(1e-4, 10.0, 2001)  # batches over the critical one, among which the best is looked for
 _AS_GOOD = 0.01  # of the tokens: batches that take so many more than the best are as good
 _TESTED_EXCESS = 2.0  # tokens that a small batch adds, up to which this was measured
+
+
+def learning_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> list[Sentence]:
+    """What the batch of a plan does to the loss, and the best learning rate at it; of fine-tuning nothing is known."""
+    if scenario.is_fine_tuned:
+        return [Sentence(f"{NO_LOSS[0].upper()}{NO_LOSS[1:]}")]
+    return [*batch_sentences(scenario, plan, outcome), rate_sentence(scenario, plan)]
 
 
 def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> list[Sentence]:

@@ -46,11 +46,9 @@ def evaluate_answer(
     numbers = {name: outputs.number(name) for name in ("energy", "time", "money", "carbon_operational", "loss")}
     tables = [run_tables.plan_table(scenario, {OWN: run.plan}), outputs, energy, step, limits]
     charts = [*charts, *limits_chart(limits), intervals_chart(outputs)]
-    notes = [
-        *where.batch_sentences(scenario, scenario.plan, outcome),
-        where.rate_sentence(scenario, scenario.plan),
-        *present(where.bits_sentence(run)),
-    ]
+    notes = where.learning_sentences(scenario, scenario.plan, outcome)
+    notes += [] if scenario.is_fine_tuned else present(where.bits_sentence(run))
+    reached = "" if scenario.is_fine_tuned else ", and reaches a loss of {loss:i}"
     if trajectory is not None:
         over_time, chart = trajectory_parts(trajectory)
         tables, charts = [*tables, over_time], [chart, *charts]
@@ -67,7 +65,7 @@ def evaluate_answer(
         [
             Sentence(
                 "The run takes {time:i} and {energy:i}, costs {money:i}, emits {carbon_operational:i} of carbon "
-                "dioxide in operation, and reaches a loss of {loss:i}.",
+                f"dioxide in operation{reached}.",
                 numbers,
             ),
             Sentence(f"{of_energy.words}. {of_step.words}.", {**of_energy.numbers, **of_step.numbers}),

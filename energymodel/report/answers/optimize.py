@@ -93,8 +93,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
             *(side_effects(outcome, seen) if optimum.has_own_plan else []),
         ]
         binding = [search_parts.binding_sentence(optimum, prices)]
-    notes += [*binding, *at_risk[1:], *where.batch_sentences(scenario, optimum.plan, optimum.outcome)]
-    notes.append(where.rate_sentence(scenario, optimum.plan))
+    notes += [*binding, *at_risk[1:], *where.learning_sentences(scenario, optimum.plan, optimum.outcome)]
     return Answer.of(
         scenario,
         "optimize",

@@ -45,6 +45,7 @@ def run_prediction_answer(
     run, capacity = Run(scenario.plan, outcome, spread), float(scenario.system.accelerator.memory_capacity)
     of_run, fits = evaluate_answer(scenario, outcome, spread, details=details and of_whole_run), fits_in_memory(outcome)
     costs, parts, _, verdict = of_run.sentences
+    has_loss = not scenario.is_fine_tuned
     outputs, step = of_run.table("outcome"), next(chart for chart in of_run.charts if chart.table == "step_time_parts")
     answer = dataclasses.replace(
         of_run,
@@ -54,7 +55,7 @@ def run_prediction_answer(
             {name: outputs.number(name) for name in ("step_time", "mfu")},
         ),
         sentences=[verdict, costs, parts],
-        tables=[prediction_table(run, capacity, of_whole_run=of_whole_run), *of_run.tables],
+        tables=[prediction_table(run, capacity, of_whole_run=of_whole_run, has_loss=has_loss), *of_run.tables],
         charts=[step, *(chart for chart in of_run.charts if chart is not step)],
         notes=[*map(Sentence, assumed), *of_run.notes],
         also=(),
@@ -86,7 +87,7 @@ def _of_a_step(scenario: Scenario, run: Run, answer: Answer, *, details: bool) -
     return dataclasses.replace(answer, sentences=sentences, tables=tables, charts=charts, notes=notes, warnings=[])
 
 
-def prediction_table(run: Run, capacity: float, *, of_whole_run: bool) -> Table:
+def prediction_table(run: Run, capacity: float, *, of_whole_run: bool, has_loss: bool) -> Table:
     """What steps, tokens and the run take, with intervals."""
     steps, tokens, chips = float(run.outcome.steps), float(run.outcome.tokens), float(run.plan.chips)
     time = run.quantity("step_time")
@@ -115,7 +116,8 @@ def prediction_table(run: Run, capacity: float, *, of_whole_run: bool) -> Table:
     if of_whole_run:
         for name in ("tokens", "time", "energy", "money", "carbon"):
             cells[Column(f"{name}_of_run", f"{name} of the run", units[name])] = scaled(name)
-        cells[Column("loss", "final loss", "nat/token")] = scaled("loss")
+        if has_loss:
+            cells[Column("loss", "final loss", "nat/token")] = scaled("loss")
     return Table.facts("prediction", "Prediction, and its 90 % interval", cells)
 
 
