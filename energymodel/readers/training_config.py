@@ -74,7 +74,7 @@ def read_training_config(
     if table is None:
         return interpret(read_arguments(read_text(path), where), where, "megatron-lm", HOOKS)
     nodes, each = (table.pop(name, None) for name in ("#nodes", "#per_node"))
-    if kind is None and {"model_type", "architectures"} & table.keys() and recognized(table) is None:
+    if {"model_type", "architectures"} & table.keys() and recognized(table) is None:
         raise InputError(
             f'"{where}" describes a model, not a training run. Give it as --model, with --accelerator, --chips and '
             "--tokens."
@@ -115,7 +115,7 @@ def _table(path: Path, kind: str | None) -> dict[str, Any] | None:
             )
         return table
     table = read_command(text, path.name)
-    if kind in started_by("arguments") or (kind is None and recognized(table, started_by("arguments"))):
+    if kind in started_by("arguments") or recognized(table, started_by("arguments")):
         check_command(text, path.name)
         return table
     if kind in (None, "megatron-lm") and any(word in text for word in ARGUMENTS):

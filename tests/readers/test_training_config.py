@@ -135,13 +135,15 @@ def test_frameworks_are_recognized(tmp_path: Path) -> None:
     assert {expected.get("run", {}).get("kind") for expected in RUNS} - {None} == set(KINDS) - {"verl"}
     with pytest.raises(InputError, match="no training configuration that is recognized"):
         read_training_config(written(tmp_path, "other.yaml", {"a": 1}))
-    with pytest.raises(
-        InputError, match="It has fsdp_config in common with accelerate: if it is one, give --framework"
-    ):
+    with pytest.raises(InputError, match="It has fsdp_config in common with accelerate: too little to be one"):
         read_training_config(written(tmp_path, "other.yaml", {"fsdp_config": {}, "a": 1}))
+    alike = written(tmp_path, "other.yaml", {"num_processes": 8, "num_machines": 1, "fsdp_config": {}})
+    with pytest.raises(InputError, match="in common with accelerate: if it is one, give --framework accelerate"):
+        read_training_config(alike)
+    assert read_training_config(alike, "accelerate") == read_training_config(alike, otherwise="accelerate")
     with pytest.raises(InputError, match="no file of nemo: it is recognized as levanter"):
         read_training_config(written(tmp_path, "other.yaml", {"trainer": {"fsdp_axis": "embed"}, "model": {}}), "nemo")
-    with pytest.raises(InputError, match="no file of nemo: no two keys"):
+    with pytest.raises(InputError, match="no file of nemo: too few of its keys"):
         read_training_config(written(tmp_path, "other.yaml", {"trainer": {}, "model": {}}), "nemo")
     with pytest.raises(InputError, match='Unknown kind of training configuration "nanotro"'):
         read_training_config(written(tmp_path, "other.yaml", {"a": 1}), "nanotro")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from energymodel.errors import InputError
 from energymodel.readers.expressions import data_file, evaluate
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig, settle
-from energymodel.readers.training.keys import Keys, quoted
+from energymodel.readers.training.keys import Keys, is_harmless, quoted
 
 FOLDER = Path(__file__).parents[1] / "frameworks"
 NEAREST = "Describe the nearest transformer with --model, or by its shape in a scenario."
@@ -111,30 +111,38 @@ def kind_of(table: Mapping[Any, Any], where: str, kind: str | None = None, other
     name = kind or found or otherwise
     if name is None:
         shared, nearest = max(((in_common(table, name), name) for name in frameworks()), key=lambda pair: len(pair[0]))
-        near = f"It has {_listed(shared)} in common with {nearest}: if it is one, give --framework {nearest}. "
+        way = f"if it is one, give --framework {nearest}" if _is_alike(table, shared) else "too little to be one"
+        near = f"It has {_listed(shared)} in common with {nearest}: {way}. " if shared else ""
         raise InputError(
-            f'"{where}" is no training configuration that is recognized. {near if shared else ""}'
-            f"Name its framework (--framework), one of {', '.join(frameworks())}."
+            f'"{where}" is no training configuration that is recognized. {near}Describe the run by --model, --batch '
+            f"and --sequence, or give a file of {', '.join(frameworks())}."
         )
     shared = in_common(table, name)
-    if name == found or recognized(table, (name,)) or (found is None and len(shared) > 1):
+    is_below = found is not None and name in framework(found).get("base", ())
+    is_as_clear = found is not None and not is_below and recognized(table, (name, found)) == name
+    if name == found or is_as_clear or (found is None and _is_alike(table, shared)):
         return name
-    what = f"it is recognized as {found}" if found else f"no two keys of it are those of {name}"
+    what = f"it is recognized as {found}" if found else f"too few of its keys are those of {name} ({_listed(shared)})"
     raise InputError(f'"{where}" is no file of {name}: {what}. Leave out --framework, or name another one.')
 
 
+def _is_alike(table: Mapping[Any, Any], shared: list[str]) -> bool:
+    """Whether shared keys are at least half of those of a file that matter, and more than one."""
+    own = [path for path in paths_of(table, deepest=0) if not is_harmless(path)]
+    return len(shared) > 1 and 2 * len(shared) >= len(own)
+
+
 def _listed(names: list[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} other keys" if len(names) > 6 else "")
+    return (", ".join(names[:6]) or "none") + (f" and {len(names) - 6} other keys" if len(names) > 6 else "")
 
 
-def paths_of(table: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> set[str]:
-    """Paths of the keys of a table and of the tables in it, with underscores, to a depth of four."""
+def paths_of(table: Mapping[Any, Any], prefix: str = "", deepest: int = 4) -> set[str]:
+    """Paths of the keys of a table and of the tables in it, with underscores, to a depth."""
     paths: set[str] = set()
     for key, value in table.items():
         path = f"{prefix}{str(key).lstrip('-').replace('-', '_')}"
-        paths |= {path} | (
-            paths_of(value, f"{path}.", depth + 1) if isinstance(value, Mapping) and depth < 4 else set()
-        )
+        below = paths_of(value, f"{path}.", deepest - 1) if isinstance(value, Mapping) and deepest > 0 else set()
+        paths |= {path} | below
     return paths
 
 
