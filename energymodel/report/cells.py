@@ -72,8 +72,8 @@ class Column:
     - `title`: by default the name in words.
     - `kind`: by default "temperature" of K, or "amount"; else "count", "share" (of one), "change" (a ratio less one),
       "difference" (of temperatures), "hours" (of chips; in s) or "words".
-    - `digits`: "interval" of each cell; "rows", whose error is common, so that neighbors stay apart; or "two", of
-      numbers whose uncertainty is unknown.
+    - `digits`: "interval" of each cell; "rows", whose error is common, so that neighbors stay apart; "two", of
+      numbers whose uncertainty is unknown; or "three" at least, of what people compare between answers.
     """
 
     name: str

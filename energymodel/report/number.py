@@ -1,9 +1,11 @@
 """Digits, units, intervals and marks of priors: the one place where numbers become text.
 
 The last digit is worth at most half of half the width of the 90 % interval, so that 26.18 GWh between 22 and 31 are
-"26 GWh". A number has at least one digit and at most four. JSON and CSV have all digits.
+"26 GWh". A number has at least one digit and at most four; a step time has three, since people compare those of two
+answers, whose error is common. JSON and CSV have all digits.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -107,6 +109,8 @@ def _first(number: float) -> int:
 def _place(number: float, half: float, column: Column) -> int:
     """Power of ten of the last digit that half the width of an interval supports, for a number as it is printed."""
     first = _first(number)
+    if column.digits == "three":
+        return min(_place(number, half, dataclasses.replace(column, digits="interval")), first - 2)
     if column.kind in _SHARES and half:
         return min(max(_TENTH, _first(half / 2.0)), max(0, first))
     if column.kind in _SHARES:
@@ -141,6 +145,9 @@ def interval(cell: Cell, column: Column, layout: Layout | None = None) -> str:
     if not isinstance(cell, Quantity) or ends is None or column.digits == "rows":
         return ""
     scale, digit = layout or layout_of(cell, cell.column(column))
+    if column.digits == "three":
+        plain_column = dataclasses.replace(column, digits="interval")
+        digit = _place(scale.read(cell.value), 0.5 * (ends[1] - ends[0]) / scale.size, plain_column)
     return " to ".join(_digits(scale.read(end), digit) for end in ends)
 
 

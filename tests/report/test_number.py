@@ -81,3 +81,9 @@ def test_rows_with_a_common_error_stay_apart():
 def test_a_prior_has_a_mark():
     assert text(Quantity(8.0, prior="not disclosed"), Column("", "")) == "8 †"
     assert plain(1.464e9, "Hz") == "1.464 GHz"
+
+
+def test_a_step_time_has_three_digits_and_the_interval_its_own():
+    column, cell = Column("step_time", unit="s", digits="three"), Quantity(15.83, 11.2, 22.4)
+    assert (text(cell, column), interval(cell, column)) == ("15.8 s", "11 to 22")
+    assert text(Quantity(15.83, 15.82, 15.84), column) == "15.83 s"

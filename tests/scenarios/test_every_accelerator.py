@@ -59,3 +59,14 @@ def test_peak_is_that_of_the_units_at_the_reference_clock(name):
     units, operations = DATA["units"][name]
     device = read("hardware", name)
     assert value(device, "peak_flops") == pytest.approx(units * operations * value(device, "reference_clock"), rel=5e-3)
+
+
+def test_a_consumer_card_slows_down_at_a_power_cap():
+    # Puget Systems, four RTX 3090: 280 W takes 5 % of the speed at 350 W, 230 W about 16 %.
+    layout, speeds = {"plan.layout.microbatch": 1, "plan.layout.recomputation": "full"}, []
+    for cap in ("350 W", "280 W", "230 W"):
+        change = {"system.accelerator": "rtx-3090", "plan.chips": 4, "plan.power_cap": cap, **layout}
+        run = load_scenario("test-1b-h100", change)
+        speeds.append(1.0 / float(evaluate_once(run.system, run.plan).step_time.total))
+    assert speeds[1] / speeds[0] == pytest.approx(0.95, abs=0.03)
+    assert speeds[2] / speeds[0] == pytest.approx(0.84, abs=0.05)

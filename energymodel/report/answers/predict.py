@@ -103,9 +103,11 @@ def prediction_table(run: Run, capacity: float, *, of_whole_run: bool, has_loss:
         Column("memory_per_chip", "memory per chip", "B"): scaled("memory_per_chip"),
         Column("out_of_memory", "out of memory", kind="share", digits="two"): float(run.outcome.out_of_memory),
         Column("capacity", "memory of a chip", "B"): capacity,
-        Column("step_time", unit="s"): time,
-        Column("token_rate", "tokens per second", "token/s"): rate(tokens / steps),
-        Column("token_rate_per_chip", "tokens per second and chip", "token/s"): rate(tokens / steps / chips),
+        Column("step_time", unit="s", digits="three"): time,
+        Column("token_rate", "tokens per second", "token/s", digits="three"): rate(tokens / steps),
+        Column("token_rate_per_chip", "tokens per second and chip", "token/s", digits="three"): rate(
+            tokens / steps / chips
+        ),
         Column("mfu", "model FLOP utilization", kind="share"): scaled("mfu"),
         Column("power_busy", "busy chip power", "W"): scaled("power_busy"),
     }

@@ -119,7 +119,8 @@ def output_columns(serves: bool, digits: str = "interval") -> list[Column]:
         if "title" in about or name in groups:
             level = "data" if name in OF_LIFE and not serves else "short" if name in MAIN_OUTPUTS else "full"
             title = about.get("title") or groups[name]
-            columns.append(Column(name, title, about["unit"], kind_of(name), digits, level))
+            own = "three" if name == "step_time" and digits == "interval" else digits
+            columns.append(Column(name, title, about["unit"], kind_of(name), own, level))
     return columns + [
         Column(f"{group}.{part.name}", part.metadata["title"], part.metadata["unit"], digits=digits, level="data")
         for group, component in (("energy", EnergyBreakdown), ("step_time", StepTime), ("slack", Slack))
