@@ -1,13 +1,25 @@
-"""Operations of layers that mix tokens otherwise than by full attention: with a state, or with chosen keys.
+"""Operations of layers that mix tokens otherwise than by full attention: with a window, a state, or chosen keys.
 
 A layer with a state, a state-space model or linear attention, has heads H and `key_heads` G, each of which serves H / G
 of them, `key_size` N and `value_size` P, so that the state of a head has N P entries; `chunk` C are the tokens that a
-step of its kernels takes [1].
+step of its kernels takes [1]. `sequence` is the context length s, `window` w [token].
 """
 
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Values
+
+
+def window_length(window: Numeric, sequence: Numeric) -> Values:
+    """Context whose causal attention has as many scores as a sliding window, `w (2 - w / s)`, w at most s.
+
+    A token attends to itself and the w - 1 before it, but the first w tokens have fewer: `s w (1 - w / (2 s))` scores
+    instead of the `s^2 / 2` of all pairs [Beltagy et al. 2020; the count is elementary, to one part in w].
+
+    **Returns:** length [token], `sequence` where the window reaches it.
+    """
+    w = jnp.minimum(jnp.asarray(window), sequence)
+    return w * (2.0 - w / sequence)
 
 
 def state_flops_per_token(

@@ -3,8 +3,7 @@
 Shared arguments: `hidden` size h, `layers` L, `attention_width` a d (heads times head size; with latent attention the
 mean of the sizes of keys and values), `heads` a and `kv_heads` a_kv, query and key-value heads, `head_size` d, inner
 width `feed_forward` f, and `vocabulary` V [1]; `gated` g, 1 if gated, 0 if plain, and `tied`, 1 if embedding and head
-share their weights, else 0 [1]; `parameters` N that act on a token [1]; `sequence`, the context length s, and `window`
-w [token].
+share their weights, else 0 [1]; `parameters` N that act on a token [1]; `sequence`, the context length s [token].
 """
 
 from typing import NamedTuple
@@ -13,7 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Part, Real, Scalar, Values, at_most_one, blend, is_fixed, part, real, share
-from energymodel.performance.token_mixing import index_flops_per_token, state_flops_per_token
+from energymodel.performance.token_mixing import index_flops_per_token, state_flops_per_token, window_length
 from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE
 
 
@@ -51,18 +50,6 @@ def latent_attention_parameters(
     query = jnp.where(compressed, rank * (h + a * head_size), h * a * head_size)
     own = a * (head_size - jnp.asarray(rope_head_size) + value_head_size)
     return query + h * (kv_rank + jnp.asarray(rope_head_size)) + kv_rank * own + a * value_head_size * h
-
-
-def window_length(window: Numeric, sequence: Numeric) -> Values:
-    """Context whose causal attention has as many scores as a sliding window, `w (2 - w / s)`, w at most s.
-
-    A token attends to itself and the w - 1 before it, but the first w tokens have fewer: `s w (1 - w / (2 s))` scores
-    instead of the `s^2 / 2` of all pairs [Beltagy et al. 2020; the count is elementary, to one part in w].
-
-    **Returns:** length [token], `sequence` where the window reaches it.
-    """
-    w = jnp.minimum(jnp.asarray(window), sequence)
-    return w * (2.0 - w / sequence)
 
 
 def feed_forward_parameters(hidden: Numeric, feed_forward: Numeric, gated: Numeric) -> Values:
@@ -197,6 +184,7 @@ class Transformer(eqx.Module):
     )
     attention_weights: Real = real("1", 0.0, doc="parameters of an attention block of neither kind; 0 by its formula")
     table_parameters: Real = real("1", 0.0, doc="entries of tables, beside the embedding, that tokens look up in")
+    expert_latent: Real = share(1.0, doc="width that routed experts take and give, over the hidden size")
     index_heads: Real = real("1", 0.0, doc="heads of the indexer that chooses keys in sparse attention, 0 without")
     index_size: Real = real("1", 0.0, doc="size of a head of the indexer")
     state_layers: Real = real("1", 0.0, doc="layers with a state in place of attention's keys and values")
@@ -206,6 +194,7 @@ class Transformer(eqx.Module):
     state_value_size: Real = real("1", 0.0, doc="size of values in a layer with a state: the columns of its state")
     state_weights: Real = real("1", 0.0, doc="parameters of the mixer of one layer with a state")
     state_chunk: Real = real("token", 64.0, within=AT_LEAST_ONE, doc="tokens that kernels of such layers take at once")
+    state_rate: Real = real("1", 1.0, within=ABOVE_ZERO, doc="rate of kernels of chunks over that of fused attention")
     state_delta: Real = share(0.0, doc="1 if the state is updated by the delta rule")
 
     @property
@@ -317,6 +306,14 @@ class Transformer(eqx.Module):
         return self.active_layer_parameters + self.embeddings
 
     @property
+    def routed_blocks(self) -> Part:
+        """Routed experts that act on a token, as blocks of the width `feed_forward` [1].
+
+        Experts of a latent are wider, by what it is narrower, than the block with as many weights.
+        """
+        return self.active_experts if is_fixed(self.expert_latent, 1.0) else self.active_experts / self.expert_latent
+
+    @property
     def mixture(self) -> Part:
         """0 with one expert, 1 with two or more; linear in between, so that slopes are finite."""
         return at_most_one(self.experts - 1.0)
@@ -351,6 +348,7 @@ class Transformer(eqx.Module):
         if not is_fixed(self.index_heads, 0.0):
             scores = scores + self._index_flops
         state_share = part(self.state_layers, lambda: 1.0 / layers)
+        latents = part(latent, lambda: self.query_rank + self.kv_rank + self.rope_head_size)
         state_values = self.state_heads * self.state_value_size
         state_inputs = part(at_most_one(self.state_layers), lambda: self.state_weights / self.hidden - state_values)
         state_flops = part(state_share, lambda: self._state_flops)
@@ -369,9 +367,7 @@ class Transformer(eqx.Module):
                 state_share,
                 # The values leave the state and pass its gate; keys and queries are kept as the delta rule takes them.
                 lambda: state_inputs + 2.0 * state_values + self.state_delta * self.convolved,
-                lambda: (
-                    queries + kv + values + part(latent, lambda: self.query_rank + self.kv_rank + self.rope_head_size)
-                ),
+                lambda: queries + kv + values + latents,
             ),
             attended=attended,
             attention_flops=blend(state_share, lambda: self._state_flops, lambda: scores),

@@ -23,7 +23,7 @@ OWN_ACCELERATOR = 'Any other: energymodel presets new mine.toml --peak "400 TFLO
 MODEL_FILE, SCENARIO_FILE = ".json", ".toml"
 MACHINE = ("accelerator", "node", "network")
 CONFIG = "config.json"
-_ASSUMED_FIELDS = ("flash", "expert_imbalance", "sequence")
+_ASSUMED_FIELDS = ("flash", "expert_imbalance", "sequence", "state_rate", "state_chunk")
 _ASSUMED = {"kind": "prior", "source": "config.json does not say; as in most training software"}
 
 

@@ -329,6 +329,7 @@ UNUSED = (
     ("workload.flash", 1.0, "software.", ("score_passes",)),
     ("workload.flash", 0.0, "accelerator.attention_", ("efficiency", "half_keys", "tail", "half_head", "backward")),
     ("workload.experts", 1.0, "", ("software.expert_overlap", "mixture_exponent")),
+    ("workload.state_layers", 0.0, "workload.state_", ("rate", "chunk")),
 )
 """A number of a system, a value of it, and what is without effect where it has that value."""
 

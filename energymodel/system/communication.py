@@ -101,7 +101,7 @@ def layer_communication(
     dispatched = fabric.all_to_all(
         layout.expert,
         tensor,
-        sent / tensor * workload.active_experts,
+        part(workload.expert_latent, lambda: sent / tensor * workload.active_experts),
         layout.pipeline,
         workload.active_experts,
         system.software.node_dispatch,

@@ -351,7 +351,7 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     `recompute_modules`, 2026].
     """
     layout, workload, software, sizes = plan.layout, system.workload, system.software, division.sizes
-    routed = workload.active_experts * workload.expert_imbalance
+    routed = workload.routed_blocks * workload.expert_imbalance
     with_experts = _expert_layer_share(workload, sizes, division.stages.most)
     ratio = workload.feed_forward / workload.hidden
     # Blocks of the size of an expert that act on a token: of layers without experts, shared, routed.
@@ -382,7 +382,8 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     if not is_fixed(sizes.mixture, 0.0):
         narrow = 1.0 - 0.5 * layout.fp8 - 0.75 * layout.fp4
         behind_gate = workload.gated - layout.recompute_expert_activations
-        stored = stored + software.kept_expert_inputs * routed * (2.0 + 2.0 * ratio * behind_gate) * narrow
+        copy = part(workload.expert_latent**2.0, lambda: 2.0)  # of an expert of a latent: narrower, beside wider blocks
+        stored = stored + software.kept_expert_inputs * routed * (copy + 2.0 * ratio * behind_gate) * narrow
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
     copies = software.activation_copies
     held = layer_activation_bytes(

@@ -166,13 +166,11 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
         1.0 - workload.flash,
         lambda: 5.0 * workload.heads * workload.sequence * tokens / layout.tensor * software.score_passes,
     )
-    blocks = workload.active_experts + workload.shared_experts
+    blocks = workload.routed_blocks + workload.shared_experts
+    copies = part(workload.expert_latent, lambda: workload.active_experts)
     inner = workload.feed_forward / workload.hidden
     divided = DENSE_BYTES + part(
-        sizes.mixture,
-        lambda: (
-            sizes.expert_share * (expert_bytes(workload.gated, inner, blocks, workload.active_experts) - DENSE_BYTES)
-        ),
+        sizes.mixture, lambda: sizes.expert_share * (expert_bytes(workload.gated, inner, blocks, copies) - DENSE_BYTES)
     )
     if not is_fixed(sizes.state_share, 0.0):
         divided = state_layer_bytes(workload, sizes)
@@ -194,7 +192,9 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
         attention_flops=scored * (1.0 + again / 3.0),
         products=layer_products(system, plan, division).scaled(passes),
-        attention=attention_passes(system, plan, division, (scored, scanned), again),
+        attention=attention_passes(
+            system, plan, division, scored if is_fixed(scanned, 0.0) else scored - scanned, again, scanned
+        ),
         gemm_bytes=passes * (product_traffic + idle * element),
         elementwise_bytes=elementwise * layout.width,
         communicated=tokens * workload.hidden * element,
@@ -229,8 +229,8 @@ def state_layer_bytes(workload: Transformer, sizes: LayerSizes) -> Scalar:
     which some layers lack (`expert_bytes`) [derivation: docs/step_time.md].
     """
     h, mixed = workload.hidden, sizes.expert_share
-    routed = part(sizes.mixture, lambda: workload.active_experts)
-    blocks = workload.active_experts + workload.shared_experts
+    routed = part(sizes.mixture, lambda: part(workload.expert_latent, lambda: workload.active_experts))
+    blocks = workload.routed_blocks + workload.shared_experts
     experts = expert_bytes(workload.gated, workload.feed_forward / h, blocks, routed) - 8.0
     dense = part(1.0 - mixed, lambda: expert_bytes(workload.gated, workload.dense_feed_forward / h, 1.0, 0.0) - 8.0)
     passing = 2.0 * (sizes.state_inputs + workload.convolved + 2.0 * sizes.state_values) + workload.chunk_state_bytes
@@ -296,25 +296,23 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, division: Divisio
 
 
 def attention_passes(
-    system: TrainingSystem, plan: TrainingPlan, division: Division, work: tuple[Numeric, Part], again: Numeric
+    system: TrainingSystem, plan: TrainingPlan, division: Division, scored: Numeric, again: Numeric, scanned: Part = 0.0
 ) -> AttentionPasses:
     """Time of attention in a layer [s], `(1 + b + r) t_forward`, r passes repeated [derivation: docs/step_time.md].
 
     A fused kernel takes b = `attention_backward` forward passes to go back. Each of the c steps of a ring of context
     parallelism is a kernel of its own, which sees one c-th of the keys. Without a fused kernel score and value products
     run like other matrix products, slower where the head size is no multiple of 64, forward once and backward twice,
-    and may include what the mask removes: the whole square of the sequence. The chunks of layers with a state are taken
-    to run at the rate of fused attention: once forward, twice backward.
+    and may include what the mask removes: the whole square of the sequence. Chunks of layers with a state run
+    at a share of the rate of fused attention (`workload.state_rate`), once forward and twice backward.
 
     **Arguments:**
 
-    - `work`: operations that masks and windows leave, those of chunks included, and of chunks alone, both forward and
-      backward [FLOP].
+    - `scored`: operations that masks and windows leave, `scanned` those of chunks, both forward and backward [FLOP].
     - `again`: r, share of the forward pass that is repeated to go back [1].
     """
     chip, workload, layout, software = system.accelerator, system.workload, plan.layout, system.software
-    (scored, scanned), attended = work, division.sizes.attended
-    forward = (scored if is_fixed(scanned, 0.0) else scored - scanned) / 3.0
+    forward, attended = scored / 3.0, division.sizes.attended
     head = workload.mean_head_size
     padded = padded_head_size(head)
 
@@ -339,6 +337,7 @@ def attention_passes(
     passes = AttentionPasses(*(t / software.attention_efficiency for t in blend(workload.flash, fused, unfused)))
     if is_fixed(scanned, 0.0):
         return passes
-    chunks = compute_time(scanned / 3.0, chip.peak_flops, chip.attention_efficiency * software.attention_efficiency)
+    efficiency = chip.attention_efficiency * software.attention_efficiency * workload.state_rate
+    chunks = compute_time(scanned / 3.0, chip.peak_flops, efficiency)
     repeated = layout.recompute_full
     return AttentionPasses(passes.forward + chunks, passes.backward + (2.0 + repeated) * chunks)

@@ -77,3 +77,12 @@ def test_an_indexer_scores_all_keys_and_attention_the_chosen_ones():
     scores = 6 * 4 * 1024 * (2048 - 256 * (2 - 256 / 2048))
     saved = scores - 4 * 3 * 4 * 64 * 2048
     np.testing.assert_allclose(float(full.flops_per_token) - float(sparse.flops_per_token), saved, rtol=1e-6)
+
+
+def test_experts_of_a_latent_are_wide_and_their_tokens_narrow():
+    mixture = {"experts": 8.0, "active_experts": 2.0, "feed_forward": 512.0}
+    inputs = case(**mixture, expert_latent=0.5)
+    # Blocks of 512 x 1024 weights are 1024 wide where they take 512 entries: 2 x 4 bytes inside, 2 x 2 / 2 of the
+    # copies, beside 8 of norms and 2 x 4 of queries, keys, values and output.
+    np.testing.assert_allclose(activation_bytes(*inputs), 2048 * 1024 * (8 + 8 + 2 * 4 * 1.0 + 2 * 2 * 0.5), rtol=1e-6)
+    assert float(inputs[0].workload.parameters) == float(case(**mixture)[0].workload.parameters)
