@@ -125,6 +125,12 @@ def optimize_architecture(
     for name in names:
         if name not in all_names:
             raise InputError(f'Shape variable "{name}" is none of {", ".join(all_names)}.')
+    workload = scenario.system.workload
+    if fixed := [name for name in ("state_layers", "attention_weights") if float(getattr(workload, name)) > 0.0]:
+        raise InputError(
+            f"optimize_architecture: {fixed[0]} is {float(getattr(workload, fixed[0])):g}: shapes of models with a "
+            "state or with attention of their own kind are not varied. Take a model without, or `optimize` the plan."
+        )
     tell = progress or (lambda sentence: None)
     asked = scenario.with_question(minimize, limits, vary, fix)
     seeks_loss, is_loss = "loss" in parse_objective(asked.optimize.minimize).names(), asked.optimize.minimize == "loss"
