@@ -269,13 +269,16 @@ class Transformer(eqx.Module):
     def attention_block(self) -> Scalar:
         """Parameters of the attention block of one layer, as stated or by the formula of its kind [1]."""
         latent = self.head_size, self.value_head_size, self.rope_head_size, self.query_rank, self.kv_rank
-        if not is_fixed(self.attention_weights, 0.0):
-            return jnp.asarray(self.attention_weights)
-        return blend(
-            self.latent,
-            lambda: latent_attention_parameters(self.hidden, self.heads, *latent),
-            lambda: attention_parameters(self.hidden, self.heads, self.kv_heads, self.head_size),
-        )
+
+        def by_kind() -> Scalar:
+            return blend(
+                self.latent,
+                lambda: latent_attention_parameters(self.hidden, self.heads, *latent),
+                lambda: attention_parameters(self.hidden, self.heads, self.kv_heads, self.head_size),
+            )
+
+        # Where the number is traced, it is not known whether it is stated.
+        return blend(at_most_one(self.attention_weights), lambda: jnp.asarray(self.attention_weights), by_kind)
 
     @property
     def expert_block(self) -> Scalar:

@@ -111,3 +111,10 @@ def test_windows_never_attend_to_more_than_the_mask_leaves(window, sequence, loc
     assert length <= sequence * (1.0 + 1e-12)
     if window >= sequence:
         np.testing.assert_allclose(length, sequence, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["test-1b", "deepseek-v3"])
+def test_traced_shapes_have_the_same_parameters(name):
+    # A stated size of the attention block is 0 where the formula counts; traced, it is not known to be.
+    model = load_scenario("test-1b-h100", [f"system.workload={name}"]).system.workload
+    np.testing.assert_allclose(jax.jit(lambda shape: shape.parameters)(model), model.parameters, rtol=1e-12)
