@@ -119,6 +119,19 @@ def companions(accelerator: str) -> dict[str, Any]:
     return copy.deepcopy(_read("hardware", accelerator).get(COMPANIONS, {}))
 
 
+def inlet_class(temperature: float, lowest: float, highest: float) -> str:
+    """The class of supply air or water that takes a temperature, of the medium of the class with these ends [K].
+
+    The coldest one that does; the warmest where none takes it. A class that is no preset has air.
+    """
+    presets = {name: read_preset("inlets", name) for name in names("inlets")}
+    ends = {name: (preset["lowest"]["value"], preset["highest"]["value"]) for name, preset in presets.items()}
+    of_water = {name: "water" in preset["title"].lower() for name, preset in presets.items()}
+    own = any(of_water[name] for name in ends if ends[name] == (lowest, highest))
+    same = sorted((name for name in ends if of_water[name] == own), key=lambda name: ends[name][1])
+    return next((name for name in same if ends[name][0] <= temperature <= ends[name][1]), same[-1])
+
+
 def machine_of(path: str) -> dict[str, Any]:
     """The accelerator of a scenario file, its own or that of its base, as a table; and the node and network it states.
 

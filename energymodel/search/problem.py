@@ -17,6 +17,7 @@ from energymodel.ranges import declaration
 from energymodel.scenarios.checks import check_target
 from energymodel.scenarios.clock_scale import CLOCK
 from energymodel.scenarios.components import OFFERS
+from energymodel.scenarios.files import inlet_class
 from energymodel.scenarios.question import BATCH, OVER_PROGRESS, TOKENS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.training_run import TrainingRun, replace_leaf
@@ -320,9 +321,10 @@ def _bounds(
     asked, taken = bounds.get(COOLANT, (own, own)), (float(inlet.lowest), float(inlet.highest))
     if asked[0] < taken[0] * (1.0 - ROUNDING) or asked[1] > taken[1] * (1.0 + ROUNDING):
         asks, takes = (" to ".join(format_quantity(end, "K") for end in dict.fromkeys(x)) for x in (asked, taken))
+        another = inlet_class(asked[1] if asked[1] > taken[1] else asked[0], *taken)
         raise InputError(
             f"{COOLANT}: {asks} is outside {takes}, which the equipment takes (system.facility.cooling.inlet). Stay "
-            "within, or choose equipment of another class, such as system.facility.cooling.inlet=ashrae-a4."
+            f"within, or choose equipment of another class, such as system.facility.cooling.inlet={another}."
         )
     layout = [path for path in bounds if path.startswith("plan.layout.")]
     layout_ranges = {path.removeprefix("plan.layout."): bounds.pop(path) for path in layout}

@@ -7,7 +7,7 @@ import yaml
 
 from energymodel.errors import InputError
 from energymodel.scenarios.components import preset_in_si
-from energymodel.scenarios.files import companions, merge, names, read_preset
+from energymodel.scenarios.files import companions, inlet_class, merge, names, read_preset
 from energymodel.scenarios.layers import lay
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.plan import TokenBudget
@@ -154,3 +154,16 @@ def test_a_preset_name_replaces_a_component_but_not_its_missing_name():
 def test_an_unknown_accelerator_is_refused():
     with pytest.raises(InputError, match=r'Unknown preset "h200-sx".*Did you mean "h200-sxm"\?'):
         load_scenario(SMALL, ["system.accelerator=h200-sx"])
+
+
+@pytest.mark.parametrize(
+    ("celsius", "ends", "name"),
+    [
+        (45.0, (2.0, 40.0), "ashrae-w45"),  # water of class W40, as in direct-liquid
+        (50.0, (2.0, 40.0), "ashrae-w45"),
+        (42.0, (10.0, 35.0), "ashrae-a4"),  # air of class A2
+        (38.0, (10.0, 35.0), "ashrae-a3"),
+    ],
+)
+def test_another_class_of_coolant_is_of_the_same_medium(celsius, ends, name):
+    assert inlet_class(celsius + 273.15, *(end + 273.15 for end in ends)) == name

@@ -12,6 +12,7 @@ from energymodel.report.answers import run_tables
 from energymodel.report.answers.run_tables import OWN, Run
 from energymodel.report.cells import Quantity, declared, number, present, share
 from energymodel.report.number import sentence
+from energymodel.scenarios.files import inlet_class
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.system.outcome import TrainingOutcome
@@ -23,6 +24,7 @@ DRAWN = (
 )
 """Outputs whose intervals are drawn."""
 _OVER_TIME = declared("over_time")
+INLET = "INLET"  # in a remedy: the class that takes the coolant
 
 
 def evaluate_answer(
@@ -158,7 +160,8 @@ def broken_limits(scenario: Scenario, run: Run) -> list[Sentence]:
     """One sentence for each limit of the hardware and the building that the plan breaks."""
     system, plan, outcome, slacks = scenario.system, run.plan, run.outcome, run.outcome.slack
     chips, cap, coolant = float(plan.chips), float(plan.power_cap), float(plan.coolant_temperature)
-    is_cold = coolant < float(system.facility.cooling.inlet.lowest)
+    inlet = system.facility.cooling.inlet
+    is_cold, another = coolant < float(inlet.lowest), inlet_class(coolant, float(inlet.lowest), float(inlet.highest))
     values = {
         "facility_power": outcome.power_peak,
         "temperature": outcome.temperature,
@@ -180,5 +183,7 @@ def broken_limits(scenario: Scenario, run: Run) -> list[Sentence]:
             amounts = {"value": value, "limit": limit, "each": value / chips}
             numbers = {key: number(of, unit) for key, of in amounts.items()}
             verb = "is below" if is_below else "exceeds"
-            sentences.append(Sentence(f"{name}: {{value}} {verb} the limit {{limit}}. {remedy}", numbers))
+            sentences.append(
+                Sentence(f"{name}: {{value}} {verb} the limit {{limit}}. {remedy.replace(INLET, another)}", numbers)
+            )
     return sentences
