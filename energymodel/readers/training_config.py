@@ -3,6 +3,7 @@
 The frameworks are the files of `readers/frameworks`; which one wrote a file is recognized from what it holds.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,8 @@ def _table(path: Path, kind: str | None) -> dict[str, Any] | None:
     if kind in started_by("arguments") or recognized(table, started_by("arguments")):
         check_command(text, path.name)
         return table
-    if kind in (None, "megatron-lm") and any(word in text for word in ARGUMENTS):
+    is_yaml = re.search(r"(?m)^\s*--[\w-]+: ", text) is not None
+    if kind in (None, "megatron-lm") and not is_yaml and any(word in text for word in ARGUMENTS):
         return None
     if (overrides := read_overrides(text, path.name)) is not None:
         return overrides

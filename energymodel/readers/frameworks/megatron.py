@@ -7,8 +7,9 @@ from typing import Any
 from energymodel.errors import InputError
 from energymodel.readers.expressions import constant_of
 from energymodel.readers.training.interpreter import Hook, Prepared, Run, framework
-from energymodel.readers.training.keys import flat, quoted, table_of
+from energymodel.readers.training.keys import flat, is_harmless, quoted, table_of
 
+VARIABLE = re.compile(r"\$\{?\w{1,40}\}?")
 SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
 SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
@@ -19,7 +20,16 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
     if isinstance(inner, list):
         inner = {str(key): value for item in inner if isinstance(item, dict) for key, value in item.items()}
     arguments = flat(table_of(inner, where, "MODEL_ARGS", "a table of arguments"))
-    return Prepared({key.lstrip("-").replace("-", "_"): value for key, value in arguments.items()})
+    named = {key.lstrip("-").replace("-", "_"): value for key, value in arguments.items()}
+    left = [
+        f"{key} ({value})" for key, value in named.items() if VARIABLE.fullmatch(str(value)) and not is_harmless(key)
+    ]
+    if len(left) > 1:
+        raise InputError(
+            f'"{where}" is a template: {", ".join(left[:8])}{", ..." if len(left) > 8 else ""} come from the script '
+            "that starts it. Write their values into it, or give that script."
+        )
+    return Prepared(named)
 
 
 def stairs_of(run: Run, text: str) -> tuple[tuple[float, int], ...]:

@@ -26,6 +26,8 @@ CONFIGURATIONS = ("--config", "--config_path", "--config-path")
 """Arguments that name the file with most settings."""
 UNLIKE = re.compile(r".*_rank|main_process|master_|.*port|include|exclude|output|num_(nodes|gpus|processes)")
 """Arguments in which two commands of one run differ."""
+HANDED = {"#sbatch_benchmarking", "#interactive_benchmarking"}
+"""Scripts that take their settings from variables."""
 LAUNCHER = ("num_processes", "nproc_per_node", "num_gpus", "num_machines", "nnodes", "num_nodes")
 """Arguments of launchers that count accelerators or nodes."""
 STOPS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1", "then", "fi", "do", "done", ")", "\\")
@@ -69,6 +71,9 @@ def read_command(text: str, where: str) -> dict[str, Any]:
     for command, what, *others in PATTERNS.program.findall(body):
         names = (*others, f"{command}_{what}" if what else command)
         table |= {f"#{name}": None for name in names if name}
+    if HANDED & table.keys():
+        lines = " ".join(line for line in body.splitlines() if PATTERNS.program.search(line))
+        table |= variables | {name: _bare(_filled(value, variables)) for name, value in PATTERNS.handed.findall(lines)}
     return _launched_on(table, body, variables)
 
 
@@ -85,7 +90,7 @@ def check_command(text: str, where: str) -> None:
             is_settings = before in CONFIGURATIONS or not before.startswith("-")
             if is_settings and PATTERNS.settings_file.fullmatch(word):
                 raise _settings_elsewhere(where, word)
-        own: dict[str, Any] = {}
+        own: dict[str, Any] = dict(PATTERNS.handed.findall(line))
         _collect(line, variables, own, where, 0)
         for key in own.keys() & seen.keys():
             if own[key] != seen[key] and not is_harmless(key) and not UNLIKE.match(key):
