@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.errors import InputError
+from energymodel.learning.learning_rate import AbstractLearningRate, StagedRate
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.components import preset_in_si
 from energymodel.scenarios.scenario import Scenario
@@ -151,7 +152,8 @@ class Expectation:
     - `chips` of the plan; `tokens` of the whole run; `batch`: tokens of a step.
     - `step_time`: of one step, pauses and failures left out [s].
     - `course_tokens`, `course_loss`: tokens [token], and the loss of a run that ends there, its learning rate decayed.
-    - `decays`: whether the plan's learning rate decays by its end; `decays_throughout` as a cosine does.
+    - `rate_course`: shares of the tokens, and the plan's learning rate over its highest there, linear between them [1].
+    - `end_rate`: its learning rate at the end over its highest [1].
     - `course_prior`: what other runs say of the course of the loss.
     """
 
@@ -163,8 +165,8 @@ class Expectation:
     step_time: float
     course_tokens: np.ndarray
     course_loss: np.ndarray
-    decays: bool
-    decays_throughout: bool
+    rate_course: tuple[np.ndarray, np.ndarray]
+    end_rate: float
     course_prior: CoursePrior
 
     def loss(self, tokens: float) -> float:
@@ -172,10 +174,8 @@ class Expectation:
         return float(np.interp(np.log(max(tokens, 1.0)), np.log(self.course_tokens), self.course_loss))
 
     def rate(self, tokens: np.ndarray) -> np.ndarray:
-        """Learning rate of the plan over its highest [1]: a cosine to a tenth, or none that decays before the end."""
-        if not self.decays_throughout:
-            return np.ones_like(tokens)
-        return DECAYED + 0.5 * (1.0 - DECAYED) * (1.0 + np.cos(math.pi * np.minimum(tokens / self.tokens, 1.0)))
+        """Learning rate of the plan over its highest [1]; of WSD that of the stable phase."""
+        return np.interp(tokens / self.tokens, *self.rate_course)
 
 
 def expectation_of(scenario: Scenario) -> Expectation:
@@ -189,9 +189,7 @@ def expectation_of(scenario: Scenario) -> Expectation:
         outcome = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         tokens = np.geomspace(EARLIEST, 1.0, COURSE) * float(outcome.tokens)
         loss = np.asarray(_losses(scenario.system, scenario.plan, tokens))
-    worth = float(scenario.system.recipe.learning_rate.token_efficiency)
-    schedules = (preset_in_si("schedules", name) for name in ("constant", "cosine"))
-    constant, cosine = (float(numbers["token_efficiency"]["value"]) for numbers in schedules)
+        rate_course, end_rate = rates_of(scenario.system.recipe.learning_rate)
     return Expectation(
         scenario,
         outcome,
@@ -201,10 +199,23 @@ def expectation_of(scenario: Scenario) -> Expectation:
         step_time=float(sum(jax.tree.leaves(outcome.step_time))),
         course_tokens=tokens,
         course_loss=loss,
-        decays=worth > constant,
-        decays_throughout=worth == cosine,
+        rate_course=rate_course,
+        end_rate=end_rate,
         course_prior=course_prior(),
     )
+
+
+def rates_of(learning_rate: AbstractLearningRate) -> tuple[tuple[np.ndarray, np.ndarray], float]:
+    """`Expectation.rate_course` and `end_rate`: of stages as they are, else of a cosine to a tenth, or of none."""
+    if isinstance(learning_rate, StagedRate):
+        rates, shares = map(np.asarray, learning_rate.pieces())
+        ends = np.cumsum(shares)
+        return (np.stack([ends - shares, ends], axis=1).ravel(), np.repeat(rates, 2)), float(rates[-1])
+    presets = (preset_in_si("schedules", name)["token_efficiency"]["value"] for name in ("constant", "cosine"))
+    (constant, cosine), worth = presets, float(np.asarray(learning_rate.tokens_worth()))
+    shares = np.linspace(0.0, 1.0, 1001)
+    rates = DECAYED + 0.5 * (1.0 - DECAYED) * (1.0 + np.cos(math.pi * shares))
+    return (shares, rates if worth == cosine else np.ones_like(shares)), DECAYED if worth > constant else 1.0
 
 
 @partial(Compiled, once=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from energymodel.monitor.expectation import DECAYED, fit_course
+from energymodel.monitor.expectation import fit_course
 from energymodel.monitor.run_state import RunState, mean_spread
 from energymodel.search.replan import NORMAL_90, Forecast, MeasuredRun, rest_of
 from energymodel.system.evaluate import evaluate_once
@@ -42,8 +42,10 @@ def forecast(state: RunState) -> RunForecast | None:
     if state.progress < LEAST_PROGRESS or not state.time > 0.0:
         return None
     expected, prior = state.expected, state.expected.course_prior
-    fitted = fit_course(state.course(), prior, state.warm_tokens)
-    end = DECAYED if expected.decays else 1.0
+    course = state.course()
+    fitted = fit_course(course, prior, state.warm_tokens)
+    # A rate that has fallen below that of the plan's end stays there.
+    end = min(expected.end_rate, float(course.rate[-1])) if len(course.rate) else expected.end_rate
     loss = None if fitted is None else fitted.at(state.tokens, end).value
     measured = state.measured(loss)
     measured = measured._replace(tokens=min(measured.tokens, ALMOST_ALL * expected.tokens))

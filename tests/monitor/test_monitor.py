@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.monitor.expectation import LossCourse, course_prior, expectation_of, fit_course
+from energymodel.monitor.expectation import LossCourse, course_prior, expectation_of, fit_course, rates_of
+from energymodel.monitor.forecast import forecast
 from energymodel.monitor.run_state import RunState, mean_spread
 from energymodel.monitor.status import findings
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
@@ -243,12 +244,36 @@ def test_the_gain_of_a_decayed_learning_rate_is_still_to_come():
 
 def test_the_plans_schedule_stands_for_a_learning_rate_that_the_log_does_not_say():
     expectation = expected()
-    assert expectation.decays_throughout
+    assert expectation.end_rate == 0.1
     np.testing.assert_allclose(expectation.rate(np.array([0.0, 0.5, 1.0]) * expectation.tokens), [1.0, 0.55, 0.1])
     assert state_of(*steps_until(0.5)).course().rate[-1] == pytest.approx(0.55, abs=0.03)
     constant = expectation_of(load_scenario("test-1b-h100", {"system.recipe.learning_rate": "constant"}))
-    assert not constant.decays
+    assert constant.end_rate == 1.0
     np.testing.assert_array_equal(constant.rate(np.array([1.0, 1e9])), 1.0)
+
+
+def test_the_stages_of_a_plan_tell_its_rates():
+    change = {"preset": "two-stage", "shares": [1, 9, 10], "rates": [6e-4, 6e-4, 1.2e-4]}
+    staged = load_scenario("test-1b-h100", {"system.recipe.learning_rate": change}).system.recipe.learning_rate
+    course, end = rates_of(staged)
+    plan_of_stages = dataclasses.replace(expected(), rate_course=course)
+    rates = plan_of_stages.rate(np.array([0.025, 0.3, 0.499, 0.501, 1.0]) * plan_of_stages.tokens)
+    np.testing.assert_allclose(rates, [0.5, 1.0, 1.0, 0.2, 0.2], atol=0.01)
+    assert end == pytest.approx(0.2)
+
+
+def test_a_rate_that_was_lowered_against_the_plan_stays_low():
+    """A constant rate by the plan; the log's falls to a tenth at 40 %, and the loss by 0.08 nat with it."""
+    goal = {"plan.goal": {"tokens": f"{expected().tokens!r} token"}}
+    constant = load_scenario("test-1b-h100", {"system.recipe.learning_rate": "constant", **goal})
+    state = RunState(expectation_of(constant))
+    for step in steps_until(0.7):
+        low = step.step > 0.4 * STEPS
+        loss = 2.5 + 0.4 * (step.step / STEPS) ** -0.5 - 0.08 * low
+        state.add(dataclasses.replace(step, loss=loss, learning_rate=3e-5 if low else 3e-4))
+    end = forecast(state).totals["loss"]
+    assert end.lower < 2.82 < end.upper
+    assert end.value == pytest.approx(2.82, abs=0.02)
 
 
 def test_the_law_is_as_uncertain_as_on_other_data():
