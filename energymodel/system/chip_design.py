@@ -7,6 +7,7 @@ a cache and links take area from the arithmetic, narrow numbers cost loss, and t
 
 import abc
 import math
+from operator import attrgetter
 from typing import NamedTuple
 
 import equinox as eqx
@@ -19,7 +20,7 @@ from energymodel.performance.caches import CoreMemory, Sram
 from energymodel.physics.leakage import leakage_power
 from energymodel.physics.limits import noise_error_rate, reliable_operation_energy
 from energymodel.physics.voltage import clock_ratio
-from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, Range
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE_ABOVE_ZERO, Range
 from energymodel.system.accelerator import Accelerator
 
 WIDE = 16.0  # bits of the format whose peak rate an accelerator states
@@ -42,6 +43,7 @@ class Technology(eqx.Module):
     link_area: Real = real("m^2 s/B", doc="of the die, per line rate of the links in one direction")
     other_area: Real = share(doc="share of the reference die that is neither arithmetic, cache nor interface")
     holding_power: Real = real("W/B", doc="of memory that keeps its data")
+    largest_share: Real = real("1", within=SHARE_ABOVE_ZERO, doc="of energy, time, leakage, power, die that parts take")
     error_margin: Real = real("1", doc="ln(1/p) for errors by thermal noise in the reference accelerator")
     corruption: Real = share(doc="share of flipped bits that make a run go back to a checkpoint")
     logic_energy: Real = real("1", doc="energy of an operation above the bound, per generation", within=ABOVE_ZERO)
@@ -50,6 +52,33 @@ class Technology(eqx.Module):
     memory_rate: Real = real("1", doc="bandwidth of a stack, per generation", within=ABOVE_ZERO)
     memory_size: Real = real("1", doc="capacity of a stack, per generation", within=ABOVE_ZERO)
     interface_energy: Real = real("1", doc="energy of a bit in memory, per generation", within=ABOVE_ZERO)
+
+    def of(self, chip: Accelerator, link_rate: Numeric) -> "Technology":
+        """The technology of a reference: parts that would take more than `largest_share` of it shrink to that share.
+
+        Cells, interfaces and memory are stated as those of today. An accelerator whose operations, latency, leakage or
+        fixed power are smaller than such parts alone must be made of better ones.
+        """
+        bound = reliable_operation_energy(chip.bits_per_flop, self.error_margin, chip.leakage.reference_temperature)
+        moved = self.cache_accesses * self.sram.access_energy(chip.cache_size) + self.core.operation_energy(self.sram)
+        leaks = self.sram.leakage(chip.cache_size + self.core.cells())
+        wait = self.sram.latency(chip.cache_size) + self.sram.latency(self.core.local_memory)
+        edge = self.interface_area * chip.memory_bandwidth + self.link_area * jnp.asarray(link_rate)
+        room = (1.0 - self.other_area) * chip.die_area - self.sram.area(chip.cache_size)
+        parts = {
+            "sram.reference_energy": (moved, chip.energy_per_flop - bound),
+            "sram.reference_latency": (wait, chip.product_latency),
+            "sram.leakage_density": (leaks, chip.leakage.power),
+            "holding_power": (self.holding_power * chip.memory_capacity, chip.fixed_power),
+            "interface_area": (edge, room),
+            "link_area": (edge, room),
+        }
+        fields = [attrgetter(path) for path in parts]
+        shrunk = [
+            of(self) * jnp.minimum(1.0, self.largest_share * whole / part)
+            for of, (part, whole) in zip(fields, parts.values(), strict=True)
+        ]
+        return eqx.tree_at(lambda tree: [of(tree) for of in fields], self, shrunk)
 
 
 class DesignedChip(NamedTuple):
@@ -116,7 +145,8 @@ class ScaledChip(AbstractChipDesign):
 
     def build(self, reference: Accelerator, link_rate: Numeric, width: Numeric = 1.0) -> DesignedChip:
         """The accelerator by the laws of docs/hardware.md, "A chip as a design"."""
-        chip, own, cost, g = reference, self.technology, self.cost, jnp.asarray(self.generations)
+        chip, cost, g = reference, self.cost, jnp.asarray(self.generations)
+        own = self.technology.of(chip, link_rate)
         temperature = chip.leakage.reference_temperature
         supply = self.voltage * chip.reference_voltage
         transistors = (own.threshold, own.slope_factor, own.saturation, temperature)
@@ -146,11 +176,14 @@ class ScaledChip(AbstractChipDesign):
         attention_rate = own.core.attention_slowdown(*crowding) / core.attention_slowdown(*crowding)
         efficiency = chip.gemm_efficiency * product_rate
 
-        energy = self._operation_energy(chip, cache, supply, core)
+        energy = self._operation_energy(own, chip, cache, supply, core)
         own_leakage = own.sram.leakage(chip.cache_size)
         logic = (die - of_cache - cores * more_area) / (chip.die_area - own.sram.area(chip.cache_size))
+        logic = jnp.maximum(logic, LEAST_COMPUTE)
+        # Cells that smaller memories do without leak in the logic of the reference.
+        more_cells *= jnp.where(more_cells > 0.0, units, jnp.minimum(units, logic))
         leakage = leakage_power(
-            (chip.leakage.power - own_leakage) * logic + own.sram.leakage(cache + units * more_cells),
+            (chip.leakage.power - own_leakage) * logic + own.sram.leakage(cache + more_cells),
             self.voltage,
             temperature,
             chip.leakage.voltage_sensitivity,
@@ -217,14 +250,16 @@ class ScaledChip(AbstractChipDesign):
         """Area for arithmetic: what cache, interfaces and the rest leave of the die [m^2]."""
         return jnp.asarray(die) - taken - self.technology.other_area * chip.die_area
 
-    def _operation_energy(self, chip: Accelerator, cache: Numeric, supply: Numeric, core: CoreMemory) -> Values:
+    def _operation_energy(
+        self, own: Technology, chip: Accelerator, cache: Numeric, supply: Numeric, core: CoreMemory
+    ) -> Values:
         """Energy of an operation [J/FLOP], `E = n k T m + l^g (V / V_0)^2 [(E_0 - n k T m_0 - e_0 + d) b^x + e(S)]`.
 
         Above what n bits with the error margin m need, energy falls with generations g and voltage. Narrow numbers of b
         times the bits save x of it, as fp8 does; d is what registers and local memory take more than those of the
         reference, e(S) the energy of the last cache, which is read less often where local memory is larger.
         """
-        own, temperature = self.technology, chip.leakage.reference_temperature
+        temperature = chip.leakage.reference_temperature
         narrow = self.number_bits / WIDE
         exponent = -jnp.log2(jnp.asarray(chip.fp8_energy_ratio))
         bound = reliable_operation_energy(chip.bits_per_flop * narrow, self.error_margin, temperature)

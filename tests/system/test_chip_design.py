@@ -1,14 +1,19 @@
 """A designed chip beside its reference: its laws in `evaluate`, and what they cost."""
 
+from functools import partial
 from operator import attrgetter
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from energymodel.constants import BOLTZMANN
+from energymodel.scenarios.components import build
+from energymodel.scenarios.files import names
 from energymodel.scenarios.scenario import load_scenario
+from energymodel.system.accelerator import Accelerator
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.training_system import as_designed
 from outcomes import assert_log_slopes, replaced
@@ -129,3 +134,39 @@ def test_gradients_reach_loss_and_energy():
         rtol=2e-3,
         atol=1e-8,
     )
+
+
+# Parts that add up to others, and what they make.
+PARTS = (
+    *("energy_per_flop", "leakage.power", "fixed_power", "memory_energy", "busy_power", "idle_power", "rated_power"),
+    *("peak_flops", "gemm_efficiency", "memory_bandwidth", "memory_capacity", "product_latency", "price"),
+)
+
+
+@jax.jit
+@partial(jax.vmap, in_axes=(None, None, 0))
+def parts_of(reference, link_rate, choices):
+    """Parts of an accelerator by the choices of its design."""
+    design = eqx.tree_at(
+        lambda tree: [getattr(tree, name) for name in CHOICES], SCENARIO.system.chip_design, [*choices]
+    )
+    made = design.build(reference, link_rate).accelerator
+    return jnp.stack([jnp.asarray(attrgetter(name)(made)) for name in PARTS])
+
+
+def test_every_accelerator_can_be_designed_a_little_differently():
+    """No part falls below zero, and none changes by more than ten times a choice, near the limits either."""
+    usual = np.array([float(np.asarray(getattr(SCENARIO.system.chip_design, name))) for name in CHOICES])
+    usual[CHOICES.index("generations")] = 1.0
+    step = 0.01
+    choices = np.stack([usual, *(usual * (1.0 + side * step * row) for row in np.eye(len(usual)) for side in (1, -1))])
+    extremes = [{"cache": 0.5}, {"registers": 0.3}, {"local_memory": 3.0}, {"area": 4.0}, {"memory_stacks": 0.1}]
+    far = np.stack([[change.get(name, old) for name, old in zip(CHOICES, usual, strict=True)] for change in extremes])
+    for name in names("hardware"):
+        reference = build(name, Accelerator, name, {})
+        made = np.asarray(parts_of(reference, 450e9, np.concatenate([choices, far])))
+        assert np.all(np.isfinite(made)), name
+        assert np.all(made > 0.0), (name, dict(zip(PARTS, np.min(made, axis=0), strict=True)))
+        slopes = (np.log(made[1 : len(choices)]) - np.log(made[0])) / step
+        assert np.max(np.abs(slopes)) < 10.0, (name, np.unravel_index(np.argmax(np.abs(slopes)), slopes.shape))
+    assert "near-limit" in names("hardware")
