@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 from energymodel.scenarios.question import Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.causes import saving_by_cause
-from energymodel.search.conflicts import SHARED, conflicts
+from energymodel.search.conflicts import Way, conflicts
 from energymodel.search.layout_choice import weigh_layouts
 from energymodel.search.layout_search import restart, screen_switched, search_layouts, worth_of_switches
 from energymodel.search.layouts import fitting_layouts, take
@@ -54,9 +55,8 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, objective_value, parse_objective, unit_of
 from energymodel.units import format_quantity
 
-EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
 NOTHING_YET = "The search was interrupted before it found a plan. Run it again."
-_NO_SINGLE_LIMIT = "No single limit can give enough: move several."
+_NO_SINGLE_LIMIT = "No single limit can give enough: move several, or fix fewer numbers."
 SMALLEST_ELASTICITY = 1e-6
 LARGEST_RESIDUAL = 0.1  # of the optimality conditions, with which multipliers still are prices to a few percent
 STEEPEST = 20.0  # percent of the objective that a percent of a limit can be worth
@@ -147,18 +147,10 @@ def _best_plan(
             lattice, coarse = screen_switched(problem, lattice)
             searched, rounded = _search_and_round(problem, lattice, tolerance, tell, coarse)
     broken: tuple[Conflict, ...] = ()
-    if not (rounded or searched.usable.any() or searched.interrupted):
+    if not (rounded or searched.interrupted):
         tell("looking for the limits that exclude each other")
-        broken = conflicts(problem, searched.lattice)
-        # The best plans where the limit that must give least gives it, and a little for whole numbers.
-        ways = [limit for limit in broken if math.isfinite(limit.nearest)]
-        if ways:
-            way = next((limit for limit in ways if limit.limit not in SHARED), ways[0])
-            tell(f"searching with {way.limit} {format_quantity(way.nearest, way.unit)}")
-            moved = problem.asking(limits={way.limit: way.nearest * (way.nearest / way.asked) ** EXTRA})
-            again, plans = _search_and_round(moved, lattice, 0.0, tell)
-            if plans:
-                searched, rounded = again, plans
+        broken, way = conflicts(problem, searched.lattice, partial(_realizable, lattice, tell))
+        searched, rounded = way or (searched, rounded)
     layouts, choice = (considered, len(lattice.tensor)), LayoutChoice()
     if rounded and not broken and not searched.interrupted and tolerance > 0.0:
         tell("weighing layouts by the error of the model")
@@ -187,6 +179,18 @@ def _search_and_round(
         if rounded and not searched.solved[rounded[0].lane]:
             searched = restart(searched, rounded[0].lane)  # for the prices of the limits
     return searched, rounded
+
+
+def _realizable(lattice: Lattice, tell: Callable[[str], None], problem: DesignProblem) -> Way:
+    """Plans of a problem in whole numbers, without restarts.
+
+    **Raises:** `KeyboardInterrupt` where the search is interrupted.
+    """
+    searched = search_layouts(problem, lattice, 0.0)
+    if searched.interrupted:
+        raise KeyboardInterrupt
+    tell("trying limits in whole replicas and micro-batches")
+    return Way(searched, round_layouts(searched, searched.broken <= NEARLY) if searched.usable.any() else [])
 
 
 def _optimum(

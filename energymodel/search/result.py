@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
+from energymodel.ranges import declaration
 from energymodel.rendered import Rendered
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.training_run import replace_leaf
@@ -70,7 +71,11 @@ def exceeded_limits(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
     run = scenario.system, plan, outcome
     tables = limited_values(*run), limits_of_system(*run)
     ends = {name: [format_quantity(float(table[name]), OUTPUTS[name]) for table in tables] for name in exceeded}
-    return ", ".join(f"{name} is {value}, above the system's {limit}" for name, (value, limit) in ends.items())
+    titles = {name: declaration(outcome.slack, slack).metadata["title"] for slack, name in LIMIT_OF_SLACK.items()}
+    exceeded = (
+        f"{titles[name]} ({name}) is {value}, beyond the limit {limit}" for name, (value, limit) in ends.items()
+    )
+    return ", ".join(exceeded)
 
 
 @dataclasses.dataclass(frozen=True)

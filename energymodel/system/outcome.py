@@ -85,7 +85,7 @@ class Slack(eqx.Module):
     coolant: Output = _output("1", "coolant", "coolant within its class")
     power_swing: Output = _output("1", "power_swing", "power swing within a step")
     power_ramp: Output = _output("1", "power_ramp", "power ramp of steps and checkpoints")
-    information: Output = _output("1", "information", "storage capacity of the parameters")
+    information: Output = _output("1", "information", "information absorbed, of what parameters can store")
     chillers: Output = _output("1", "chillers", "chillers on a hot day")
     supplies: Output = _output("1", "supplies", "rating of converters and supplies")
     host_memory: Output = _output("1", "host_memory", "memory of the host")

@@ -224,6 +224,8 @@ def parse_limit(name: str, value: Any) -> float:
     number = parse_number(value, unit_of(name), f"limit {name}")
     if not (math.isfinite(number) and number > 0.0):
         raise InputError(f"limit {name}: {value} is not a positive number in {unit_of(name)}.")
+    if name == "chips" and number < 1.0:
+        raise InputError(f"limit chips: {value} leaves no chip. Give at least 1.")
     return number
 
 

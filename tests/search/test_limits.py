@@ -17,6 +17,7 @@ from energymodel.system.evaluate import evaluate_once
 from energymodel.system.memory import memory_limit
 from energymodel.system.outcome import Slack
 from energymodel.system.outputs import LIMIT_OF_SLACK, OUTPUTS, limits_of_system, parse_limit
+from energymodel.units import format_quantity
 from report.reference_optimum import optimum
 
 SMALL = "test-1b-h100"
@@ -74,7 +75,7 @@ def test_a_message_names_each_limit_that_is_exceeded():
     unused_capacity = eqx.tree_at(lambda outcome: outcome.slack.information, best.outcome, 0.1)
     assert exceeded_limits(best.scenario, best.plan, unused_capacity) == ""
     broken = eqx.tree_at(lambda outcome: outcome.slack.ramp, unused_capacity, -math.log(2.0))
-    assert exceeded_limits(best.scenario, best.plan, broken).startswith("ramp is ")
+    assert exceeded_limits(best.scenario, best.plan, broken).startswith("temperature ramp at start and stop (ramp) is ")
 
 
 @pytest.mark.slow
@@ -93,7 +94,7 @@ def test_a_ramp_limit_binds_or_is_named():
         em.load_scenario(SMALL, {"system.facility.ramp_limit": "1 K/s"}), limits={"ramp": "5 K/s"}, minimize="time"
     )
     assert looser.success
-    assert "obeys the limits that were asked; ramp is" in looser.message
+    assert "asked; temperature ramp at start and stop (ramp) is" in looser.message
 
 
 def search(changes, limits):
@@ -160,3 +161,29 @@ def test_limits_are_read_with_their_units():
     np.testing.assert_allclose(parse_limit("power_ramp", "600 MW/min"), 1e7)
     with pytest.raises(em.InputError, match="power ramp such as"):
         parse_limit("power_ramp", "5 MW")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limits", "fix"),
+    [
+        (["money=159 USD"], ()),
+        (["time=1 s"], ()),
+        (["memory_per_chip=1 GB"], ()),
+        (["time=10 h", "energy=140 kWh"], ()),
+        (["mfu=0.9"], ()),
+        (["energy=120 kWh"], ["plan.clock", "plan.batch"]),
+    ],
+)
+def test_what_a_conflict_advises_is_obeyed_by_a_plan(limits, fix):
+    scenario = em.load_scenario("test-1b-h100")
+    conflict = em.optimize(scenario, limits=limits, fix=fix)
+    assert conflict.result == "infeasible"
+    advised = [limit for limit in conflict.conflicts if np.isfinite(limit.nearest)]
+    assert advised
+    for limit in advised:
+        text = format_quantity(limit.nearest, limit.unit)  # as printed
+        assert f"{limit.limit} to {text}" in conflict.message
+        others = [other for other in limits if not other.startswith(f"{limit.limit}=")]
+        found = em.optimize(scenario, limits=[*others, f"{limit.limit}={text}"], fix=fix)
+        assert found.result in ("successful", "not converged"), (text, found.message)
