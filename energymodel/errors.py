@@ -4,8 +4,10 @@ Whatever an input holds, a terminal shows it and does not obey it: characters th
 """
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
 LONGEST = 2000  # characters of a line; of a longer one the middle is left out
 _TAIL = 400  # of these, at the end, where a message says what to do next
@@ -17,11 +19,13 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 class InputError(ValueError):
     """What a person wrote cannot be used; the message is one line that names thing, value, unit and next step.
 
-    Further lines list what the first one speaks of. Each is one printable line, whatever it quotes.
+    Further lines list what the first one speaks of. Each is one printable line, whatever it quotes. `about` is what
+    `described` says of it beyond its words: thing, value, unit.
     """
 
-    def __init__(self, message: str, *listed: str) -> None:
+    def __init__(self, message: str, *listed: str, **about: Any) -> None:
         super().__init__(*map(one_line, (message, *listed)))
+        self.about = about
 
     def __str__(self) -> str:
         return "\n".join(self.args)
@@ -32,7 +36,7 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() or each in keep or unicodedata.category(each) == "Zs" else _escape(each)
+        each if each.isprintable() or each in keep or unicodedata.category(each) == "Zs" else escape(each)
         for each in text
     )
 
@@ -45,6 +49,23 @@ def one_line(text: str) -> str:
     return printable(text)
 
 
+def described(message: str, **about: Any) -> dict[str, Any]:
+    """Message, thing, value, unit and next step of a refusal, each as far as its words or `about` say it.
+
+    Messages are 'THING: what is wrong. Next step.', 'THING: what is wrong; next step.' or 'Unknown THING "VALUE". ...'.
+    """
+    first, *following = _SENTENCE.split(message.partition("\n")[0], maxsplit=1)
+    named = _NAMED.match(first) or _UNKNOWN.search(first)
+    thing = named["thing"] if named else None
+    quoted = _QUOTED.search(first)
+    tree = {"message": message, "thing": thing, "value": quoted[2] if quoted else None, "unit": None}
+    return {**tree, "next_step": following[0] if following else None, **about}
+
+
+_SENTENCE = re.compile(r"(?<=[.?!]) (?=[A-Z`\"-])|; ")
+_NAMED = re.compile(r"(?P<thing>[^:\"']*[^:\"' ]): ")
+_UNKNOWN = re.compile(r"[Uu]nknown (?P<thing>[\w ]+) \"")
+_QUOTED = re.compile(r"([\"'])(.+?)\1")
 _PART = 4  # letters of a word that may be part of the one that was meant
 
 
@@ -56,7 +77,8 @@ def suggest(word: str, words: Iterable[str]) -> str:
     return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(words)}."
 
 
-def _escape(character: str) -> str:
+def escape(character: str) -> str:
+    """A character as an escape of JSON."""
     if character in _SHORT:
         return _SHORT[character]
     code = ord(character)

@@ -83,10 +83,10 @@ def check_value(value: float, unit: str, allowed: Range, path: str, *, differenc
     """
     possible = allowed.describe(unit, difference=difference)
     if not math.isfinite(value):
-        raise InputError(f"{path}: {value:g} {unit} is not a finite number. Give {possible}.")
+        raise InputError(f"{path}: {value:g} {unit} is not a finite number. Give {possible}.", thing=path, unit=unit)
     if not allowed.holds(value):
         text = format_quantity(value, unit, difference=difference)
-        raise InputError(f"{path}: {text} is impossible; give {possible}.")
+        raise InputError(f"{path}: {text} is impossible; give {possible}.", thing=path, value=value, unit=unit)
 
 
 def check_field(field: "dataclasses.Field[Any]", values: Iterable[float], path: str) -> None:

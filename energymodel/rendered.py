@@ -16,6 +16,10 @@ def _renderer() -> Any:
 class Rendered:
     """Methods of a result that can be rendered."""
 
+    def __str__(self) -> str:
+        """A table of its numbers with units; what is traced, or many runs at once, as `repr` has it."""
+        return _renderer().text(self)
+
     def _repr_html_(self) -> str:
         """A table and a figure, for notebooks."""
         return _renderer().html(self)

@@ -200,7 +200,7 @@ _SCALES: dict[str, list[tuple[float, float, str]]] = {
         (1e-6, 1e-6, "µs"),
         (0.0, 1e-9, "ns"),
     ],
-    "J": [(3.6e12, 3.6e12, "GWh"), (3.6e9, 3.6e9, "MWh"), (_KILOWATT_HOUR, _KILOWATT_HOUR, "kWh")],
+    "J": [(3.6e12, 3.6e12, "GWh"), (3.6e9, 3.6e9, "MWh"), (0.1 * _KILOWATT_HOUR, _KILOWATT_HOUR, "kWh")],
     "kg": [(1e3, 1e3, "t")],
     "kg/J": [(0.0, 1.0 / _KILOWATT_HOUR, "kg/kWh")],
     "USD/J": [(0.0, 1.0 / _KILOWATT_HOUR, "USD/kWh")],

@@ -2,12 +2,14 @@
 
 import gc
 import sys
+from typing import Any, cast
 
 import typer
+import typer.core
 
 from energymodel import __version__
 from energymodel.cli import installed_commands, measurement_commands, plan_commands, search_commands
-from energymodel.cli.shell import DEFECT, TRUSTED, fail
+from energymodel.cli.shell import BAD_INPUT, DEFECT, TRUSTED, fail, print_error
 from energymodel.runtime.cache_folder import keep_compiled_programs
 from energymodel.runtime.process import INTERRUPTED
 from energymodel.runtime.terminal import guard_streams
@@ -36,11 +38,30 @@ COMMANDS = {
     "measure": measurement_commands.measure,
     "monitor": measurement_commands.monitor,
     "doctor": installed_commands.doctor,
+    "schema": installed_commands.schema,
     "timeline": plan_commands.timeline,
 }
 
+
+class _Commands(typer.core.TyperGroup):
+    """Commands whose usage errors are JSON, too, where `--json` is given, also before the command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [*args[1:], args[0]] if args[:1] == ["--json"] else args)
+
+    def invoke(self, ctx: Any) -> Any:
+        words = [*ctx._protected_args, *ctx.args]
+        try:
+            return super().invoke(ctx)
+        except cast(Any, typer.BadParameter.__base__) as error:  # of usage, which typer does not export
+            if "--json" in words:
+                print_error(error.format_message(), BAD_INPUT)
+            raise
+
+
 app = typer.Typer(
     name="energymodel",
+    cls=_Commands,
     help="Energy, time, money and carbon of training a large language model, and the best plan.",
     epilog="Example: energymodel evaluate llama-3.1-405b-h100 --set plan.clock=0.9",
     no_args_is_help=True,
@@ -80,7 +101,10 @@ def run_command() -> None:
     except KeyboardInterrupt:
         sys.exit(fail("interrupted.", INTERRUPTED))
     except Exception as error:
-        fail(f"{type(error).__name__}: {error} Please report this with the lines below.", DEFECT, "defect")
+        message = f"{type(error).__name__}: {error} Please report this with the lines below."
+        if "--json" in sys.argv:
+            print_error(message, DEFECT)
+        fail(message, DEFECT, "defect")
         raise
     finally:
         gc.freeze()  # what a large trace leaves would be searched for garbage on the way out

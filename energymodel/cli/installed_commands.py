@@ -1,5 +1,6 @@
-"""Commands about what is installed here: the presets, and versions, packages, devices and the cache."""
+"""Commands about what is installed here: presets, schemas, and versions, packages, devices and the cache."""
 
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -191,6 +192,19 @@ def doctor(
     if yes:
         raise InputError("--yes answers the question of --clear-cache. Add --clear-cache, or leave --yes out.")
     return show.deliver(answers.doctor_answer(_kernels()))
+
+
+@shell.guarded
+def schema(*, name: str = argument("A command, such as optimize, or error.", "COMMAND", ...)) -> None:
+    """Print the JSON schema of what a command prints with --json.
+
+    Keys, units and version of its tables; error is what stands there if it fails.
+
+    Example: energymodel schema optimize
+    """
+    from energymodel.report.schema import schema_of
+
+    print(json.dumps(schema_of(name), indent=1))
 
 
 def _clear(*, sure: bool) -> tuple[str, int, int, int]:

@@ -252,8 +252,7 @@ def _predict_run(source: Parts, run: Run, launch: str | None) -> Any:
     files = source.launch_files(run.show.output, scenario, launch)
     run.progress("compiling and evaluating the model ...")
     outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
-    unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
-    for sentence in (*made.assumed, *unsaid):
+    for sentence in made.assumed:
         shell.note(sentence)
     wanted = {"of_whole_run": made.says_tokens, "details": run.show.details}
     answer = answers.run_prediction_answer(scenario, outcome, outcome_spread(scenario), made.assumed, **wanted)

@@ -61,6 +61,9 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(**values: Any) -> Any:
+        for parameter in offered:
+            if "=" in (parameter.default.metavar or ""):
+                _refuse_repeated(parameter.default.param_decls[0], values[parameter.name])
         built = {
             name: kind(**{field.name: values.pop(field.name) for field in dataclasses.fields(kind) if field.metadata})
             for name, kind in records.items()
@@ -86,13 +89,23 @@ def _offered(name: str, annotation: Any, field: Any) -> inspect.Parameter:
 def pairs(texts: list[str] | None, name: str, form: str, example: str) -> dict[str, str]:
     """Names with their values of a repeated option.
 
-    **Raises:** `InputError` for what is not `form`, such as NAME=VALUE, and for a name with two values.
+    **Raises:** `InputError` for what is not `form`, such as NAME=VALUE.
     """
     pairs: dict[str, str] = {}
     for text in texts or ():
         key, separator, value = (part.strip() for part in text.partition("="))
         if not separator or not key or not value:
             raise InputError(f'{name} "{text}" is not {form}. Write for example {name} {example}.')
-        if pairs.setdefault(key, value) != value:
-            raise InputError(f"{name}: {key} is given twice, as {pairs[key]} and as {value}. Keep one.")
+        pairs[key] = value
     return pairs
+
+
+def _refuse_repeated(name: str, texts: list[str] | None) -> None:
+    """Refuse a repeated option whose last "KEY=VALUE" would silently replace an earlier one, or a part of its key."""
+    earlier: dict[str, str] = {}
+    for text in texts or ():
+        key, _, value = (part.strip() for part in text.partition("="))
+        if earlier.setdefault(key, value) != value:
+            raise InputError(f"{name}: {key} is given twice, as {earlier[key]} and as {value}. Keep one.")
+        if part := next((other for other in earlier if other.startswith(f"{key}.")), None):
+            raise InputError(f"{name} {text}: it would replace {part}={earlier[part]}. Give it before that one.")

@@ -245,9 +245,7 @@ def replan(
         raise InputError(f"{so_far}: tokens is missing. Say how many tokens the run has processed and kept.")
     replanned = em.replan(scenario, em.MeasuredRun(**measured), *question.words, run.progress)
     answer = answers.replan_answer(replanned, str(rest or "REST.toml"), at_risk(replanned.optimum))
-    if rest is not None:
-        shell.write(rest, answers.rest_toml(replanned).encode())
-    return answer
+    return answer, {} if rest is None else {rest: lambda: answers.rest_toml(replanned)}
 
 
 @command(Source, lines=True)

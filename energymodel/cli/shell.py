@@ -6,9 +6,11 @@ import errno
 import functools
 import importlib.util
 import inspect
+import json
 import os
 import shlex
 import sys
+import tempfile
 import warnings
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from energymodel.cli.options import expanded, flag, option
-from energymodel.errors import InputError, one_line
+from energymodel.errors import InputError, described, one_line
 from energymodel.runtime import process
 from energymodel.runtime.cache_folder import JAX_COMPLAINS, what_jax_complains_of
 from energymodel.runtime.private_folder import write_whole
@@ -37,11 +39,13 @@ REPORTS = (*EXTENSIONS, PAGE, ".svg", *PAINTED)
 WIDTH, FULL_WIDTH = 112, 150  # of tables where the output is no terminal, and of those in full
 FIGURE_WIDTH = 720.0  # [px]
 UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk that takes no more of the output
+ROOM = 1 << 17  # bytes that a disk must take before the work
 DEVICES = ("cpu", "gpu")  # that a command may run on
 
-Files = Mapping[str, Callable[[], str]]
-"""Texts of files of a command's own, by extension."""
-_TOLD: set[str] = set()  # by this command: notes, and of the cache, of which JAX warns for each program
+Files = Mapping[str | Path, Callable[[], str]]
+"""Texts of files of a command's own, by extension, or by path where an option of its own names it."""
+ANSWERED = "an answer"
+_TOLD: set[str] = set()  # by this command: an answer, notes, and of the cache, of which JAX warns for each program
 
 
 def fail(message: str, code: int, word: str = "") -> int:
@@ -53,6 +57,25 @@ def fail(message: str, code: int, word: str = "") -> int:
             return code
     print("\n  ".join((f"energymodel: {f'{word}: ' if word else ''}{first}", *listed)), file=sys.stderr)
     return code
+
+
+def print_error(message: str, code: int, **about: Any) -> None:
+    """Print an error as JSON, which stands where the answer would; `about` as in `errors.described`."""
+    from energymodel.report.data import VERSION
+
+    kind = "defect" if code == DEFECT else "bad input"
+    head = {"schema": {"name": "energymodel.error", "version": VERSION}, "kind": kind, "exit_code": code}
+    print(json.dumps({**head, **described(message, **about)}, indent=1, ensure_ascii=False))
+
+
+def of_environment(error: Exception) -> str | None:
+    """Which variable of the environment JAX refuses, and why; `None` for another error."""
+    words = str(error)
+    for name, value in os.environ.items():
+        quoted = "backend" in words and any(f"'{part}'" in words for part in value.split(","))
+        if name.startswith("JAX_") and (name in words or quoted):
+            return f'{name}: JAX refuses "{value}": {words.partition(". (")[0].rstrip(".")}. Change or unset it.'
+    return None
 
 
 def _show_warning(usual: Callable[..., None], message: Any, category: Any, filename: str, *where: Any) -> None:
@@ -87,8 +110,13 @@ def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
                 code = command(*args, **kwargs)
                 if sys.stdout is not None:
                     sys.stdout.flush()  # here, where it can be said that nobody reads it or that the disk is full
-            except InputError as error:
-                code = fail(str(error), BAD_INPUT, "error")
+            except (ValueError, RuntimeError) as error:
+                message = str(error) if isinstance(error, InputError) else of_environment(error)
+                if message is None:
+                    raise
+                if kwargs.get("as_json") and ANSWERED not in _TOLD:
+                    print_error(message, BAD_INPUT, **getattr(error, "about", {}))
+                code = fail(message, BAD_INPUT, "error")
             except KeyboardInterrupt:
                 code = fail("interrupted.", INTERRUPTED)
             except OSError as error:
@@ -147,6 +175,14 @@ def check_output(path: Path, extensions: Sequence[str]) -> None:
         raise InputError(f"{path}: cannot write {what}. Choose one of {', '.join(extensions)}.")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}. Make it first.")
+    if path.is_dir():
+        raise InputError(f"{path}: it is a folder. Name a file, such as {path / f'result{path.suffix}'}.")
+    if path.is_file() or not path.exists():
+        try:
+            with tempfile.TemporaryFile(dir=path.resolve().parent) as trial:
+                trial.write(bytes(ROOM))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}. Name another folder.") from None
     if path.suffix in PAINTED and importlib.util.find_spec("matplotlib") is None:
         raise InputError(f'{path}: figures need matplotlib. Install it: pip install "energymodel[plot]".')
 
@@ -203,6 +239,7 @@ class Delivery:
         finally:  # also what could not be written was computed
             if self.as_json:
                 print(data.dumps(answer))
+                _TOLD.add(ANSWERED)
             else:
                 process.end_if_late()
                 console(FULL_WIDTH if self.full else width).print(terminal.terminal(answer, full=self.full), crop=False)
@@ -216,6 +253,9 @@ class Delivery:
 
         **Raises:** `InputError` if a file cannot be written, or where there is nothing to draw.
         """
+        for path, text in (files or {}).items():
+            if isinstance(path, Path):
+                write(path, text().encode())
         for path in self.output or ():
             if path.suffix == but:
                 continue

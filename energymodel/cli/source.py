@@ -48,8 +48,12 @@ class Stored:
     @property
     def changed(self) -> list[str]:
         """Changes of numbers, with the risk."""
-        risk = [] if self.oom_risk is None else [f"system.out_of_memory_risk={self.oom_risk}"]
-        return [*(self.changes or ()), *risk]
+        path, changes = "system.out_of_memory_risk", self.changes or []
+        if self.oom_risk is None:
+            return changes
+        if given := next((change for change in changes if change.strip().startswith(path)), None):
+            raise InputError(f"--oom-risk {self.oom_risk}: --set {given} says it, too. Leave out one of them.")
+        return [*changes, f"{path}={self.oom_risk}"]
 
     @property
     def stored(self) -> "str | Path | Mapping[str, Any]":

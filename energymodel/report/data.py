@@ -1,5 +1,6 @@
 """Answers for other programs: JSON with a schema, CSV and data frames of pandas; all in SI."""
 
+import contextlib
 import csv
 import importlib
 import io
@@ -10,13 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from energymodel.errors import InputError
+from energymodel.errors import InputError, printable
 from energymodel.report.answer import Answer, Table
 from energymodel.report.cells import Cell, Column, Quantity
 from energymodel.report.number import sentence
 
 VERSION = 2
-"""Of the schema; version 1 had the unit in each key and a tree of its own for each command."""
+"""Of the schema, raised where a key is renamed or removed.
+
+Version 1 had the unit in each key and a tree of its own for each command."""
+
+FORMULA = ("=", "+", "-", "@")
+"""What text of a spreadsheet's formula begins with."""
 
 
 def tree(answer: Answer) -> dict[str, Any]:
@@ -97,15 +103,29 @@ def main_table(answer: Answer) -> Table:
 
 
 def csv_text(table: Table, name: str = "") -> str:
-    """A table as CSV: "energy [J]", "energy low [J]" where an interval is known; `name` fills a column "scenario"."""
+    """A table as CSV: "energy [J]", "energy low [J]" where an interval is known; `name` fills a column "scenario".
+
+    No text begins as a formula of a spreadsheet does, and controls are escapes.
+    """
     columns = flat_columns(table)
     if table.labels:
         columns = {"row": list(table.labels), **columns}
     if name:
         columns = {"scenario": [name] * len(table.rows), **columns}
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
+    lines = [columns, *zip(*columns.values(), strict=True)]
+    csv.writer(out, lineterminator="\n").writerows([map(_inert, line) for line in lines])
     return out.getvalue()
+
+
+def _inert(cell: Any) -> Any:
+    """A cell that no spreadsheet computes; a text that is a number stays."""
+    if not isinstance(cell, str):
+        return cell
+    with contextlib.suppress(ValueError):
+        float(cell)
+        return cell
+    return ("'" if cell.strip().startswith(FORMULA) else "") + printable(cell)
 
 
 def flat_columns(table: Table) -> dict[str, list[Any]]:

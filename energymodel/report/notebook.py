@@ -3,14 +3,18 @@
 `energymodel.rendered` calls the functions `html`, `plot` and `to_dataframe`. What they show of a result is its `View`.
 """
 
+import dataclasses
+import io
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.core import Tracer
+from rich.console import Console
 
 from energymodel.calibration.benchmark import Benchmark
 from energymodel.calibration.calibrate import Calibration
-from energymodel.report import data
+from energymodel.report import data, terminal
 from energymodel.report.answer import Answer, Sentence
 from energymodel.report.answers.benchmark import benchmark_answer
 from energymodel.report.answers.calibrate import calibrate_answer
@@ -28,6 +32,7 @@ from energymodel.search.sensitivity import Sensitivity
 from energymodel.system.outcome import TrainingOutcome
 
 WIDTH = 640.0
+TEXT_WIDTH = 112
 CLASS = "em-shown"
 """Of the element around a result: its colors are its own, since the theme of a notebook is not that of the system."""
 
@@ -63,9 +68,26 @@ def _view(result: Any) -> tuple[View, Answer]:
     return view, view.answer(result)
 
 
+def _is_one(result: Any) -> bool:
+    """Whether a result is of one run, and its numbers are known."""
+    numbers = [result.loss, result.time] if isinstance(result, TrainingOutcome) else []
+    return not any(isinstance(value, Tracer) or np.ndim(value) for value in numbers)
+
+
+def text(result: Any) -> str:
+    """A title and the table as on a terminal, for `print`."""
+    if not _is_one(result):
+        return repr(result)
+    view, answer = _view(result)
+    shown = dataclasses.replace(answer, tables=[answer.table(view.table)], screen=(), also=())
+    console = Console(file=io.StringIO(), width=TEXT_WIDTH)
+    console.print(terminal.terminal(shown), crop=False)
+    return console.file.getvalue().strip()  # type: ignore[attr-defined]
+
+
 def html(result: Any) -> str:
     """A title, a figure and a table. Colors follow the theme of the system, on a background of their own."""
-    if isinstance(result, TrainingOutcome) and any(np.ndim(getattr(result, name)) for name in ("loss", "time")):
+    if not _is_one(result):
         return element("pre", escape(repr(result)))  # of many runs at once
     view, answer = _view(result)
     style, head = element("style", chart_css(f".{CLASS}")), element("h4", escape(sentence(view.title(result, answer))))

@@ -4,7 +4,8 @@ Compilers and long computations return to the interpreter only when they are fin
 that Ctrl-C raises, and threads that still run can crash the interpreter while it ends. So on Linux a command runs in a
 child process. This process imports nothing but the standard library and waits: it passes a signal on, gives the child
 `GRACE` seconds, kills it, prints one line, and exits with 128 plus the number of the signal. If it is killed itself,
-the child ends, too. On other systems the command runs in this process and ends as soon as native code returns.
+the child ends, too; if native code ends the child, as XLA does at an unknown flag, it says so. On other systems the
+command runs in this process and ends as soon as native code returns.
 
 In the child a signal ends the process at once, without the interpreter's cleaning up. Only where partial results can be
 kept (`Keeping`) does it raise `KeyboardInterrupt`.
@@ -26,6 +27,8 @@ INTERRUPTED, TERMINATED, BROKEN_PIPE = ENDED + _signal.SIGINT, ENDED + _signal.S
 GRACE = 1.3  # seconds in which a command may keep what it has
 LAST = 0.3  # seconds of the kernel to remove a killed process; the output needs as long before
 WORDS = {_signal.SIGINT: "interrupted", _signal.SIGTERM: "terminated"}
+ENDED_IN_ORDER = b"\0"  # what the child's interpreter tells last
+FLAGS = "XLA_FLAGS"
 CLEAR = b"\r\x1b[K\x1b[?25h"  # a progress bar leaves the line, and a hidden cursor comes back
 
 
@@ -44,6 +47,11 @@ def start() -> None:
 
     A signal that this process was started to ignore, such as Ctrl-C in the background of a script, stays ignored.
     """
+    for stream in range(3):  # what is opened next would take the place of a closed one
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
     signals = [number for number in WORDS if _signal.getsignal(number) is not _signal.SIG_IGN]
     if sys.platform == "linux" and len(sys._current_frames()) == 1:  # other threads would not survive
         _start_child(signals)
@@ -120,6 +128,9 @@ def _start_child(signals: list[int]) -> None:
     os.close(heard)
     os.close(held_open)
     _State.to_parent = to_parent
+    import atexit
+
+    atexit.register(os.write, to_parent, ENDED_IN_ORDER)
     _handle(signals)
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, waiting)
     _thread.start_new_thread(_end_with_parent, (alive,))
@@ -150,13 +161,19 @@ def _wait(child: int, signals: list[int], heard: int) -> int:
         elif not came:
             came, deadline = signal.si_signo, time.monotonic() + GRACE
             os.kill(child, came)
+    os.set_blocking(heard, False)
+    try:
+        words = os.read(heard, 1 << 16)
+    except BlockingIOError:
+        words = b""
     if came:
-        os.set_blocking(heard, False)
-        try:
-            _print_last(came, os.read(heard, 1 << 16))
-        except BlockingIOError:
-            _print_last(came, b"")
+        _print_last(came, words.replace(ENDED_IN_ORDER, b""))
         return ENDED + came
+    if status == 1 and not words.endswith(ENDED_IN_ORDER):
+        flags = os.environ.get(FLAGS)
+        cause = f"{FLAGS}={flags}: change or unset it." if flags else "please report this with the line above."
+        _print(f"error: native code ended the command. {cause}")
+        return 2 if flags else status
     if status < 0:
         _print(f"ended by signal {-status}{', perhaps for lack of memory' if -status == _signal.SIGKILL else ''}.")
         return ENDED - status

@@ -1,17 +1,22 @@
 """Text on a terminal: what names, titles and files hold is printed and never obeyed.
 
 `guard_streams` escapes all that is printed to stdout and stderr, `console` what is in a table. Colors and the like come
-from this project alone.
+from this project alone. What an encoding lacks is an escape as in JSON, and what is printed to a closed stream is lost.
 """
 
+import codecs
+import os
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from energymodel.errors import LAYOUT, printable
+from energymodel.errors import LAYOUT, escape, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+ESCAPED = "energymodel-escaped"
 
 
 class GuardedStream:
@@ -36,10 +41,21 @@ class GuardedStream:
 
 def guard_streams() -> None:
     """Escape what is printed from here on, by whatever library."""
+    codecs.register_error(ESCAPED, _escaped)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, GuardedStream):
+        if stream is None:
+            stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        if not isinstance(stream, GuardedStream):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors=ESCAPED)
             setattr(sys, name, GuardedStream(stream))
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding lacks, as escapes of JSON."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(map(escape, error.object[error.start : error.end])), error.end
 
 
 def console(width: int | None = None, *, stderr: bool = False) -> "Console":

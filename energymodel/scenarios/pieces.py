@@ -24,6 +24,7 @@ from energymodel.system.layouts import FIELDS, fastest_layout
 from energymodel.system.outputs import parse_number
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.plan_rules import WHOLE, microbatch_tokens
+from energymodel.units import format_quantity
 
 LIQUID = 900.0  # W: chips of more power are cooled by liquid in their vendors' systems
 BUILDING = 3.0  # power of the building over that of the chips: more than any plan draws, with
@@ -98,7 +99,6 @@ def scenario_of_pieces(
     tables = common_tables(accelerator, float(count), f"{title_of_model(model)} on {count:,} {accelerator}", name)
     length = {} if sequence is None else {"sequence": _tokens(tokens_of(sequence, "sequence"), "given", "given")}
     tables["system"]["workload"] = {"preset": model, **length}
-    facility = tables["system"]["facility"]
     tables["plan"] = {"chips": float(count), "goal": {"tokens": _tokens(amount, "given", "given")}}
     asked, machine = _batch_asked(batch, changes), cluster_of(accelerator, cluster, framework)
     draft = _draft(tables, changes, machine)
@@ -115,10 +115,10 @@ def scenario_of_pieces(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scenario = load_scenario(tables, tuple(changes), machine)
-    parts = ("node", "network", "software", "market", "reliability", "learning", "recipe")
+    parts = ("software", "reliability", "learning", "recipe")
     titles = {part: scenario.tables["system"][part].get("title", "") for part in parts}
     assumed = [
-        f"The building is {facility['preset']}, and may draw {facility['power_limit']}.",
+        surroundings(scenario),
         *notes_of(caught, says_sequence=sequence is not None),
         *(f"{part}: {title}" for part, title in titles.items() if title),
     ]
@@ -133,6 +133,20 @@ def scenario_of_pieces(
         )
     scenario = scenario if asked is None else keeping_batch(scenario)
     return Pieces(dataclasses.replace(scenario, chosen=chosen), tuple(assumed))
+
+
+def surroundings(scenario: Scenario) -> str:
+    """What no file of a model or a training says: node, network, building, tariff and grid, in one sentence."""
+    tables, price, carbon = scenario.tables["system"], scenario.system.market.price, scenario.system.market.carbon
+    node, network, building = (tables[part].get("title", part) for part in ("node", "network", "facility"))
+    tariff = getattr(price, "electricity", None)
+    money = f"{format_quantity(float(tariff), 'USD/J')}, " if tariff is not None else ""
+    limit = format_quantity(float(scenario.system.facility.power_limit), "W")
+    market, grid = tables["market"].get("title", "the market"), format_quantity(float(carbon.intensity), "kg/J")
+    return (
+        f"Assumed of the site (--set changes it): {node}; {network}; {building}, at most {limit}; prices of {market}, "
+        f"{money}grid {grid}."
+    )
 
 
 def _batch_asked(batch: int | float | str | None, changes: Sequence[str]) -> float | None:

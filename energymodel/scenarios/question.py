@@ -151,7 +151,8 @@ def _named(values: Any, where: str) -> dict[str, Any]:
         if not name:
             example = _EXAMPLES[where.rpartition(".")[2]]
             raise InputError(f'{where}: "{entry}" names nothing. Write for example "{example}".')
-        pairs[name] = value
+        if pairs.setdefault(name, value) != value:
+            raise InputError(f"{where}: {name} is given twice, as {pairs[name]} and as {value}. Keep one.")
     return pairs
 
 
@@ -192,6 +193,8 @@ def _over_progress(vary: Mapping[str, Any], knots: int) -> tuple[dict[str, Any],
                 raise InputError(f"vary {path}: give the knots as {over}:8, a whole number.")
             knots = USUAL_KNOTS if number is None else number
         if bounds or not over:
+            if over and name in ranges:
+                raise InputError(f"vary {name}: given twice, as {ranges[name]} and as {bounds}. Keep one.")
             ranges[name if over else path] = bounds
     if knots == 1 or knots > MOST_KNOTS:
         raise InputError(f"knots: {knots!r} make no schedule of {BATCH}. Give 2 to {MOST_KNOTS}, or 0 for none.")

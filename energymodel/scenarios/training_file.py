@@ -26,6 +26,7 @@ from energymodel.scenarios.pieces import (
     common_tables,
     keeping_batch,
     notes_of,
+    surroundings,
     tokens_of,
     whole_number_of,
 )
@@ -138,7 +139,7 @@ def scenario_of_training(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scenario = load_scenario(tables, (*settings, *changes), machine)
-    assumed = (*_assumed(config, accelerator), *notes_of(caught, says_sequence=True))
+    assumed = (*_assumed(config, accelerator), surroundings(scenario), *notes_of(caught, says_sequence=True))
     return Pieces(keeping_batch(scenario), assumed, says_tokens)
 
 

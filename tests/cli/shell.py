@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 from typer.testing import CliRunner, Result
 
 from energymodel.cli import app
+from energymodel.report.schema import schema_of
 
 SMALL = "test-1b-h100"
 
@@ -19,7 +21,9 @@ def run(*arguments: str) -> Result:
 def run_json(*arguments: str) -> dict[str, Any]:
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout, parse_constant=_refuse)
+    tree = json.loads(result.stdout, parse_constant=_refuse)
+    jsonschema.validate(tree, schema_of(tree["schema"]["name"].removeprefix("energymodel.")))
+    return tree
 
 
 def numbers(tree: dict[str, Any], table: str = "outcome", row: int = 0) -> dict[str, Any]:
@@ -36,6 +40,15 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
+
+
+def refused_json(*arguments: str) -> dict[str, Any]:
+    """The error in JSON of a command that refuses its arguments."""
+    result = run(*arguments, "--json")
+    tree = json.loads(result.stdout)
+    assert result.exit_code == tree["exit_code"] == 2
+    jsonschema.validate(tree, schema_of("error"))
+    return tree
 
 
 def assert_bad_input(arguments: list[str], *mentioned: str) -> None:

@@ -31,7 +31,7 @@ def test_what_was_assumed_is_said_beside_the_result():
     result = run("limits", *PIECES, "--json")
     assert json.loads(result.stdout)["tables"]["bounds"]["rows"]
     assert "note: The layout was chosen, not given" in result.stderr
-    assert "note: market: " in result.stderr
+    assert "prices of United States, " in result.stderr
 
 
 def test_a_cluster_says_its_accelerator():
@@ -62,7 +62,7 @@ def test_predict_answers_for_a_model_without_tokens(tmp_path):
     assert result.exit_code == 0
     assert "energy per 1e9 tokens" in result.stdout
     assert "energy of the run" not in result.stdout
-    assert "Nothing says how long the run is" in result.stderr
+    assert "Nothing says how many tokens the run trains" in result.stdout
 
 
 def test_the_title_of_a_model():

@@ -1,6 +1,8 @@
 """The installed command: help without JAX, verdicts as exit codes, a compiled program kept between runs."""
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +15,11 @@ FULL = Path(os.devnull).with_name("full")  # of Linux: a device that never has r
 COMMAND = [sys.executable, "-c", "from energymodel.cli import main; main()"]
 
 
-def _run(*arguments):
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=300)
+def _run(*arguments, **environment):
+    variables = {**os.environ, **environment}
+    return subprocess.run(
+        [*COMMAND, *arguments], env=variables, capture_output=True, text=True, check=False, timeout=300
+    )
 
 
 def test_help_needs_no_heavy_import():
@@ -35,6 +40,29 @@ def test_bad_input_of_the_process():
     assert result.stdout == ""
     assert len(result.stderr.strip().splitlines()) == 1
     assert 'Did you mean "llama-3.1-405b-h100"?' in result.stderr
+
+
+def test_what_native_code_refuses_is_one_line():
+    result = _run("evaluate", SMALL, XLA_FLAGS="--bogus")
+    assert result.returncode == 2
+    last = result.stderr.splitlines()[-1]
+    assert last == "energymodel: error: native code ended the command. XLA_FLAGS=--bogus: change or unset it."
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-"])
+def test_a_closed_stream_takes_nothing_from_the_other(closed):
+    command = f"{shlex.join([*COMMAND, 'evaluate', 'nosuch'])} {closed}"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert ("nosuch" in result.stderr) is (closed == "1>&-")
+
+
+def test_what_an_encoding_lacks_is_an_escape():
+    result = _run("evaluate", "25 °C", "--json", PYTHONIOENCODING="ascii")
+    assert result.returncode == 2
+    assert json.loads(result.stdout)["value"] == "25 °C"
+    assert "\\u00b0" in result.stderr
 
 
 def test_a_defect_is_named_before_its_traceback():

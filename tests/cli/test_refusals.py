@@ -1,12 +1,16 @@
 """Bad input: exit code 2, one line on stderr that names what was given and the next step, no traceback."""
 
+import errno
+import json
+import os
 import shlex
 from pathlib import Path
 
 import pytest
 import yaml
 
-from cli.shell import SMALL, assert_bad_input, run
+from cli.shell import SMALL, assert_bad_input, refused_json, run
+from energymodel.cli.shell import of_environment
 
 COMMANDS = ("evaluate", "optimize", "limits")
 FILES = [
@@ -97,6 +101,68 @@ def test_files_that_cannot_be_made_are_refused_before_the_work(words, tmp_path, 
     assert_bad_input(
         [*words, "-o", str(tmp_path / "f.png")], 'figures need matplotlib. Install it: pip install "energy'
     )
+
+
+REPEATED = [
+    ("evaluate", "--set", "plan.clock=0.8", "plan.clock = 0.9", "--set: plan.clock is given twice, as 0.8 and as 0.9"),
+    ("evaluate", "--set", "system.node.chips=8", "system.node=dgx-h100", "would replace system.node.chips=8"),
+    ("optimize", "--limit", "time=1 d", "time=2 d", "--limit: time is given twice"),
+    ("optimize", "--vary", "plan.clock=0.5:1", "plan.clock=0.6:1", "--vary: plan.clock is given twice"),
+    ("optimize", "--vary", "plan.batch=1:2 Mi token", "plan.batch@0..1=1:4 Mi token", "plan.batch: given twice"),
+    ("sweep", "--axis", "plan.clock=0.5:1:2", "plan.clock=0.6:1:2", "--axis: plan.clock is given twice"),
+]
+
+
+@pytest.mark.parametrize(("command", "option", "first", "second", "message"), REPEATED)
+def test_what_is_given_twice_is_refused(command, option, first, second, message):
+    assert_bad_input([command, SMALL, option, first, option, second], message)
+
+
+def test_a_plan_has_a_whole_chip():
+    assert_bad_input(["optimize", SMALL, "--limit", "chips=0.5"], "limit chips: 0.5 leaves no chip. Give at least 1.")
+
+
+def test_oom_risk_is_said_once():
+    change = "system.out_of_memory_risk=0.1"
+    assert_bad_input(["evaluate", SMALL, "--set", change, "--oom-risk", "0.2"], f"--set {change} says it, too")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_into_a_folder_is_refused_before_the_work(command, tmp_path):
+    (tmp_path / "a.json").mkdir()
+    assert_bad_input([command, SMALL, "-o", str(tmp_path / "a.json")], "a.json: it is a folder. Name a file")
+
+
+def test_output_on_a_full_disk_is_refused_before_the_work(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    assert_bad_input(["evaluate", SMALL, "-o", str(tmp_path / "a.json")], "No space left on device")
+
+
+def test_errors_are_json_where_json_is_asked_for():
+    error = refused_json("evaluate", SMALL, "--set", "plan.chips=0.5")
+    about = {name: error[name] for name in ("kind", "thing", "value", "unit", "next_step")}
+    step = "give a value between 1 and 1000000000000."
+    assert about == {"kind": "bad input", "thing": "plan.chips", "value": 0.5, "unit": "1", "next_step": step}
+    error = refused_json("optimize", "llama-3.1-405b-h10")
+    assert (error["thing"], error["value"]) == ("scenario", "llama-3.1-405b-h10")
+    assert error["next_step"] == 'Did you mean "llama-3.1-405b-h100"?'
+    assert "--sett" in refused_json("evaluate", SMALL, "--sett", "x")["message"]  # a usage error
+    assert json.loads(run("--json", "evluate").stdout)["next_step"] == "Did you mean 'evaluate'?"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("JAX_PLATFORMS", "bogus"), ("JAX_ENABLE_X64", "maybe"), ("JAX_LOG_COMPILES", "7")]
+)
+def test_an_environment_that_jax_refuses_is_named(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    refused = {
+        "JAX_PLATFORMS": RuntimeError("Unable to initialize backend 'bogus': not known. (set JAX_PLATFORMS='')")
+    }.get(name, ValueError(f"invalid truth value {value!r} for environment {name!r}"))
+    assert str(of_environment(refused)).startswith(f'{name}: JAX refuses "{value}": ')
+    assert of_environment(ValueError("another")) is None
 
 
 def test_usage_errors_exit_with_2():

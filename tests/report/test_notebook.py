@@ -31,8 +31,24 @@ def test_a_result_has_a_figure_and_a_table(result):
     assert len(markup) < 60_000
 
 
+@pytest.mark.parametrize("result", [outcome, optimum, front, sensitivity])
+def test_a_result_is_printed_as_a_table_with_units(result):
+    text = str(result())
+    assert "f64[" not in text
+    assert "array(" not in text
+    assert any(f" {unit}" in text for unit in ("kWh", "MWh", "GWh", "%"))
+    assert max(map(len, text.splitlines())) <= 112
+
+
+def test_what_is_traced_is_printed_as_it_is():
+    words = []
+    jax.eval_shape(lambda run: words.append(str(run)), outcome())
+    assert words[0].startswith("TrainingOutcome(")
+
+
 def test_many_runs_at_once_are_shown_as_they_are():
     many = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), outcome())
+    assert str(many).startswith("TrainingOutcome(")
     assert many._repr_html_().startswith("<pre>TrainingOutcome(")
 
 

@@ -9,6 +9,7 @@ import math
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import energymodel
@@ -18,6 +19,7 @@ from energymodel.report import data, drawing, number
 from energymodel.report.answer import Answer, Sentence, Table
 from energymodel.report.cells import Column, Quantity, is_shown
 from energymodel.report.page import page_html
+from energymodel.report.schema import KEYS, schema_of
 from report.page.read_page import assert_sound
 from report.stored_answers import BUILDERS, answer, on_terminal
 
@@ -49,6 +51,26 @@ def numbers(table: Table):
 @pytest.fixture(scope="module", params=list(BUILDERS))
 def surface(request) -> Answer:
     return answer(request.param)
+
+
+def test_json_obeys_the_schema_of_its_command(surface):
+    if surface.command == "explore":
+        pytest.skip("has no JSON")
+    jsonschema.validate(json.loads(data.dumps(surface)), schema_of(surface.command))
+    tables = {table.name: {column.name for column in table.columns} for table in surface.tables}
+    listed = {name for name in tables if not name.startswith("indices_")}
+    assert listed <= {*KEYS["commands"][surface.command]}
+    asked = {"limit_values", "conflicts", "points", "numbers", "presets"}  # have columns named by what was asked
+    for name in listed - asked:
+        assert tables[name] <= KEYS["tables"][name].keys(), name
+
+
+def test_text_that_a_spreadsheet_would_compute_is_inert():
+    cells = ["=1+1", "+x", " @SUM(A1)", "-cmd", "a\x07\tb\n=c", "-5", "1e3"]
+    table = Table.of("t", "t", {Column("text", kind="words"): cells, Column("number"): [-1.5] * len(cells)})
+    rows = [*csv.reader(io.StringIO(data.csv_text(table)))][1:]
+    inert = ["'=1+1", "'+x", "' @SUM(A1)", "'-cmd", "a\\u0007\\tb\\n=c", "-5", "1e3"]
+    assert rows == [[cell, "-1.5"] for cell in inert]
 
 
 def test_a_terminal_has_every_number_in_the_line_of_its_name(surface):

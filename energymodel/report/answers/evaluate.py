@@ -140,8 +140,8 @@ def capacity_warnings(outcome: TrainingOutcome) -> list[Sentence]:
     """What does not forbid the run, but should be known."""
     slack = float(outcome.slack.information)
     text = (
-        "information absorbed is {times} times the capacity of the parameters (system.capacity_per_parameter, a "
-        "prior): the loss law is used beyond what the model can store"
+        "The tokens hold {times} times the information that the parameters can store (system.capacity_per_parameter, "
+        "a prior). The predicted loss is too low if that limit is real: fewer tokens or a larger model obey it."
     )
     return [Sentence(text, {"times": number(math.exp(-slack), digits="two")})] if slack < 0.0 else []
 

@@ -45,7 +45,7 @@ def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
         "That is {roofline} times what operations and memory traffic alone take on its chip, and {cmos_wall} times "
         "what arithmetic takes in the best CMOS that is projected.",
         "It is {landauer_operation} times Landauer's limit for the bits that the operations erase.",
-        "Information absorbed: {information}, {share} of the storage capacity of the parameters; {energy_per_bit}, "
+        "Information absorbed: {information}, {share} of what the parameters can store; {energy_per_bit}, "
         "{energy_per_bit_multiple} times k_B T ln 2.",
         "Speed limit of operations (Margolus and Levitin): {speed_limit_of_energy} with the energy of the run, "
         "{speed_limit_of_step_energy} with that of one step; the run does {operation_rate}.",

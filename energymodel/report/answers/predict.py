@@ -25,6 +25,7 @@ from energymodel.system.outcome import TrainingOutcome
 OF_A_STEP = ("step_time", "mfu", "power_busy", "power_average", "power_peak", "pue", "memory_per_chip")
 """Outputs that no number of tokens changes."""
 BARS, ROWS = 20, 40
+NO_TOKENS = "Nothing says how many tokens the run trains: costs are for a step and a token. --tokens adds the run."
 ABOVE = f"risk above {100.0 * FAILING_RISK:g} %"
 FITS, RISKY = "fits in memory", f"out-of-memory {ABOVE}"
 
@@ -81,8 +82,11 @@ def _of_a_step(scenario: Scenario, run: Run, answer: Answer, *, details: bool) -
     sentences = [
         answer.sentences[0],
         Sentence("A step takes {step_time:i}.", {"step_time": outputs.number("step_time")}),
-        Sentence("Nothing says how long the run is: costs are for each step and token."),
+        Sentence(NO_TOKENS),
     ]
+    plan = tables[1]
+    cells = {column: plan.column(column.name)[1] for column in plan.columns if column.name != "goal.tokens"}
+    tables[1] = Table.of("plan", plan.title, cells, tall=True)
     tables = [*tables, dataclasses.replace(outputs, level="data"), priors]
     return dataclasses.replace(answer, sentences=sentences, tables=tables, charts=charts, notes=notes, warnings=[])
 
