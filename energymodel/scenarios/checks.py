@@ -247,7 +247,7 @@ def check_values(
             check_rows("pod", {"where": where, "pod": max(values), "tree": tree})
         for value in dict.fromkeys((min(values), max(values))):
             try:
-                _check_all(_with_numbers(system, {field: value}), plan)
+                _check_all(with_numbers(system, {field: value}), plan)
             except InputError as error:
                 text, start = str(error), f"{path}:"
                 reason = text.removeprefix(start).strip() if text.startswith(start) else f"{value:g} cannot be: {text}"
@@ -275,13 +275,14 @@ def check_ends(system: TrainingSystem, plan: TrainingPlan, vary: Mapping[str, Se
     for ends in product(*map(dict.fromkeys, ranges.values())):
         numbers = dict(zip(ranges, ends, strict=True))
         try:
-            _check_all(_with_numbers(system, numbers), plan)
+            _check_all(with_numbers(system, numbers), plan)
         except InputError as error:
             together = " and ".join(f"system.{field} = {value:g}" for field, value in numbers.items())
             raise InputError(f"vary: {together} cannot be together: {error}") from None
 
 
-def _with_numbers(system: TrainingSystem, numbers: Mapping[str, float]) -> TrainingSystem:
+def with_numbers(system: TrainingSystem, numbers: Mapping[str, float]) -> TrainingSystem:
+    """A system with other values of some numbers, by dotted path."""
     paths = [field.split(".") for field in numbers]
     values = [np.asarray(value, np.float64) for value in numbers.values()]
     return eqx.tree_at(lambda tree: [reduce(getattr, path, tree) for path in paths], system, values)

@@ -4,10 +4,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
 from energymodel.errors import InputError, suggest
+from energymodel.performance.adaptation import FineTuning
 from energymodel.readers.expressions import data_file, evaluate, work_out
+from energymodel.scenarios.checks import Numbers, with_numbers
 from energymodel.scenarios.files import read_preset
+from energymodel.system.division import divide
+from energymodel.system.memory import chip_memory
 from energymodel.system.outputs import parse_number
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
 
 WORDS = data_file(__file__, "fine_tuning.toml")
 NUMBERS = tuple(name for name in WORDS["numbers"] if name not in ("width", "rank_is_used"))
@@ -85,12 +94,17 @@ def adaptation_changes(words: Mapping[str, Any], layers: Any = None) -> list[str
 
     **Arguments:**
 
-    - `words`: `tuning`, "full", "freeze", "lora" or "dora" and what is more (`TrainingConfig`); None is not stated.
+    - `words`: `tuning`, "full", "freeze", "lora" or "dora" and what is more (`TrainingConfig`); None is not stated. A
+      framework may name its `adapters` alone.
     - `layers`: of the model [1], where it is known.
 
     **Raises:** `InputError` for a word that is not known.
     """
     tuning, presets = words.get("tuning"), WORDS["presets"]
+    if tuning is None and (named := re.match(WORDS["adapters"], str(words.get("adapters")), re.IGNORECASE)):
+        tuning = named[1].lower()
+        stated = {"rank": named[2] and float(named[2]), "trained_format": words.get("trained_format") or "bf16"}
+        words = {**words, **stated, "tuning": tuning}
     if tuning is None:
         return []
     name = presets.get(f"{tuning} {words.get('frozen_format')}", presets.get(tuning))
@@ -113,6 +127,25 @@ def adaptation_changes(words: Mapping[str, Any], layers: Any = None) -> list[str
     return settings + [f"system.software.logit_bytes={WORDS['chunked_logit_bytes']} B"] * bool(
         words.get("chunked_loss")
     )
+
+
+def lighter_memory(system: TrainingSystem, plan: TrainingPlan) -> dict[str, float]:
+    """Memory of the fullest chip with what makes fine-tuning take less, by its words [B]; empty for another run."""
+    tuned = system.adaptation
+    if not isinstance(tuned, FineTuning):
+        return {}
+    words = {"tuned": Numbers(tuned), "software": Numbers(system.software)}
+    rows = [row for row in WORDS["lighter"] if evaluate(row["when"], words)]
+    same = [row for row in rows if row["same"]]
+    numbers = {path: value for row in same for path, value in row["numbers"].items()}
+    together = [{"text": "both" if len(same) == 2 else "all of these", "numbers": numbers}] if len(same) > 1 else []
+
+    def memory(numbers: Mapping[str, float]) -> float:
+        with jax.enable_x64(True):
+            other = with_numbers(system, numbers)
+            return float(chip_memory(other, plan, divide(other, plan, np.max(plan.batch))).total)
+
+    return {row["text"]: memory(row["numbers"]) for row in [*same, *together, *rows[len(same) :]]}
 
 
 def _states(optimizer: str, width: float) -> float:

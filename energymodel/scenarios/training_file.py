@@ -228,6 +228,7 @@ def _assumed(config: TrainingConfig, accelerator: str) -> list[str]:
         "usual": ", ".join(f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None),
         "host_memory": ", ".join(f"{share:.0%} of the {part}" for part, share in config.offload.items()),
         "unread": ", ".join(config.ignored),
+        "tuning": config.tuning or bool(adaptation_changes(vars(config))),
     }
     sentences = [text.format_map(words) for text, applies in RULES["assumed"].items() if evaluate(applies, words)]
     read = f"Read as {config.kind}; the software is the preset of its framework."

@@ -6,7 +6,7 @@ import pytest
 from energymodel import InputError, evaluate, load_scenario
 from energymodel.readers.training_config import read_training_config
 from energymodel.report.answers.evaluate import evaluate_answer
-from energymodel.scenarios.fine_tuning import adaptation_changes, padded_samples, samples_of
+from energymodel.scenarios.fine_tuning import adaptation_changes, lighter_memory, padded_samples, samples_of
 
 AXOLOTL = {
     "lora": ("adapter: lora\nlora_r: 8\nlora_target_linear: true", {"tuning": "lora", "rank": 8, "padding": "packed"}),
@@ -43,6 +43,12 @@ def test_states_follow_from_the_name_of_the_optimizer(tuning, optimizer, states,
     adapted = load_scenario("test-1b-h100", changes).system.adaptation
     assert float(adapted.optimizer_bytes) == pytest.approx(states, rel=1e-3)
     assert float(adapted.paged) == paged
+
+
+def test_adapters_that_a_framework_names_alone_are_taken():
+    assert "system.adaptation.rank=8.0" in adaptation_changes({"adapters": "lora, rank 8"})
+    assert "system.adaptation=qlora" in adaptation_changes({"adapters": "QLoRA"})
+    assert adaptation_changes({"adapters": "ptuning"}) == []
 
 
 def test_targets_are_matrices():
@@ -102,3 +108,20 @@ def test_the_loss_of_fine_tuning_is_not_predicted():
     assert "loss" not in answer.table("outcome").names
     assert not [text for text in answer.sentences if "loss" in text.words]
     assert any("not predicted" in note.words for note in answer.notes)
+
+
+def test_what_would_take_less_memory_is_said():
+    assert lighter_memory(*vars_of("test-1b-h100")) == {}
+    less = lighter_memory(*vars_of("test-1b-h100", "system.adaptation=full", "plan.layout.recomputation=full"))
+    alone, together = list(less.values())[:-1], less["all of these"]
+    assert [text.split(" ")[0] for text in less] == ["logits", "gradients", "optimizer", "all"]
+    assert together < min(alone)
+    (quantized,) = [
+        text for text in lighter_memory(*vars_of("test-1b-h100", "system.adaptation=lora")) if "4 bits" in text
+    ]
+    assert quantized
+
+
+def vars_of(*source):
+    scenario = load_scenario(source[0], source[1:])
+    return scenario.system, scenario.plan

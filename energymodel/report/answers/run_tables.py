@@ -13,6 +13,7 @@ from energymodel.report.answer import Sentence, Table
 from energymodel.report.answers.plan_fields import OF_LIFE, kind_of, part_fields, plan_fields, total
 from energymodel.report.cells import Cell, Column, Level, Quantity, number, share, spaced, words
 from energymodel.scenarios.clock_scale import REFERENCE_CLOCK
+from energymodel.scenarios.fine_tuning import lighter_memory
 from energymodel.scenarios.layers import recomputation_words
 from energymodel.scenarios.scenario import SYSTEM, Scenario, priors, switched_off
 from energymodel.search.result import SAME_NUMBER
@@ -233,9 +234,15 @@ def memory_sentence(scenario: Scenario, outcome: TrainingOutcome) -> Sentence:
         "accepted": share(accepted),
     }
     text = "{need} of {capacity} per chip: out of memory with a probability of {risk}"
+    lighter = list(lighter_memory(scenario.system, scenario.plan).items())
+    less = ", ".join(f"{{less_{index}}} with {words}" for index, (words, _) in enumerate(lighter))
+    numbers |= {f"less_{index}": number(memory, "B", digits="rows") for index, (_, memory) in enumerate(lighter)}
+    less = f" It would take {less}." if less else ""
     if risk <= accepted:
-        return Sentence(f"{text}.", numbers)
+        return Sentence(f"{text}.{less}", numbers)
     text = f"{text}, where a search accepts {{accepted}}." if fits_in_memory(outcome) else f"It does not fit: {text}."
+    if less:
+        return Sentence(f"{text}{less}", numbers)
     return Sentence(
         f"{text} Raise the tensor or pipeline degree or the sharding, recompute activations, or take more chips; "
         "`energymodel optimize` with the same words finds a layout that fits.",
