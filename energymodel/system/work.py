@@ -169,11 +169,11 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     blocks = workload.routed_blocks + workload.shared_experts
     copies = part(workload.expert_latent, lambda: workload.active_experts)
     inner = workload.feed_forward / workload.hidden
-    divided = DENSE_BYTES + part(
+    plain = DENSE_BYTES + part(
         sizes.mixture, lambda: sizes.expert_share * (expert_bytes(workload.gated, inner, blocks, copies) - DENSE_BYTES)
     )
-    if not is_fixed(sizes.state_share, 0.0):
-        divided = state_layer_bytes(workload, sizes)
+    stateful = at_most_one(workload.state_layers)
+    divided = blend(stateful, lambda: state_layer_bytes(workload, sizes), lambda: plain)
     of_layer = tokens, workload.hidden, layout.tensor, layout.sequence_parallel
     moved = 0.25 * elementwise_traffic(*of_layer, divided)
     full = 1.0 + 0.5 * layout.recompute_full

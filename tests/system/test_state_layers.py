@@ -1,6 +1,7 @@
 """Models some of whose layers keep a state, and models whose attention reads chosen keys."""
 
 import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
@@ -86,3 +87,17 @@ def test_experts_of_a_latent_are_wide_and_their_tokens_narrow():
     # copies, beside 8 of norms and 2 x 4 of queries, keys, values and output.
     np.testing.assert_allclose(activation_bytes(*inputs), 2048 * 1024 * (8 + 8 + 2 * 4 * 1.0 + 2 * 2 * 0.5), rtol=1e-6)
     assert float(inputs[0].workload.parameters) == float(case(**mixture)[0].workload.parameters)
+
+
+def test_traced_shapes_without_a_state_have_the_same_work():
+    # As in a compiled `evaluate`, which does not know that there are no such layers.
+    system, plan, _ = case()
+
+    def work(shape):
+        traced = eqx.tree_at(lambda s: s.workload, system, shape)
+        return layer_work(traced, plan, divide(traced, plan, 8.0 * 2048.0))
+
+    for known, traced in zip(
+        *map(jax.tree.leaves, (work(system.workload), jax.jit(work)(system.workload))), strict=True
+    ):
+        np.testing.assert_allclose(traced, known, rtol=1e-12)
