@@ -350,5 +350,6 @@ def design_chip(asked: Scenario, progress: Callable[[str], None] | None = None) 
         design, chip = optimum.system.chip_design, as_designed(optimum.system, optimum.plan).system.accelerator
         if not isinstance(design, ScaledChip):
             raise TypeError(f"system.chip_design is {type(design).__name__}; use ScaledChip.")
-        caches = cache_sizes(chip, design.technology)
+        # Its cells are those of the reference; they do not depend on links.
+        caches = cache_sizes(chip, design.technology.of(asked.system.accelerator, 0.0))
     return DesignedOptimum(optimum, asked.system.accelerator, chip, caches)
