@@ -310,10 +310,7 @@ class Transformer(eqx.Module):
 
     @property
     def routed_blocks(self) -> Part:
-        """Routed experts that act on a token, as blocks of the width `feed_forward` [1].
-
-        Experts of a latent are wider, by what it is narrower, than the block with as many weights.
-        """
+        """Routed experts that act on a token, as blocks of the width `feed_forward` [1]; of a latent they are wider."""
         return self.active_experts if is_fixed(self.expert_latent, 1.0) else self.active_experts / self.expert_latent
 
     @property
@@ -342,8 +339,8 @@ class Transformer(eqx.Module):
     def sizes(self) -> LayerSizes:
         """Sizes of the mean layer and of all layers."""
         layers, latent, mixture = jnp.asarray(self.layers), self.latent, self.mixture
-        tables = part(at_most_one(self.table_parameters), lambda: self.table_parameters)
         per_expert, shared = self._per_expert, self._shared
+        held = shared if is_fixed(self.table_parameters, 0.0) else shared + self.table_parameters
         weights = (shared + self.active_experts * per_expert) / layers
         table = jnp.asarray(self.vocabulary) * self.hidden
         attended, queries, values, kv = self.attended_length, self.query_width, self.value_width, self.kv_width
@@ -359,7 +356,7 @@ class Transformer(eqx.Module):
             layers=layers,
             weights=weights,
             # A dense model has all of its experts in every replica.
-            replicated=shared + part(1.0 - mixture, lambda: self.experts * per_expert) + tables,
+            replicated=held + part(1.0 - mixture, lambda: self.experts * per_expert),
             routed=part(mixture, lambda: self.experts * per_expert),
             table=table,
             head_layers=table / weights,
@@ -389,7 +386,8 @@ class Transformer(eqx.Module):
         """Operations to train on one token, without recomputation [FLOP/token]."""
         layers, attended = self._attention_layers, self.attended_length
         plain = training_flops_per_token(self.active_parameters, layers, self.attention_width, attended)
-        return plain + (part(self.state_layers, lambda: self._state_flops) + part(layers, lambda: self._index_flops))
+        others = part(self.state_layers, lambda: self._state_flops) + part(self._index_flops, lambda: layers)
+        return plain if is_fixed(others, 0.0) else plain + others
 
     @property
     def _index_flops(self) -> Part:
