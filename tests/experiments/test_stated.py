@@ -155,7 +155,7 @@ def test_only_what_was_run_counts_and_the_true_model_is_found(device):
 def test_hunted_plans_run_and_changes_say_how_much_rests_on_priors():
     assert {row["runs"] for row in HUNT.stored["plans"]} == {"yes"}
     # Where a limit makes a kink at the own plan, no search converges; the plan runs all the same.
-    assert sum(not row["converged"] for row in HUNT.stored["plans"]) <= 3
+    assert {row["scenario"] for row in HUNT.stored["plans"] if not row["converged"]} <= {"olmo-2-13b-h100"}
     assert {row["minimized"].split(",")[0] for row in HUNT.stored["plans"]} == {"energy", "time", "money", "carbon"}
     for row in HUNT.stored["changes"]:
         assert row["saving"] > 0.01
