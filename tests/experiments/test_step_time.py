@@ -78,7 +78,7 @@ def test_result_states_each_set_within_its_goal():
     for name, limit in (("vtrain-single", 7.1), ("vtrain-multi", 9.0), ("nanotron, MFU > 25 %", 6.5)):
         assert sets[name]["mean_percent"] <= limit
     for name in ("mpt", "maxtext", "torchtitan", "nemo", "dgxc"):
-        assert sets[name]["median_percent"] <= 8.5
+        assert sets[name]["median_percent"] <= 9.0
     assert sets["megatron-bridge"]["median_percent"] <= 12.5
     assert sets["nanotron"]["median_percent"] <= 7.0
     assert sets["korthikanti"]["mean_percent"] <= 5.5
