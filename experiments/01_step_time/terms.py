@@ -3,14 +3,17 @@
 `python experiments/01_step_time/terms.py` prints them and draws `terms.png` beside this file.
 """
 
+import sys
 from pathlib import Path
 
 import jax
-from figures import BLUE, GRAY, ORANGE, add_axes, new_figure, save
 
 import energymodel as em
 from energymodel.report.answers.plan_fields import part_fields
 from energymodel.system.evaluate import evaluate_once
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from figures import BLUE, GRAY, ORANGE, add_axes, new_figure, save
 
 HERE = Path(__file__).parent
 SCENARIO = "llama-3.1-405b-h100"
