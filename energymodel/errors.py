@@ -72,9 +72,11 @@ _PART = 4  # letters of a word that may be part of the one that was meant
 def suggest(word: str, words: Iterable[str]) -> str:
     """A sentence that names the nearest known word, or lists what is known."""
     words = sorted(set(words))
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)  # below, "fp8" would be "fp32"
+    near = [other for other in words if other.startswith(f"{word}-")][:3]
+    near = near or difflib.get_close_matches(word, words, n=1, cutoff=0.6)  # below, "fp8" would be "fp32"
     near = near or [other for other in words if len(word) >= _PART and word in other][:1]
-    return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(words)}."
+    quoted = [f'"{other}"' for other in near]
+    return f"Did you mean {' or '.join(quoted)}?" if near else f"Known: {', '.join(words)}."
 
 
 def escape(character: str) -> str:

@@ -5,7 +5,7 @@ from this project alone. What an encoding lacks is an escape as in JSON, and wha
 """
 
 import codecs
-import os
+import io
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -45,7 +45,7 @@ def guard_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+            stream = io.StringIO()
         if not isinstance(stream, GuardedStream):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors=ESCAPED)

@@ -277,7 +277,9 @@ def _planned_model(scenario: Scenario, below: TrainingConfig | None) -> dict[str
     workload, unwritten = scenario.system.workload, RULES["unwritten"]
     numbers = {field.name: float(getattr(workload, field.name)) for field in dataclasses.fields(Transformer)}
     left_out = unwritten["always"] + (unwritten["dense"] if numbers["experts"] <= 1.0 else [])
+    left_out += unwritten["stateless"] if not numbers["state_layers"] else []
     left_out += [name for name, value in numbers.items() if not value and name not in ("gated", "tied")]
+    left_out += [] if numbers["expert_latent"] < 1.0 else ["expert_latent"]
     shape: Shape = {name: value for name, value in numbers.items() if name not in left_out}
     if numbers["experts"] > 1.0:
         shape["shared_feed_forward"] = numbers["shared_experts"] * numbers["feed_forward"]

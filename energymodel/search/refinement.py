@@ -160,7 +160,7 @@ def _starts(refined: DesignProblem, searched: LayoutSearch, rounded: list[Rounde
     busy = [float(realized(searched, plan)[1].power_busy) for plan in rounded]
     busy = np.log(np.repeat(busy, len(rises)))
     own = [problem.index(path) for path in refined.formulation.paths]
-    start = np.stack([busy if index is None else points[:, index] for index in own], axis=1)
+    start = np.reshape([busy if index is None else points[:, index] for index in own], (len(own), len(plans))).T
     lower, upper = refined.boxes(len(plans))
     capped = np.array([index is None for index in own])
     lanes = at_counts(refined, searched.lattice, counts, np.where(capped, np.clip(start, lower, upper), start))

@@ -180,10 +180,9 @@ class ScaledChip(AbstractChipDesign):
         own_leakage = own.sram.leakage(chip.cache_size)
         logic = (die - of_cache - cores * more_area) / (chip.die_area - own.sram.area(chip.cache_size))
         logic = jnp.maximum(logic, LEAST_COMPUTE)
-        # Cells that smaller memories do without leak in the logic of the reference.
-        more_cells *= jnp.where(more_cells > 0.0, units, jnp.minimum(units, logic))
+        cells = jnp.maximum(cache + units * more_cells, 0.0)
         leakage = leakage_power(
-            (chip.leakage.power - own_leakage) * logic + own.sram.leakage(cache + more_cells),
+            (chip.leakage.power - own_leakage) * logic + own.sram.leakage(cells),
             self.voltage,
             temperature,
             chip.leakage.voltage_sensitivity,

@@ -31,7 +31,10 @@ def test_names_of_cards_give_their_architecture(name):
 
 def test_every_preset_of_a_known_maker_has_an_architecture():
     unknown = {name for name in names("hardware") if architecture_of(name) is None}
-    assert {name for name in unknown if name.startswith(("a100", "b", "g", "h", "mi", "tpu", "v"))} <= {"gaudi3"}
+    assert {name for name in unknown if name.startswith(("a100", "b", "g", "h", "mi", "tpu", "v"))} <= {
+        "gaudi2",
+        "gaudi3",
+    }
 
 
 def test_the_nearer_generation_is_more_alike_and_a_correlation_is_possible():

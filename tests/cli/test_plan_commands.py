@@ -150,7 +150,7 @@ def test_every_scenario_can_be_run(name):
     if name == "gpt3-175b-h100":
         assert outcome["token_rate"] / 512 == pytest.approx(760.74, rel=0.15)
     if name == "olmo-2-13b-h100":
-        assert "capacity of the parameters" in tree["warnings"][0]
+        assert "information that the parameters can store" in tree["warnings"][0]
 
 
 def test_a_trajectory_ends_at_the_outcome(tmp_path):

@@ -217,8 +217,9 @@ def test_what_the_software_of_the_framework_does_not_run_is_refused() -> None:
 
 def test_the_framework_of_a_file(scenario: Scenario) -> None:
     below = TrainingConfig(kind="nemo")
-    # axolotl: its software, FSDP, is the scenario's.
-    assert launch_kinds({".sh", ".yml", ".json"}, None, scenario) == {".sh": "megatron-lm", ".yml": "axolotl"}
+    # axolotl: its software is the scenario's.
+    hugging_face = load_scenario("olmo-2-13b-h100", {"system.software": "hugging-face"})
+    assert launch_kinds({".sh", ".yml", ".json"}, None, hugging_face) == {".sh": "megatron-lm", ".yml": "axolotl"}
     assert launch_kinds({".yaml"}, None, scenario, below) == {".yaml": "nemo"}
     both = {".json": "deepspeed", ".toml": "torchtitan"}
     assert launch_kinds({*both, ".csv"}, "deepspeed", scenario, below) == both

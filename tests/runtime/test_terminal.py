@@ -67,7 +67,7 @@ def test_streams_are_guarded_once_and_keep_what_they_are(monkeypatch):
     sys.stdout.writelines([EVIL, "\n"])
     assert obeyed(below.getvalue().replace("\t", "")) == []
     assert not sys.stdout.isatty()
-    assert sys.stderr is None
+    assert isinstance(sys.stderr, GuardedStream)  # of nothing: what is closed takes no text
 
 
 def test_tables_keep_their_own_styles_and_escape_their_text(monkeypatch):

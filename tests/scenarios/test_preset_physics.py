@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import energymodel as em
 from energymodel.performance.kernels import exponential_slowdown, forward_attention_time, product_time
 from preset_layout import fields_of, names, read, value
 
@@ -123,10 +124,20 @@ def parameters(model):
     )
 
 
-@pytest.mark.parametrize("name", names("models"))
+def test_every_model_has_a_published_size():
+    assert set(names("models")) == {*DATA["published"], *DATA["rounded"]}
+
+
+@pytest.mark.parametrize("name", DATA["published"])
 def test_parameter_count_is_the_published_one(name):
     published, tolerance = DATA["published"][name]
     assert parameters(read("models", name))[0] == pytest.approx(published, rel=tolerance)
+
+
+@pytest.mark.parametrize("name", DATA["rounded"])
+def test_parameter_count_is_that_of_the_name(name):
+    workload = em.load_scenario("test-1b-h100", {"system.workload": name}).system.workload
+    assert float(workload.parameters) == pytest.approx(DATA["rounded"][name], rel=0.03)
 
 
 def test_active_parameters_of_deepseek():

@@ -44,7 +44,7 @@ def test_formats_of_known_devices():
         device = read_preset("hardware", name)
         rates = {entry for entry in ("fp8", "fp4", "tf32", "fp32") if device[f"peak_flops_{entry}"]["value"] > 0.0}
         assert rates == formats, name
-    assert {"gb200", "gb300", "b200-sxm", "b300-sxm", "rtx-5090", "rtx-pro-6000", "mi355x"} == {
+    assert {"gb200", "gb300", "b200-sxm", "b300-sxm", "rtx-5090", "rtx-pro-6000", "mi350x", "mi355x", "dgx-spark"} == {
         name for name in names("hardware") if read_preset("hardware", name).get("peak_flops_fp4", {}).get("value")
     }
 
