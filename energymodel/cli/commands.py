@@ -40,6 +40,7 @@ COMMANDS = {
     "doctor": installed_commands.doctor,
     "schema": installed_commands.schema,
     "timeline": plan_commands.timeline,
+    "post-train": plan_commands.post_train,
 }
 
 
@@ -62,7 +63,7 @@ class _Commands(typer.core.TyperGroup):
 app = typer.Typer(
     name="energymodel",
     cls=_Commands,
-    help="Energy, time, money and carbon of training a large language model, and the best plan.",
+    help="Energy, time, money and carbon of training a model, and the best plan.",
     epilog="Example: energymodel evaluate llama-3.1-405b-h100 --set plan.clock=0.9",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -4,13 +4,14 @@ import gc
 import importlib.util
 import sys
 import webbrowser
+from dataclasses import replace
 from typing import Any, cast, get_args
 
 import energymodel as em
 from energymodel.cli import shell
 from energymodel.cli.options import flag, option
 from energymodel.cli.shell import Run, command
-from energymodel.cli.source import LAUNCH, LAUNCHED, PlanQuestion, Source, Tuned
+from energymodel.cli.source import LAUNCH, LAUNCHED, Adapted, PlanQuestion, Source, Tuned
 from energymodel.errors import InputError, suggest
 from energymodel.report import answers
 from energymodel.runtime.progress import Progress
@@ -122,6 +123,49 @@ def timeline(
     longer = parse_number(slowdown or "20%", "1", "slowdown")
     wanted = {"per": cast(Per, per or "rank"), "points": 6 if points is None else points, "slowdown": longer}
     return answers.stage_clocks_answer(scenario, stage_front(scenario.system, scenario.plan, **wanted))
+
+
+@command(Adapted)
+def post_train(
+    run: Run,
+    algorithm: str = option("grpo, dapo, rloo, reinforce++, or ppo with critic and reward model.", "NAME", "grpo"),
+    prompts: float = option("Prompts of an iteration.", "N", 128.0, min=1.0),
+    answers_each: float = option("Answers to each prompt.", "N", 8.0, "--answers", min=1.0),
+    updates: float = option("Updates of the actor in an iteration.", "N", 1.0, min=1.0),
+    prompt_length: float = option("Mean tokens of a prompt.", "TOKENS", 512.0, min=1.0),
+    answer_length: float | None = option("Mean tokens of an answer; else a share of the longest.", "TOKENS", min=1.0),
+    longest_answer: float | None = option("Most tokens of an answer; else a multiple of the mean.", "TOKENS", min=1.0),
+    rollout_chips: float = option("Chips that write alone; else those that train write, too.", "N", 0.0, min=0.0),
+    engine_chips: float | None = option("Chips that share the model of an engine; else the fewest.", "N", min=1.0),
+    engine_share: float | None = option("Share of their memory that an engine takes.", "SHARE"),
+    overlap: bool = flag("Write the answers of the next iteration while this one trains, on --rollout-chips."),
+    offload: bool = flag(
+        "Keep on the host what is not at work: training states while answers are written, other models."
+    ),
+) -> Any:
+    """Memory and time of an iteration of GRPO or PPO.
+
+    Whether actor, other models and engines fit, how many answers are written at once, and how long writing, scoring,
+    updates and new weights take.
+
+    Example: energymodel post-train --model llama-3.1-8b --accelerator h100-sxm --chips 8 --answer-length 1024
+    """
+    from energymodel.scenarios.pieces import tokens_of
+    from energymodel.sweeps.post_training import PostTraining, post_training
+
+    packed = None if run.source.sequence is None else tokens_of(run.source.sequence, "sequence")
+    lengths, engine = (
+        (prompt_length, answer_length, longest_answer, packed),
+        (rollout_chips, engine_chips, engine_share),
+    )
+    asked = PostTraining(algorithm, prompts, answers_each, updates, *lengths, *engine, overlap, offload)
+
+    def pieces(batch: float | None, sequence: float, changes: tuple[str, ...]) -> Any:
+        run.progress("looking for a layout that fits ...")
+        size = None if batch is None else f"{batch:.0f}"
+        return replace(run.source, batch=size, sequence=f"{sequence:.0f}").pieces("own", changes, "1 T")
+
+    return answers.post_training_answer(asked, post_training(asked, pieces))
 
 
 @command(Source, width=136)

@@ -179,12 +179,18 @@ class Parts(Stored):
 
 
 @dataclass(frozen=True)
-class Tuned(Parts):
-    """A model or a training configuration, and how it is fine-tuned."""
+class Adapted(Parts):
+    """A model or a training configuration, and what is trained of it."""
 
     tuning: str | None = option("Fine-tune it: full, freeze, lora, dora, qlora, qdora or lora-int8.", "KIND")
     rank: int | None = option("Rank of its adapters.", "N", min=1)
     optimizer: str | None = option("Its optimizer, such as adamw_8bit or paged_adamw_8bit.", "NAME")
+
+
+@dataclass(frozen=True)
+class Tuned(Adapted):
+    """The same, and the data of its fine-tuning."""
+
     samples: str | None = option("Samples of its data, instead of --tokens.", "N")
     mean_length: str | None = option("Their mean length, cut to the sequence.", "TOKENS")
     epochs: str | None = option("How often they are trained.", "N")

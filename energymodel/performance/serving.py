@@ -32,6 +32,16 @@ def writing_time(
     return jnp.maximum(reading, (jnp.asarray(weights) / sequences + context) / bandwidth)
 
 
+def cached_sequences(memory: Numeric, weights: Numeric, context: Numeric) -> Values:
+    """Sequences whose keys and values fit beside the weights [1], `b = (M - W) / K` [Kwon et al. 2023, sec. 1].
+
+    **Arguments:**
+
+    - `memory`: M of the chips that share the model, for both [B].
+    """
+    return (jnp.asarray(memory) - weights) / context
+
+
 class AbstractServing(eqx.Module):
     """Use of the model after training."""
 

@@ -43,12 +43,14 @@ from energymodel.report.answers.measure import measure_answer
 from energymodel.report.answers.monitor import monitor_answer
 from energymodel.report.answers.optimize import design_chip_answer, optimize_answer
 from energymodel.report.answers.pareto import compare_answer, frontier_answer, pareto_answer
+from energymodel.report.answers.post_training import post_training_answer
 from energymodel.report.answers.presets import category_answer, presets_answer
 from energymodel.report.answers.samples import samples_answer
 from energymodel.report.answers.scenario import replan_answer
 from energymodel.report.answers.sensitivity import sensitivity_answer
 from energymodel.report.answers.sweep import sweep_answer
 from energymodel.report.answers.timeline import stage_clocks_answer, timeline_answer
+from energymodel.scenarios.pieces import Pieces
 from energymodel.search.calendar import calendar
 from energymodel.search.compare import CacheSizes, Candidate, Comparison, DesignedOptimum, Frontier, FrontierStep
 from energymodel.search.fleet import FleetOptimum, load_fleet
@@ -61,6 +63,7 @@ from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
 from energymodel.sweeps.best_points import Top
 from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
+from energymodel.sweeps.post_training import PostTraining, post_training
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.timeline import step_timeline
 from energymodel.system.trajectory import RunTrajectory
@@ -101,6 +104,11 @@ def front() -> Front:
         result=SearchResult.successful,
         message="Every plan is realizable.",
     )
+
+
+def _post_train() -> Answer:
+    asked = PostTraining("grpo", 64.0, 8.0, 1.0, 200.0, 600.0, 1848.0)
+    return post_training_answer(asked, post_training(asked, lambda *_: Pieces(evaluated()[0], ("assumed",))))
 
 
 def _evaluate_over_time() -> Answer:
@@ -335,6 +343,7 @@ BUILDERS: dict[str, Callable[[], Answer]] = {
     "fleet --site": _site,
     "monitor": lambda: _monitor(planned=False),
     "monitor, replanned": lambda: _monitor(planned=True),
+    "post-train": _post_train,
     "presets": presets_answer,
     "presets nodes": lambda: category_answer("nodes"),
     "frontier": _frontier,

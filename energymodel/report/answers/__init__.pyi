@@ -10,6 +10,7 @@ from .measure import measure_answer
 from .monitor import forecast_line, monitor_answer
 from .optimize import architecture_answer, design_chip_answer, optimize_answer
 from .pareto import compare_answer, frontier_answer, pareto_answer
+from .post_training import post_training_answer
 from .predict import run_prediction_answer, table_prediction_answer
 from .presets import category_answer, presets_answer
 from .samples import samples_answer
@@ -40,6 +41,7 @@ __all__ = [
     "monitor_answer",
     "optimize_answer",
     "pareto_answer",
+    "post_training_answer",
     "presets_answer",
     "replan_answer",
     "rest_toml",
