@@ -43,9 +43,7 @@ def guard_streams() -> None:
     """Escape what is printed from here on, by whatever library."""
     codecs.register_error(ESCAPED, _escaped)
     for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            stream = io.StringIO()
+        stream: Any = getattr(sys, name) or io.StringIO()  # what is printed to a closed one is lost
         if not isinstance(stream, GuardedStream):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors=ESCAPED)
