@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.readers import metered
+from energymodel.readers import metered, phase_energy
 from energymodel.readers.log_records import PowerReading, is_node, reported
 from energymodel.readers.logged_run import TRAINING, LoggedRun, Segment, batches, logged_run, relative_scatter
 from energymodel.readers.power_log import KINDS as POWER_KINDS
@@ -69,8 +69,8 @@ class MeasuredLogs:
     """
 
     rows: tuple[Measurement, ...]
-    phases: tuple[metered.PhaseEnergy, ...]
-    devices: tuple[metered.DevicePower, ...]
+    phases: tuple[phase_energy.PhaseEnergy, ...]
+    devices: tuple[phase_energy.DevicePower, ...]
     notes: tuple[str, ...]
     runs: dict[str, LoggedRun]
     power: dict[str, metered.MergedPower]
@@ -127,21 +127,21 @@ def measure_logs(
     devices = metered.by_device(reading for reading in readings if math.isfinite(reading.time))
     notes += filter(None, (metered.Metered(own).doubts() for own in devices.values()))
     rows: list[Measurement] = []
-    phases: list[metered.PhaseEnergy] = []
+    phases: list[phase_energy.PhaseEnergy] = []
     power: dict[str, metered.MergedPower] = {}
     spans: dict[str, list[Segment]] = {}
-    alone: list[metered.DevicePower] = []
+    alone: list[phase_energy.DevicePower] = []
 
     def take(
         name: str, own: dict[str, list[PowerReading]], segments: list[Segment] | None
     ) -> dict[str, metered.Metered]:
         """Energy by phase of devices, in the segments of a run or those of their power; their meters."""
         meters: dict[str, metered.Metered] = {}
-        for group, part in metered.meters_of(name, own).items():
+        for group, part in phase_energy.meters_of(name, own).items():
             seen = [device for device, meter in part.items() if meter.chips > 0.0] or [*part]
             power[group] = metered.merge_devices(reading for device in seen for reading in own[device])
-            spans[group] = metered.power_segments(list(part.values())) if segments is None else segments
-            phases.extend(metered.phase_energies(group, spans[group], part))
+            spans[group] = phase_energy.power_segments(list(part.values())) if segments is None else segments
+            phases.extend(phase_energy.phase_energies(group, spans[group], part))
             meters |= part
         return meters
 
@@ -152,8 +152,8 @@ def measure_logs(
         meters = take(name, own, segments)
         measured = (_measurement(name, run, *batch, segments, meters, notes) for batch in batches(run))
         rows += [row for row in measured if row is not None]
-    for group, own in {} if runs else metered.groups_of(metered.by_device(readings)).items():
-        alone += [metered.device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
+    for group, own in {} if runs else phase_energy.groups_of(metered.by_device(readings)).items():
+        alone += [phase_energy.device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
         take(group, own, None)
     if alone and all(device.readings == 1 for device in alone):
         notes.append("Each device was read once, which tells its power but no energy.")

@@ -12,7 +12,8 @@ from energymodel.performance.workload import Transformer
 from energymodel.scenarios.layers import layout_switches
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.division import divide
-from energymodel.system.memory import activation_bytes, shard
+from energymodel.system.memory import activation_bytes
+from energymodel.system.shard import shard
 from energymodel.system.work import layer_work
 from outcomes import outcome_of, prediction, replaced, row_inputs
 

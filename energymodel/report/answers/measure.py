@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from energymodel.readers.measured_log import MeasuredLogs, Measurement
-from energymodel.readers.metered import PhaseEnergy, whole_energy
+from energymodel.readers.phase_energy import PhaseEnergy, whole_energy
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.cells import Column, Quantity, finite, number, words
 
