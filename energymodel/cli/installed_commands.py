@@ -38,6 +38,7 @@ app = typer.Typer(
 )
 BASE = "llama-3.1-405b-h100"
 WHERE = data_file(__file__, "preset_places.toml")
+ALONE = WHERE["alone"]
 """Where a scenario holds a component of each category, and plans that every preset of some can run."""
 
 
@@ -156,8 +157,8 @@ def preset_toml(category: str, name: str) -> str:
         return scenario_toml(em.load_scenario(name))
     preset = read_preset(category, name)
     heading = f"# {preset['title']} ({category}/{name})\n"
-    if category == "courses":
-        heading += "# `energymodel monitor` forecasts runs with these numbers.\n"
+    if category in ALONE:
+        heading += f"# `energymodel {ALONE[category]}` uses these numbers.\n"
         return heading + dumps(preset_in_si(category, name))
     if category == "clusters":
         change, what = {"system": preset["system"]}, "on this cluster. Edit it."

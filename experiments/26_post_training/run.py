@@ -43,11 +43,13 @@ def predicted(row: dict[str, str], models: Path) -> dict[str, Any]:
         path = models / f"{model}.json"
         path.write_text(json.dumps(MODELS[model]), encoding="utf-8")
         model = str(path)
-    numbers = {
+    numbers: dict[str, Any] = {
         name: float(row[name]) if row[name] else None for name in ("answer_length", "longest_answer", "sequence")
     }
     numbers |= {name: float(row[name]) if row[name] else None for name in ("engine_chips", "engine_share")}
-    sizes = {name: float(row[name] or usual) for name, usual in (("prompts", 128), ("answers", 8), ("updates", 1))}
+    sizes: dict[str, Any] = {
+        name: float(row[name] or usual) for name, usual in (("prompts", 128), ("answers", 8), ("updates", 1))
+    }
     asked = PostTraining(
         algorithm=row["algorithm"],
         prompt_length=float(row["prompt_length"]),

@@ -10,7 +10,7 @@ import pytest
 import energymodel as em
 from cli.shell import SMALL, run, run_json
 from energymodel.calibration.cluster_source import cluster_scenario
-from energymodel.cli.installed_commands import find, preset_toml, scenario_toml
+from energymodel.cli.installed_commands import ALONE, find, preset_toml, scenario_toml
 from energymodel.errors import InputError
 from energymodel.monitor.expectation import course_prior
 from energymodel.report.answers.presets import KINDS
@@ -57,7 +57,7 @@ def test_a_preset_shows_units_sources_and_uncertainty():
 COMPONENTS = [
     (category, name)
     for category in CATEGORIES
-    if category not in ("scenarios", "clusters", "courses")
+    if category not in ("scenarios", "clusters", *ALONE)
     for name in sorted(
         {names(category)[0], names(category)[-1]} | ({"near-limit"} if category == "hardware" else set())
     )

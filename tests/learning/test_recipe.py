@@ -130,8 +130,9 @@ def test_learning_rates_cost_nothing_if_right_and_loss_if_wrong():
 
 
 def staged(shares, rates, ramps, curvature=0.0, ratio=1.0):
-    columns = (np.array(column) for column in (shares, rates, ramps))
-    return StagedRate(*columns, curvature, 0.2, 0.25, 0.01, 0.0345, ratio)
+    numbers = {"jitter": 0.2, "jitter_exponent": 0.25, "memory": 0.01, "stiffness": 0.0345}
+    stages = {"shares": jnp.asarray(shares), "rates": jnp.asarray(rates), "ramps": jnp.asarray(ramps)}
+    return StagedRate(**stages, **numbers, curvature=curvature, ratio=ratio)
 
 
 def test_stages_of_a_learning_rate_are_worth_their_root_and_jitter():
@@ -157,8 +158,8 @@ def test_a_step_just_before_the_end_has_not_yet_calmed_the_loss():
     assert late(1e-4) > 0.99 * late(1e-12) > late(0.5) + 0.15
 
     def worth(share, last):
-        columns = jnp.stack([1.0 - share, share]), jnp.stack([jnp.ones_like(last), last]), jnp.array([0.1, 0.5])
-        return jnp.stack(StagedRate(*columns, 0.5, 0.2, 0.25, 0.01, 0.0345, 1.0).beyond_cosine())
+        shares, rates = jnp.stack([1.0 - share, share]), jnp.stack([jnp.ones_like(last), last])
+        return jnp.stack(staged(shares, rates, [0.1, 0.5], curvature=0.5).beyond_cosine())
 
     check_grads(worth, (jnp.asarray(0.3), jnp.asarray(0.1)), order=1)
 

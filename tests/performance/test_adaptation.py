@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from energymodel import load_scenario
-from energymodel.performance.adaptation import WholeModel
+from energymodel.performance.adaptation import FineTuning, WholeModel
 from energymodel.scenarios.fine_tuning import adaptation_changes
 from energymodel.system.division import divide
 from energymodel.system.memory import chip_memory, reserved_memory
@@ -38,17 +38,17 @@ def tuned(*changes):
 )
 def test_adapters_have_the_published_counts(changes, count):
     system = tuned(*changes).system
-    adapters = system.adaptation.adapters(system.workload)
-    np.testing.assert_allclose(float(system.workload.layers * adapters.layer), count)
-    np.testing.assert_allclose(
-        float(system.adaptation.trained_weights(system.workload).trained * system.workload.parameters), count
-    )
+    adaptation, workload = system.adaptation, system.workload
+    assert isinstance(adaptation, FineTuning)
+    np.testing.assert_allclose(float(workload.layers * adaptation.adapters(workload).layer), count)
+    np.testing.assert_allclose(float(adaptation.trained_weights(workload).trained * workload.parameters), count)
 
 
 def test_weights_in_four_bits_by_hand():
     # 2 x 128,256 x 4,096 in 16 bits, 6,979,321,856 and 266,240 in norms in 4.127, and adapters of 41,943,040 in fp32.
     system = tuned("system.adaptation=qlora").system
     by_hand = 2 * 1_050_673_152 + 6_979_588_096 * 0.5159 + 41_943_040 * 4
+    assert isinstance(system.adaptation, FineTuning)
     weight = system.adaptation.trained_weights(system.workload).weight
     np.testing.assert_allclose(float(weight * system.workload.parameters), by_hand, rtol=1e-4)
 

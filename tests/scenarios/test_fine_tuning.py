@@ -4,6 +4,7 @@ import jax
 import pytest
 
 from energymodel import InputError, evaluate, load_scenario
+from energymodel.performance.adaptation import FineTuning
 from energymodel.readers.training_config import read_training_config
 from energymodel.report.answers.evaluate import evaluate_answer
 from energymodel.scenarios.fine_tuning import adaptation_changes, lighter_memory, padded_samples, samples_of
@@ -41,6 +42,7 @@ def test_axolotl_says_what_is_trained(tmp_path, text, words):
 def test_states_follow_from_the_name_of_the_optimizer(tuning, optimizer, states, paged):
     changes = adaptation_changes({"tuning": tuning, "optimizer": optimizer})
     adapted = load_scenario("test-1b-h100", changes).system.adaptation
+    assert isinstance(adapted, FineTuning)
     assert float(adapted.optimizer_bytes) == pytest.approx(states, rel=1e-3)
     assert float(adapted.paged) == paged
 
@@ -98,9 +100,10 @@ def test_samples_say_what_they_lack(words, sequence, message):
 def test_the_loss_of_fine_tuning_is_not_predicted():
     tuned = load_scenario("test-1b-h100", ["system.adaptation=lora"])
     assert "plan.batch" in tuned.optimize.fix
-    for asked in ({"minimize": "energy*loss"}, {"limits": {"loss": 2.0}}):
-        with pytest.raises(InputError, match="the loss of fine-tuning is not predicted"):
-            tuned.with_question(**asked)
+    with pytest.raises(InputError, match="the loss of fine-tuning is not predicted"):
+        tuned.with_question(minimize="energy*loss")
+    with pytest.raises(InputError, match="the loss of fine-tuning is not predicted"):
+        tuned.with_question(limits={"loss": 2.0})
     with pytest.raises(InputError, match="the loss of fine-tuning is not predicted"):
         load_scenario("test-1b-h100", ["system.adaptation=lora", "plan.goal.loss=3 nat/token"])
     outcome = jax.jit(evaluate)(tuned.system, tuned.plan)

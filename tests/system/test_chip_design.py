@@ -160,8 +160,10 @@ def test_every_accelerator_can_be_designed_a_little_differently():
     usual[CHOICES.index("generations")] = 1.0
     step = 0.01
     choices = np.stack([usual, *(usual * (1.0 + side * step * row) for row in np.eye(len(usual)) for side in (1, -1))])
-    extremes = [{"cache": 0.5}, {"registers": 0.3}, {"local_memory": 3.0}, {"area": 4.0}, {"memory_stacks": 0.1}]
-    far = np.stack([[change.get(name, old) for name, old in zip(CHOICES, usual, strict=True)] for change in extremes])
+    far = np.tile(usual, (5, 1))
+    extremes = {"cache": 0.5, "registers": 0.3, "local_memory": 3.0, "area": 4.0, "memory_stacks": 0.1}
+    for row, (name, value) in zip(far, extremes.items(), strict=True):
+        row[CHOICES.index(name)] = value
     for name in names("hardware"):
         reference = build(name, Accelerator, name, {})
         made = np.asarray(parts_of(reference, 450e9, np.concatenate([choices, far])))
