@@ -130,9 +130,17 @@ def test_learning_rates_cost_nothing_if_right_and_loss_if_wrong():
 
 
 def staged(shares, rates, ramps, curvature=0.0, ratio=1.0):
-    numbers = {"jitter": 0.2, "jitter_exponent": 0.25, "memory": 0.01, "stiffness": 0.0345}
-    stages = {"shares": jnp.asarray(shares), "rates": jnp.asarray(rates), "ramps": jnp.asarray(ramps)}
-    return StagedRate(**stages, **numbers, curvature=curvature, ratio=ratio)
+    return StagedRate(
+        shares=jnp.asarray(shares),
+        rates=jnp.asarray(rates),
+        ramps=jnp.asarray(ramps),
+        curvature=curvature,
+        jitter=0.2,
+        jitter_exponent=0.25,
+        memory=0.01,
+        stiffness=0.0345,
+        ratio=ratio,
+    )
 
 
 def test_stages_of_a_learning_rate_are_worth_their_root_and_jitter():
