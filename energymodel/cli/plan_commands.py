@@ -162,8 +162,8 @@ def post_train(
 
     def pieces(batch: float | None, sequence: float, changes: tuple[str, ...]) -> Any:
         run.progress("looking for a layout that fits ...")
-        size = None if batch is None else f"{batch:.0f}"
-        return replace(run.source, batch=size, sequence=f"{sequence:.0f}").pieces("own", changes, "1 T")
+        size = None if batch is None else str(round(batch))
+        return replace(run.source, batch=size, sequence=str(round(sequence))).pieces("own", changes, "1 T")
 
     return answers.post_training_answer(asked, post_training(asked, pieces))
 

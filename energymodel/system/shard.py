@@ -60,7 +60,10 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
 
 
 def expert_layer_share(workload: Transformer, sizes: LayerSizes, layers: Numeric) -> Part:
-    """Share of the layers of the fullest rank that have experts, `min(l, L - d) / l` of l layers [1]; 1 if dense."""
+    """Share of the layers of the fullest rank that have experts [1], `min(l, L - d) / l` of l layers [definition].
+
+    One of a model whose layers are alike.
+    """
     if is_fixed(workload.dense_layers, 0.0):
         return 1.0
     fullest = jnp.minimum(layers, sizes.layers - workload.dense_layers) / layers
