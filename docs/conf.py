@@ -43,7 +43,7 @@ html_static_path = ["_static"]
 html_css_files = ["figures.css"]
 
 nb_execution_mode = "cache"  # a page is run again when its code changes
-nb_execution_timeout = 300  # of a page [s]
+nb_execution_timeout = 900  # of a page [s]
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
