@@ -14,15 +14,6 @@ from energymodel.runtime.cache_folder import keep_compiled_programs
 # Notebooks call the command beside this Python, and share its compiled programs.
 os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
 keep_compiled_programs()
-# Compiling takes most of the time of a tutorial; these options halve it (`compilation.compiler_options`).
-os.environ["XLA_FLAGS"] = " ".join(
-    (
-        os.environ.get("XLA_FLAGS", ""),
-        *(("--xla_cpu_use_fusion_emitters=false",) if installed_version("jaxlib") < "0.11" else ()),
-        "--xla_backend_optimization_level=0",
-        "--xla_cpu_parallel_codegen_split_count=1",
-    )
-)
 
 project = "energymodel"
 author = "The energymodel authors"
@@ -43,7 +34,7 @@ html_static_path = ["_static"]
 html_css_files = ["figures.css"]
 
 nb_execution_mode = "cache"  # a page is run again when its code changes
-nb_execution_timeout = 900  # of a page [s]
+nb_execution_timeout = 300  # of a page [s]
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 

@@ -31,6 +31,7 @@ from energymodel.runtime.work_in_progress import making
 
 CONFIG: Any = jax.config  # its stub leaves out its settings
 VECTOR_BITS = 512
+UNFUSED = {"xla_disable_hlo_passes": "fusion"}
 IN_MEMORY = 64  # programs of one function
 PROGRAMS = 32  # of one kind that `cached` keeps
 _SHORT = 16
@@ -40,7 +41,7 @@ _REFUSED: set[str] = set()  # reasons that were told
 _LOG = logging.getLogger(__name__)
 
 
-def compiler_options(*, once: bool = False, tile: bool = False, unfused: bool = False) -> dict[str, Any]:
+def compiler_options(*, once: bool = False, tile: bool = False) -> dict[str, Any]:
     """Options for `jax.jit` of a whole training run, those that this JAX has.
 
     On CPU, XLA's fusion emitters double the time to compile the thousands of scalar operations of a run and its
@@ -51,16 +52,12 @@ def compiler_options(*, once: bool = False, tile: bool = False, unfused: bool = 
 
     - `once`: also turn off the optimization of machine code, for a program that runs for less time than that takes, and
       for the model at hundreds of points, which it makes hardly faster. A tile keeps it.
-    - `unfused`: merge no operations into kernels. What several of them read XLA computes anew in each: a derivative
-      becomes several times as long, and takes as much longer to compile.
     - `tile`: for long loops over cached data: fusion emitters stay unless `once`, and vectors are as wide as the
       processor has. XLA prefers half of them on processors with AVX-512 (`benchmarks/sweep`).
     """
     if accelerated():
         return {}
     options: dict[str, Any] = dict(KEEP_BARRIERS)
-    if unfused:
-        options["xla_disable_hlo_passes"] += ",fusion"
     if once or not tile:
         options["xla_cpu_use_fusion_emitters"] = False
     if tile:
@@ -80,10 +77,12 @@ def _accepted(options: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ..
     return options
 
 
-def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., Any]:
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """`jax.jit` for functions of a whole training run, whose derivatives it compiles several times as fast on CPU.
 
-    `benchmarks/compile_time.py` prints the ratio for a gradient by all numbers of a run. Results differ by rounding.
+    It asks XLA to merge no operations into kernels: what several kernels read would be computed anew in each, which
+    makes the program of a derivative several times as long. `benchmarks/compile_time.py` prints the ratio for a
+    gradient by all numbers of a run. Results differ by rounding.
 
     ```python
     slopes = em.jit(jax.grad(lambda plan: em.evaluate(system, plan).money))(plan)
@@ -96,11 +95,10 @@ def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., An
     **Arguments:**
 
     - `function`: of arrays and trees of arrays; what else it needs it holds itself.
-    - `once`: for a program that runs a few times: its machine code is not optimized.
 
     **Returns:** the compiled function.
     """
-    complete = jax.jit(function, compiler_options=compiler_options(once=once, unfused=True))
+    complete = jax.jit(function, compiler_options={} if accelerated() else UNFUSED)
     nested = jax.jit(function)  # whose options are those of the program around it
 
     @wraps(function)

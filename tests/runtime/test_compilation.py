@@ -15,6 +15,7 @@ import pytest
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.performance.parallelism import bubble_fraction
 from energymodel.runtime import compilation, lowered_programs
+from energymodel.runtime.cache_folder import FOLDER
 from energymodel.runtime.compilation import PACKAGE, Compiled, compiler_options, concurrently, jit
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.solver import PerConstraint, minimize
@@ -250,6 +251,24 @@ def test_the_compiled_gradient_of_a_run_is_the_slope_of_differences():
 
     slope = jit(jax.grad(energy))(scenario.plan, system=scenario.system).clock
     np.testing.assert_allclose(slope, (at(0.9 + 1e-5) - at(0.9 - 1e-5)) / 2e-5, rtol=1e-6)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the maps of memory of a process of Linux")
+def test_a_compiled_gradient_takes_few_maps_of_memory():
+    """A kernel that is a file of its own takes three of them, and Linux gives a process 65,530."""
+    script = """
+import functools, pathlib, jax, energymodel as em
+def maps():
+    return len(pathlib.Path("/proc/self/maps").read_text().splitlines())
+slope = em.jit(jax.grad(lambda x: functools.reduce(lambda y, k: jax.numpy.sin(y + 0.1 * k), range(300), x)))
+jax.jit(jax.numpy.sin)(0.5)
+before = maps()
+slope(0.5)
+print(maps() - before)
+"""
+    environment = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", FOLDER)}
+    run = subprocess.run((sys.executable, "-c", script), env=environment, capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 300
 
 
 def test_a_compiled_function_is_differentiated_batched_and_compiled_as_a_part():
