@@ -219,7 +219,8 @@ def test_the_hottest_point_sets_the_limit_and_a_steep_start_exits_with_3():
     np.testing.assert_allclose(result.energy.total, plain.energy.total, rtol=1e-12)
     result = run("evaluate", SMALL, "--set", "system.facility.ramp_limit=2 K/s", "--full")
     assert result.exit_code == 3
-    assert "K/s exceeds the limit 2 K/s" in result.stderr
+    ramp = f"{float(plain.temperature_ramp):.3f}"
+    assert f"ramp: {ramp} K/s exceeds the limit 2 K/s" in result.stderr
     assert "temperature after checkpoints" in result.stdout
 
 
