@@ -21,6 +21,8 @@ READ = [
     ("15.6e12 tokens", "token", 15.6e12),
     ("16 Mi tokens", "token", 16 * 2.0**20),
     ("16 Mtokens", "token", 16e6),
+    ("20 B tokens", "token", 20e9),
+    ("3bn USD", "USD", 3e9),
     ("0.08 USD/kWh", "USD/J", 0.08 / 3.6e6),
     ("0.08 $/kWh", "USD/J", 0.08 / 3.6e6),
     ("2 USD/chip-hour", "USD/s", 2 / 3600),

@@ -199,7 +199,7 @@ def doctor(
 def schema(*, name: str = argument("A command, such as optimize, or error.", "COMMAND", ...)) -> None:
     """Print the JSON schema of what a command prints with --json.
 
-    Keys, units and version of its tables; error is what stands there if it fails.
+    Keys, units and version of its tables; a failure prints error instead.
 
     Example: energymodel schema optimize
     """
