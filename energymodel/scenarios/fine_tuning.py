@@ -52,7 +52,8 @@ def padded_samples(
         )
     if padding == "packed":
         return Samples(epochs * samples * mean_length, sequence, 1.0)
-    harmonic = sum(1.0 / count for count in range(1, round(microbatch) + 1))
+    with jax.enable_x64(True):
+        harmonic = float(jax.scipy.special.digamma(round(microbatch) + 1.0)) + np.euler_gamma
     length = sequence if padding == "sequence" else min(sequence, mean_length * harmonic)
     return Samples(epochs * samples * length, length, sequence / length)
 
@@ -103,19 +104,16 @@ def adaptation_changes(words: Mapping[str, Any], layers: Any = None) -> list[str
     tuning, presets = words.get("tuning"), WORDS["presets"]
     if tuning is None and (named := re.match(WORDS["adapters"], str(words.get("adapters")), re.IGNORECASE)):
         tuning = named[1].lower()
-        stated = {"rank": named[2] and float(named[2]), "trained_format": words.get("trained_format") or "bf16"}
-        words = {**words, **stated, "tuning": tuning}
+        trained_format = words.get("trained_format") or "bf16"
+        words = {**words, "tuning": tuning, "rank": named[2] and float(named[2]), "trained_format": trained_format}
     if tuning is None:
         return []
     name = presets.get(f"{tuning} {words.get('frozen_format')}", presets.get(tuning))
     if name is None:
         raise InputError(f'tuning: unknown "{tuning}". {suggest(str(tuning), presets)}')
     own = {key: float(number["value"]) for key, number in read_preset("adaptations", name).items() if "value" in number}
-    known = dict.fromkeys(
-        ("rank", "frozen_format", "trained_format", "optimizer", "fused_backward", "trained_layers", "trains_tables")
-    )
-    given: dict[str, Any] = {**known, "longest": None, **words, "layers": layers, "bytes": WORDS["bytes"]}
-    numbers = work_out(WORDS["numbers"], {**given, "own": {"trained_bytes": 2.0, **own}, "states": _states})
+    words = {**dict.fromkeys(WORDS["words"]), **words, "layers": layers, "bytes": WORDS["bytes"]}
+    numbers = work_out(WORDS["numbers"], {**words, "own": {"trained_bytes": 2.0, **own}, "states": _states})
     changes = {name: numbers[name] for name in NUMBERS if numbers[name] is not None}
     if targets := words.get("targets"):
         fields = {field for target in targets for field in _fields_of(target)}
