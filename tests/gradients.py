@@ -2,7 +2,7 @@
 
 Compiling is what takes most of the time of such a test. A formula of ten operations has hundreds of small programs in
 its derivatives; without `jit` each primitive is a program that all checks share. So it is with the ten thousand
-operations of the gradient of a whole run, which are traced in 1 s, run in 0.5 s, and compiled as one program in 20 s.
+operations of the gradient of a whole run, which are traced in 1 s, run in 0.5 s, and compiled as one program in 10 s.
 """
 
 from collections.abc import Callable, Sequence
