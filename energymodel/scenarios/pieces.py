@@ -116,11 +116,11 @@ def scenario_of_pieces(
         warnings.simplefilter("always")
         scenario = load_scenario(tables, tuple(changes), machine)
     parts = ("software", "reliability", "learning", "recipe")
-    titles = {part: scenario.tables["system"][part].get("title", "") for part in parts}
+    titles = (scenario.tables["system"][part].get("title", part) for part in parts)
     assumed = [
         surroundings(scenario),
+        f"Assumed of the run: {'; '.join(titles)}.",
         *notes_of(caught, says_sequence=sequence is not None),
-        *(f"{part}: {title}" for part, title in titles.items() if title),
     ]
     if asked is None:
         assumed.append(f"The batch of {size:,.0f} tokens follows from the operations of the run (a prior).")

@@ -95,7 +95,7 @@ def test_pieces_are_compared_at_the_loss_of_one_and_in_the_time_of_the_slowest(s
     result = run("compare", *PIECES, *CHIPS, "--json")
     notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
     assert len(notes) == len(set(notes))
-    assert sum("software: Megatron-LM" in note for note in notes) == 1
+    assert sum("Assumed of the run: Megatron-LM; " in note for note in notes) == 1
     tree = json.loads(result.stdout)
     assert [scenario.system.accelerator.rated_power for scenario in searched] == [700.0, 400.0]
     assert all("layout" in scenario.chosen for scenario in searched)
