@@ -134,7 +134,7 @@ def text(cell: Cell, column: Column, layout: Layout | None = None) -> str:
     scale, digit = layout or layout_of(cell, column)
     value = 0.0 if column.kind in _SHARES and abs(cell.value) < _NOTHING else cell.value
     number = _digits(scale.read(value), digit, "+" if column.kind == "change" else "")
-    if layout is None and not known_ends(cell) and "." in number and column.kind not in _SHARES:
+    if layout is None and not known_ends(cell) and "." in number and "e" not in number and column.kind not in _SHARES:
         number = number.rstrip("0").rstrip(".")
     return f"{number} {scale.word}".rstrip() + mark
 

@@ -52,6 +52,7 @@ def test_a_number_and_its_interval():
         ("count", "1", 929832.4, (929832.4, 929832.4), "929,832", ""),
         ("amount", "1", 16384.0, (None, None), "16,384", ""),
         ("amount", "1", 1.36919, (None, None), "1.369", ""),
+        ("amount", "1", 1.791e20, (None, None), "1.791e20", ""),
         ("amount", "token/J", 0.1157405, (None, None), "0.1157 token/J", ""),
         ("amount", "1/s", 12.0, (None, None), "12 per s", ""),
         ("amount", "nat/token", float("nan"), (None, None), "nan", ""),
