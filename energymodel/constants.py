@@ -1,6 +1,6 @@
 """Constants of nature that are exact.
 
-The SI fixes the first three since 2019 [CODATA 2018]; everything else in the project is data with a
+The SI fixes the first four since 2019 [CODATA 2018]; everything else in the project is data with a
 source and an uncertainty.
 """
 
@@ -12,6 +12,9 @@ PLANCK = 6.62607015e-34
 
 ELEMENTARY_CHARGE = 1.602176634e-19
 """Elementary charge e [C], exact."""
+
+SPEED_OF_LIGHT = 299_792_458.0
+"""Speed of light in vacuum c [m/s], exact."""
 
 STANDARD_GRAVITY = 9.80665
 """Standard acceleration of gravity g_n [m/s^2], exact by convention."""

@@ -103,6 +103,7 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
         busy_power=nothing,
         lowest_power=nothing,
         spin_power=nothing,
+        swing=voltage,
     )
     time, memory = step_time(system, plan, work, point, pass_times(system, plan, work, point)), work.memory.total
     peak = chip.peak_flops * format_factors(chip, plan.layout).speedup

@@ -14,7 +14,7 @@ import math
 
 import jax.numpy as jnp
 
-from energymodel.constants import BOLTZMANN, PLANCK
+from energymodel.constants import BOLTZMANN, PLANCK, SPEED_OF_LIGHT
 from energymodel.numerics import Numeric, Values
 
 _OPERATIONS_PER_TOKEN_AND_PARAMETER = 6.0
@@ -119,6 +119,17 @@ def margolus_levitin_rate(energy: Numeric) -> Values:
     """Fastest rate of distinct states [1/s], `r = 2 E / (pi hbar) = 4 E / h` [Margolus & Levitin 1998]."""
     # 4 / h is 6e33, in the range of float32; h itself is close to the smallest normal float32.
     return jnp.asarray(energy) * (4.0 / PLANCK)
+
+
+def light_distance(duration: Numeric, refraction: Numeric) -> Values:
+    """Width of a machine across which a signal passes in a time [m], at most `d = c t / n` [definition].
+
+    **Arguments:**
+
+    - `duration`: t [s].
+    - `refraction`: group index n of the medium [1]; 1.47 of silica fiber.
+    """
+    return SPEED_OF_LIGHT * jnp.asarray(duration) / refraction
 
 
 def landauer_multiple(energy: Numeric, minimum_energy: Numeric) -> Values:

@@ -7,12 +7,15 @@ of the time, 0 to 1 [1]; `energy_per_operation` E_op [J]; `overhead` beta, energ
 [1].
 """
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.numerics import Numeric, Values, implicit_root
+from energymodel.numerics import Numeric, Real, Values, implicit_root, real
+from energymodel.ranges import Range
 
 
 def switching_power(capacitance: Numeric, voltage: Numeric, frequency: Numeric, activity: Numeric) -> Values:
@@ -51,6 +54,46 @@ def busy_power(
     """
     working = jnp.asarray(switching_power) * jnp.asarray(voltage) ** 2
     return jnp.asarray(static_power) + (working if memory_power is None else working + memory_power)
+
+
+def adiabatic_share(ramp: Numeric) -> Values:
+    """Heat of charging by a ramp over that by a switch [1], `s = 2 x (1 - x (1 - e^(-1/x)))`, x = RC / T.
+
+    `E = (RC / T) C V^2` of a slow ramp [Athas et al. 1994, derivation: R times the integral of i^2, with
+    `i = (C V / T) (1 - e^(-t/RC))` up to T and its decay after it, over C V^2 / 2].
+
+    **Arguments:**
+
+    - `ramp`: x, time constant RC of a charged node over the time T of the ramp [1], above 0.
+    """
+    x = jnp.asarray(ramp)
+    return 2.0 * x * (1.0 + x * jnp.expm1(-1.0 / x))
+
+
+class AbstractCharging(eqx.Module):
+    """How circuits charge what they switch."""
+
+    @abc.abstractmethod
+    def swing(self, clock: Numeric, voltage: Numeric) -> Values:
+        """Root of the heat of an operation over that at reference voltage by switches [1], at a clock and a v."""
+
+
+class SwitchedCharging(AbstractCharging):
+    """By switches to the supply, which turn `C V^2 / 2` to heat each time."""
+
+    def swing(self, clock: Numeric, voltage: Numeric) -> Values:
+        """See `AbstractCharging.swing`: the voltage."""
+        return jnp.asarray(voltage)
+
+
+class AdiabaticCharging(AbstractCharging):
+    """Reversible circuits, by ramps that give the charge back; hypothetical for whole chips. See `adiabatic_share`."""
+
+    ramp: Real = real("1", doc="RC over the time of a ramp at clock 1", within=Range(0.0, 100.0, above=True))
+
+    def swing(self, clock: Numeric, voltage: Numeric) -> Values:
+        """See `AbstractCharging.swing`: ramps last as long as a cycle, x in proportion to the clock."""
+        return jnp.asarray(voltage) * jnp.sqrt(adiabatic_share(self.ramp * jnp.asarray(clock)))
 
 
 def average_power(idle_power: Numeric, busy_power: Numeric, duty: Numeric) -> Values:

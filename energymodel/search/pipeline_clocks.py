@@ -97,7 +97,8 @@ class PipelineLoad(eqx.Module):
         by_stage = jnp.tile(jnp.asarray(clocks), (1, chunks, 1))
         voltage, time = self.chip.voltage(by_stage), load.busy_time(self.chip, by_stage)
         static = self.chip.static_power(voltage, self.temperature) * time
-        return time, busy_power(static, load.switching_energy, voltage, load.memory_energy)
+        swing = self.chip.charging.swing(by_stage, voltage)
+        return time, busy_power(static, load.switching_energy, swing, load.memory_energy)
 
     def makespan(self, clocks: Clocks, schedule: Schedule, kinds: Kinds) -> Scalar:
         """Time of a step [s], by the critical path."""

@@ -153,7 +153,8 @@ def site_power(site: SiteLoad, choice: SiteChoice) -> SitePower:
     """Power of the site, by where it goes [W]."""
     chip, coolant = site.chip, site.facility.cooling.at(choice.coolant_temperature)
     voltage = chip.voltage(choice.clock)
-    compute = chip.static_power(voltage, choice.temperature) + chip.dynamic_power * choice.clock * voltage**2
+    swing = chip.charging.swing(choice.clock, voltage)
+    compute = chip.static_power(voltage, choice.temperature) + chip.dynamic_power * choice.clock * swing**2
     memory, network = site.memory_power * choice.memory_width, site.network_power * choice.network_width
     heat = jnp.maximum(compute + memory - chip.idle_power, 0.0)
     host = site.background_power + server_fan_power(site.fan_power, site.fan_fraction, heat, coolant.fan_effort)

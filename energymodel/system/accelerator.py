@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from energymodel.numerics import Numeric, Real, Scalar, Values, component, real, share
 from energymodel.performance.memory_access import AbstractMemoryAccess, MeasuredAccess
 from energymodel.physics.leakage import Leakage, PowerGate
-from energymodel.physics.switching import busy_power
+from energymodel.physics.switching import AbstractCharging, SwitchedCharging, busy_power
 from energymodel.physics.voltage import AbstractVoltageCurve
 from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, AT_LEAST_ONE, FACTOR, SHARE_ABOVE_ZERO, Range
 
@@ -82,6 +82,7 @@ class Accelerator(eqx.Module):
     expert_tile: Real = real("1", 0.0, doc="rows with which each expert's product is padded to whole tiles")
     hot_spot_resistance: Real = real("K/W", 0.0, doc="hottest point above the mean of the die, per power of the chip")
     access: AbstractMemoryAccess = component(MeasuredAccess())
+    charging: AbstractCharging = component(SwitchedCharging())
 
     @property
     def dynamic_power(self) -> Numeric:
@@ -114,4 +115,4 @@ class Accelerator(eqx.Module):
 
     def spin_power(self, clock: Numeric, voltage: Numeric) -> Values:
         """Switching power of a chip whose kernels wait for other chips, `a kappa phi v^2` [W]."""
-        return busy_power(0.0, self.dynamic_power * self.spin_activity * clock, voltage)
+        return busy_power(0.0, self.dynamic_power * self.spin_activity * clock, self.charging.swing(clock, voltage))

@@ -164,6 +164,7 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, batch
 class OperatingPoint(NamedTuple):
     """Clock and voltage over their reference values [1], temperature [K], and powers [W] at which a chip settles.
 
+    `swing` is the voltage that the heat of switching goes by as the square (`physics.switching.AbstractCharging`) [1].
     Busy power is the mean over a layer, lowest power the same at the lowest clock. `products` is the time of the matrix
     products of a layer at the clock [s], `spin_power` the switching power of kernels that wait for other chips.
     """
@@ -177,6 +178,7 @@ class OperatingPoint(NamedTuple):
     busy_power: Scalar
     lowest_power: Scalar
     spin_power: Scalar
+    swing: Scalar
 
 
 def operating_point(
@@ -198,14 +200,16 @@ def operating_point(
     chip, last = system.accelerator, coolant.last
     resistance = chip.thermal_resistance + coolant.resistance
 
-    def work_power(voltage: Scalar, spin: Scalar, products: Scalar, load: ChipLoad, waiting: Scalar) -> Scalar:
-        energy = busy_power(spin * waiting, load.switching_energy, voltage, load.memory_energy)
+    def work_power(swing: Scalar, spin: Scalar, products: Scalar, load: ChipLoad, waiting: Scalar) -> Scalar:
+        energy = busy_power(spin * waiting, load.switching_energy, swing, load.memory_energy)
         return energy / (products + load.elementwise + waiting)
 
     def power_of_clock(clock: Numeric, arguments: tuple[Accelerator, ChipLoad, Scalar, Scalar]) -> Scalar:
         chip, load, waiting, temperature = arguments
         voltage, products = chip.voltage(clock), load.product_time(chip, clock)
-        working = work_power(voltage, chip.spin_power(clock, voltage), products, load, waiting)
+        working = work_power(
+            chip.charging.swing(clock, voltage), chip.spin_power(clock, voltage), products, load, waiting
+        )
         return chip.static_power(voltage, temperature) + working
 
     # A cap that no working chip reaches must not act through the leakage at an absurd temperature.
@@ -214,8 +218,8 @@ def operating_point(
     capped = (chip, load, waiting, jnp.minimum(last + resistance * plan.power_cap, hottest))
     clock = clock_at_power_cap(power_of_clock, plan.power_cap, chip.minimum_clock, plan.clock, capped)
     voltage, products = chip.voltage(clock), load.product_time(chip, clock)
-    spin = chip.spin_power(clock, voltage)
-    work = work_power(voltage, spin, products, load, waiting)
+    spin, swing = chip.spin_power(clock, voltage), chip.charging.swing(clock, voltage)
+    work = work_power(swing, spin, products, load, waiting)
     temperature = leakage_temperature(
         work + chip.fixed_power,
         chip.leakage(voltage, chip.leakage.reference_temperature),
@@ -226,4 +230,4 @@ def operating_point(
     )
     leakage = chip.leakage(voltage, temperature)
     static, lowest = leakage + chip.fixed_power, power_of_clock(jnp.asarray(chip.minimum_clock), capped)
-    return OperatingPoint(clock, voltage, temperature, products, leakage, static, static + work, lowest, spin)
+    return OperatingPoint(clock, voltage, temperature, products, leakage, static, static + work, lowest, spin, swing)

@@ -129,7 +129,7 @@ def run_outcome(
     parameters, model_flops = workload.parameters, system.adaptation.flops_per_token(workload, plan.trained_share)
     peak = plan.chips * chip.peak_flops * factors.speedup
     mfu = productive_rate * (model_flops / peak)
-    euf = tokens * model_flops * (chip.energy_per_flop * factors.energy * step.point.voltage**2) / energy
+    euf = tokens * model_flops * (chip.energy_per_flop * factors.energy * step.point.swing**2) / energy
 
     spare_chips = system.spare_chips(plan.spares)
     all_chips = plan.chips + spare_chips

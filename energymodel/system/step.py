@@ -164,7 +164,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     network_energy += transfer_energy(sum(part.outer_bytes for part in sent), links.energy_per_bit)
     nothing, idle = jnp.zeros_like(total), jnp.asarray(chip.idle_power)
     power = ChipPower(
-        dynamic=switched * point.voltage**2 / tuned,
+        dynamic=switched * point.swing**2 / tuned,
         static=point.static_power * busy / total,
         memory=memory_energy / tuned,
         network=network_energy / tuned + links.power,
@@ -349,9 +349,11 @@ def _staged_step(system: TrainingSystem, plan: TrainingPlan, power: StagePower, 
     each = jax.vmap(step)(stages.layers, stages.heads, points, passes)
     mean = jax.tree.map(lambda leaf: jnp.sum(share * leaf), each)
     operations = share * stages.layers / jnp.sum(share * stages.layers)
-    voltage, temperature = jnp.sqrt(jnp.sum(operations * points.voltage**2)), jnp.max(points.temperature)
+    voltage, swing = (jnp.sqrt(jnp.sum(operations * of**2)) for of in (points.voltage, points.swing))
+    temperature = jnp.max(points.temperature)
     point = mean.point._replace(
         voltage=voltage,
+        swing=swing,
         temperature=temperature,
         leakage=system.accelerator.leakage(voltage, temperature),
         busy_power=jnp.max(points.busy_power),

@@ -202,6 +202,7 @@ def test_multiples_and_speed_limits(limits):
     assert rates["speed_limit_of_energy"] == pytest.approx(4.0 * outcome["energy"] / PLANCK, rel=1e-9)
     assert rates["energy_per_bit"] == pytest.approx(outcome["energy"] / outcome["information"], rel=1e-9)
     assert rates["operation_rate"] < rates["speed_limit_of_step_energy"]
+    assert rates["light_distance"] == pytest.approx(rates["link_latency"] * 2.99792458e8 / 1.468, rel=1e-9)
     near = bounds(run_json("limits", "near-limit-hardware"), "multiple")
     assert near["landauer_operation"] < multiples["landauer_operation"] / 1000
     assert near["cmos_wall"] < 10

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 
 from busy_chip import BusyPower, busy_power_at
@@ -101,3 +102,11 @@ def test_limits_of_power_curves():
     # docs/physics.md A2.3: without idle power, R = alpha P / E_op with alpha = 1 / beta.
     share = sw.useful_power_share(300.0, 0.0, 1.25)
     np.testing.assert_allclose(sw.throughput_at_power(300.0, 1e-10, 0.0, 1.25), share * 300.0 / 1e-10, rtol=1e-14)
+
+
+@pytest.mark.parametrize("ramp", [1e-3, 0.05, 1.0, 30.0])
+def test_heat_of_a_ramp_is_that_of_its_current(ramp):
+    # C = V = R = 1 and T = 1 / x: i = x (1 - e^-t) up to T, then i(T) e^-(t - T), whose heat is i(T)^2 / 2.
+    heat, _ = quad(lambda t: (ramp * -np.expm1(-t)) ** 2, 0.0, 1.0 / ramp, limit=500)
+    heat += 0.5 * (ramp * -np.expm1(-1.0 / ramp)) ** 2
+    np.testing.assert_allclose(sw.adiabatic_share(ramp), heat / 0.5, rtol=1e-7)

@@ -18,6 +18,7 @@ from energymodel.scenarios.near_limit import (
 )
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.sweeps.scenario_axes import scenario_axis
+from energymodel.system.evaluate import evaluate_once
 
 BY_HAND = yaml.safe_load(Path(__file__).with_name("near_limit.yaml").read_text(encoding="utf-8"))
 
@@ -119,3 +120,16 @@ def test_a_chosen_number_is_an_axis_of_a_sweep():
     np.testing.assert_allclose(axis.values.peak_flops[0] / axis.values.peak_flops, [1.0, 2.0, 10.0], rtol=1e-12)
     with pytest.raises(InputError, match="between 1 and"):
         scenario_axis(scenario, "system.accelerator.landauer_multiple", "0, 2")
+
+
+def test_reversible_circuits_take_the_heat_of_their_ramps():
+    # Nothing but the switching of operations changes at clock 1: 2 x 0.05 (1 - 0.05) = 0.095 of it remains.
+    own, reversible = (
+        evaluate_once(scenario.system, scenario.plan)
+        for scenario in (
+            load_scenario("near-limit-hardware"),
+            load_scenario("near-limit-hardware", ["system.accelerator.charging=adiabatic"]),
+        )
+    )
+    assert float(reversible.energy.dynamic / own.energy.dynamic) == pytest.approx(0.095, rel=1e-4)
+    assert float(reversible.time) == pytest.approx(float(own.time))

@@ -26,6 +26,7 @@ from energymodel.system.step import training_step
 from energymodel.system.training_system import TrainingSystem, as_designed, parameters_in_loss
 
 OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimates of Ho et al. 2023
+REFRACTION = 1.468  # group index of silica fiber at 1550 nm [ITU-T G.652]
 RELAXATION_SHARE = 0.1  # of a clock period: the example of docs/physics.md A0.7, tau = 10 tau_c; an assumption
 _UNLIMITED_TOKENS = 1e20
 _MULTIPLE = Column("multiple", "the run is, times")
@@ -49,6 +50,7 @@ def limits_answer(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
         "{energy_per_bit_multiple} times k_B T ln 2.",
         "Speed limit of operations (Margolus and Levitin): {speed_limit_of_energy} with the energy of the run, "
         "{speed_limit_of_step_energy} with that of one step; the run does {operation_rate}.",
+        "Light in fiber goes {light_distance} in the latency of a link, {link_latency}: a wider machine waits longer.",
     )
     outputs = dataclasses.replace(outcome_table({"run": run}), level="full")
     return Answer.of(
@@ -100,6 +102,8 @@ def rates_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpr
     step_energy = float(outcome.power_average) * float(np.asarray(outcome.step_time.total))
     rate = _operations(system, outcome) / float(outcome.time)
     whole_run, one_step = (float(physics.margolus_levitin_rate(of)) for of in (energy, step_energy))
+    latency = float(system.network.link.latency)
+    way = float(physics.light_distance(latency, REFRACTION))
     stored = _uncertain(information / capacity, spread, "information")
     cells = {
         Column("temperature", "erasure at", "K"): temperature,
@@ -111,6 +115,8 @@ def rates_table(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpr
         Column("operation_rate", "rate of operations", "FLOP/s", digits="two"): rate,
         Column("speed_limit_of_energy", "speed limit of the energy", "1/s", digits="two"): whole_run,
         Column("speed_limit_of_step_energy", "speed limit of a step", "1/s", digits="two"): one_step,
+        Column("link_latency", "latency of a link between nodes", "s"): latency,
+        Column("light_distance", "way of light in it", "m", digits="two"): way,
     }
     return Table.facts("rates", "What a bit takes, and rates of operations", cells, "full")
 
