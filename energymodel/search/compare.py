@@ -1,6 +1,7 @@
 """Best plans of variants of a scenario, over process generations, and with the chip that trains a model best."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -14,15 +15,17 @@ from energymodel.performance.caches import balance_cache_size, optimal_cache_siz
 from energymodel.physics.limits import landauer_energy
 from energymodel.readers.expressions import data_file
 from energymodel.scenarios.layers import topology_changes
-from energymodel.scenarios.question import Limits, Minimize, Ranges
+from energymodel.scenarios.question import BATCH, Limits, Minimize, Ranges
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.search.optimize import optimize
-from energymodel.search.problem import LEEWAY
-from energymodel.search.result import Optimum
+from energymodel.search.problem import BATCH_RANGE, LEEWAY
+from energymodel.search.result import Optimum, SearchResult
+from energymodel.search.training_run import replace_leaf
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import CatalogChip, ScaledChip, Technology
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import objective_value
 from energymodel.system.training_system import as_designed
 
 PRECISIONS: Mapping[str, Mapping[str, float]] = {
@@ -36,6 +39,8 @@ USUAL_POINTS, MOST_POINTS = 7, 61
 USUAL_LAST, FARTHEST = 30.0, 60.0  # generations
 DESIGN = "system.chip_design"
 CHIP = f"{DESIGN}."
+GENERATIONS = f"{CHIP}generations"
+LESS = 1.0 - 1e-4  # of the objective: the start of another search must promise more
 CHOICES: Mapping[str, Sequence[float]] = data_file(__file__, "chip_choices.toml")["generation"]
 """Choices of a designer that every generation makes anew, relative to the reference."""
 ELEMENT = 2.0  # bytes of a number in 16 bits
@@ -210,10 +215,10 @@ def _optimized(
 class FrontierStep(NamedTuple):
     """One step on the way to the limit.
 
-    - `generations`: of the process after today's [1].
+    - `generations`: of processes that there are after today's [1]; a design uses the last or an earlier one.
     - `operation_energy` of the chip that was chosen, at clock 1 [J/FLOP], and how many times Landauer's bound of its
       bits that is, `landauer_multiple` [1], at the temperature of its leakage.
-    - `optimum`: the best plan; `reason`: why there is none that can be trusted, or empty.
+    - `optimum`: the best plan, if one obeys the limits; `reason`: why none can be trusted, or empty.
     """
 
     generations: float
@@ -221,6 +226,11 @@ class FrontierStep(NamedTuple):
     landauer_multiple: float
     optimum: Optimum | None
     reason: str
+
+    @property
+    def value(self) -> float:
+        """The objective of the best plan, infinite where there is none."""
+        return math.inf if self.optimum is None else self.optimum.value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,9 +256,11 @@ def frontier(
 ) -> Frontier:
     """Optimize a scenario at process generations from today's to the last one.
 
-    The energy of an operation falls toward Landauer's bound with the generations of `system.chip_design`
-    [docs/hardware.md]; batch, clock, coolant, chips and layout are decided anew. All steps reach the loss of the
-    scenario's own plan, with no more chips, unless other limits are given; the time is free.
+    The energy of an operation falls toward Landauer's bound with the generations of `system.chip_design`, and hosts and
+    links improve with them [docs/hardware.md]; batch, clock, coolant, chips, layout and the process, of those that
+    there are, are decided anew. All steps reach the loss of the scenario's own plan, with no more chips, unless other
+    limits are given; the time is free. Each step also starts from the plans of those beside it and keeps an earlier one
+    that is better: the objective never rises.
 
     **Arguments:**
 
@@ -272,18 +284,43 @@ def frontier(
     baseline = _outcome(own)
     held = {"loss": float(baseline.loss), "chips": float(own.plan.chips)}
     held["time"] = 1e6 * float(baseline.time)  # far away: no step is late
-    asked = own.with_question(minimize or "etp", held, CHOICES).with_question(limits=limits, vary=vary).optimize
-    steps = []
-    for generations in map(float, np.linspace(0.0, last, points)):
-        tell(f"optimizing {generations:g} generations from now")
-        scenario = load_scenario(source, [*changes, f"{DESIGN}.generations={generations!r}"], cluster)
-        optimum, reason = _optimized(scenario, asked.minimize, asked.limits, asked.vary)
+    batch = float(np.max(own.plan.batch))  # of every start alike
+    ranges = {BATCH: (batch / BATCH_RANGE, batch * BATCH_RANGE), **CHOICES}
+    asked = own.with_question(minimize or "etp", held, ranges).with_question(limits=limits, vary=vary).optimize
+
+    def searched(generations: float, start: Scenario) -> FrontierStep:
+        """A step by a search from the plan of a scenario."""
+        vary = {**asked.vary, GENERATIONS: (0.0, generations)}
+        optimum, reason = _optimized(start, asked.minimize, asked.limits, vary)
+        if optimum is not None and optimum.result == SearchResult.interrupted:
+            raise KeyboardInterrupt
+        optimum = None if optimum is None or optimum.result == SearchResult.infeasible else optimum
         with jax.enable_x64(True):
-            system = scenario.system if optimum is None else optimum.system
-            chip = as_designed(system, scenario.plan).system.accelerator
+            system = start.system if optimum is None else optimum.system
+            chip = as_designed(system, start.plan).system.accelerator
             energy = float(np.asarray(chip.energy_per_flop))
             multiple = energy / float(landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature))
-        steps.append(FrontierStep(generations, energy, multiple, optimum, reason))
+        return FrontierStep(generations, energy, multiple, optimum, reason)
+
+    steps: list[FrontierStep] = []
+    for generations in map(float, np.linspace(0.0, last, points)):
+        tell(f"optimizing {generations:g} generations from now")
+        own = load_scenario(source, [*changes, f"{GENERATIONS}={generations!r}"], cluster)
+        steps.append(searched(generations, own))
+    onward = [(index - 1, index) for index in range(1, points)]
+    for beside, index in [*onward, *((later, earlier) for earlier, later in reversed(onward))]:
+        step, near = steps[index], steps[beside].optimum
+        if near is not None:
+            process = np.minimum(near.found[GENERATIONS], step.generations)
+            system = replace_leaf(near.system, GENERATIONS.removeprefix("system."), process)
+            start = dataclasses.replace(own, system=system, plan=near.plan)
+            if step.reason or float(objective_value(_outcome(start), asked.minimize)) < step.value * LESS:
+                tell(f"optimizing {step.generations:g} generations from now, from {steps[beside].generations:g}")
+                again = searched(step.generations, start)
+                steps[index] = min(step, again, key=lambda each: each.value * (1.0 if each.reason else LESS))
+    for before, index in onward:  # its process is there later, too
+        if steps[before].value < steps[index].value:
+            steps[index] = steps[before]._replace(generations=steps[index].generations)
     return Frontier(asked.minimize, asked.limits, tuple(steps))
 
 

@@ -6,7 +6,9 @@ a cache and links take area from the arithmetic, narrow numbers cost loss, and t
 """
 
 import abc
+import dataclasses
 import math
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ import jax.numpy as jnp
 
 from energymodel.economics.cost import SiliconCost
 from energymodel.learning.recipe import quantized_parameters
-from energymodel.numerics import Numeric, Real, Values, component, real, share
+from energymodel.numerics import Numeric, Real, Values, component, is_fixed, real, share
 from energymodel.performance.caches import CoreMemory, Sram
 from energymodel.physics.leakage import leakage_power
 from energymodel.physics.limits import noise_error_rate, reliable_operation_energy
@@ -24,6 +26,17 @@ from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE_ABOVE_ZERO, Range
 from energymodel.system.accelerator import Accelerator
 
 WIDE = 16.0  # bits of the format whose peak rate an accelerator states
+IMPROVED: Mapping[str, str] = {
+    "host_power": "node.overhead_power node.fan_power",
+    "link_rate": "node.scale_up.lane_bandwidth node.host_bandwidth node.host_update_bandwidth "
+    "network.link.lane_bandwidth",
+    "link_energy": "node.scale_up.energy network.link.energy network.hop_energy",
+    "link_power": "node.scale_up.lane_power network.link.lane_power network.switch_lane_power network.static_power",
+    "latency": "accelerator.product_latency accelerator.launch_overhead accelerator.overhead_time "
+    "node.scale_up.latency node.collectives.start_latency node.collectives.protocol_latency "
+    "network.link.latency network.topology.hop_latency software.collective_latency software.microbatch_time",
+}
+"""Numbers of a system, by path, that each factor of `Progress` multiplies."""
 LEAST_COMPUTE = 1e-3  # of the compute area of the reference: what is left where the rest fills the die
 
 
@@ -81,16 +94,35 @@ class Technology(eqx.Module):
         return eqx.tree_at(lambda tree: [of(tree) for of in fields], self, shrunk)
 
 
+class Progress(eqx.Module):
+    """What improves around a chip while its process does: factors per generation of the process, 1 where nothing does.
+
+    A lane that is faster and takes less for a bit draws `link_rate` times `link_energy` of its power.
+    """
+
+    host_power: Real = real("1", 1.0, doc="power of hosts and their fans", within=ABOVE_ZERO)
+    link_rate: Real = real("1", 1.0, doc="rate of lanes and of the host's buses", within=ABOVE_ZERO)
+    link_energy: Real = real("1", 1.0, doc="energy of a bit in links and switches", within=ABOVE_ZERO)
+    latency: Real = real("1", 1.0, doc="of launches, control, collectives and links", within=ABOVE_ZERO)
+
+    def after(self, generations: Numeric) -> dict[str, Values]:
+        """Factor of each number of a system that improves, by dotted path."""
+        factors = {field.name: getattr(self, field.name) ** generations for field in dataclasses.fields(self)}
+        factors["link_power"] = factors["link_rate"] * factors["link_energy"]
+        return {path: factors[name] for name, paths in IMPROVED.items() for path in paths.split()}
+
+
 class DesignedChip(NamedTuple):
     """An accelerator, and what its design changes beside it.
 
     `lanes` are those within a node over the lanes of the reference, `error_rate` is that of errors by thermal noise at
-    the peak rate that make a run go back [1/s].
+    the peak rate that make a run go back [1/s], `around` the factors of `Progress` by path.
     """
 
     accelerator: Accelerator
     lanes: Numeric
     error_rate: Numeric
+    around: Mapping[str, Numeric]
 
 
 class AbstractChipDesign(eqx.Module):
@@ -115,7 +147,7 @@ class CatalogChip(AbstractChipDesign):
     def build(self, reference: Accelerator, link_rate: Numeric, width: Numeric = 1.0) -> DesignedChip:
         """The reference."""
         del link_rate
-        return DesignedChip(reference, width, 0.0)
+        return DesignedChip(reference, width, 0.0, {})
 
 
 class ScaledChip(AbstractChipDesign):
@@ -127,6 +159,7 @@ class ScaledChip(AbstractChipDesign):
 
     technology: Technology = component()
     cost: SiliconCost = component()
+    progress: Progress = component(Progress())
     generations: Real = real("1", 0.0, doc="of the process after that of the reference", within=Range(0.0, 60.0))
     voltage: Real = real("1", 1.0, doc="supply at clock 1", within=Range(0.15, 1.3))
     area: Real = real("1", 1.0, doc="die area", within=Range(0.001, 1000.0))
@@ -190,8 +223,9 @@ class ScaledChip(AbstractChipDesign):
             temperature,
         )
         held = own.holding_power * chip.memory_capacity
-        fixed = (chip.fixed_power - held) * self.area + own.holding_power * capacity
-        memory_energy = chip.memory_energy * own.interface_energy**g
+        per_bit = own.interface_energy**g  # a refresh is an access, too
+        fixed = (chip.fixed_power - held) * self.area + own.holding_power * per_bit * capacity
+        memory_energy = chip.memory_energy * per_bit
         wide_peak = chip.peak_flops * peak / narrow
         memory = 8.0 * memory_energy * chip.reference_memory_utilization * bandwidth
         busy = energy * efficiency * wide_peak + leakage + fixed + memory
@@ -242,7 +276,10 @@ class ScaledChip(AbstractChipDesign):
         built = eqx.tree_at(lambda tree: tuple(getattr(tree, name) for name in names), chip, tuple(values.values()))
         bit_rate = chip.bits_per_flop * narrow * efficiency * wide_peak
         return DesignedChip(
-            accelerator=built, lanes=lanes, error_rate=own.corruption * noise_error_rate(bit_rate, self.error_margin)
+            accelerator=built,
+            lanes=lanes,
+            error_rate=own.corruption * noise_error_rate(bit_rate, self.error_margin),
+            around={} if is_fixed(self.generations, 0.0) else self.progress.after(g),
         )
 
     def _compute(self, chip: Accelerator, die: Numeric, taken: Numeric) -> Values:

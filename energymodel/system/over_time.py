@@ -98,7 +98,7 @@ def temperature_over_time(system: TrainingSystem, step: Step) -> TemperatureOver
 
     Power alternates between the levels of `power_over_time`. Within a step the temperature is periodic: the
     shorter the step against R C, the less it swings. It changes fastest right after a start from idle or a stop,
-    by `(P_busy - P_idle) / C`. Leakage keeps the value of the operating point over time; along the row it grows with
+    by `|P_busy - P_idle| / C`. Leakage keeps the value of the operating point over time; along the row it grows with
     the temperature, so that chips differ by `dT / (1 - G)`, with the rise dT of the coolant and the loop gain G
     [derivation: docs/physics.md A2.5, B6].
     """
@@ -123,5 +123,5 @@ def temperature_over_time(system: TrainingSystem, step: Step) -> TemperatureOver
         temperature_trough=trough,
         temperature_checkpoint=writing,
         temperature_first=point.temperature - step.coolant.rise / jnp.maximum(1.0 - gain, SMALLEST_GAP),
-        temperature_ramp=temperature_slope(idle, point.busy_power, coolant, resistance, chip.heat_capacity),
+        temperature_ramp=jnp.abs(temperature_slope(idle, point.busy_power, coolant, resistance, chip.heat_capacity)),
     )

@@ -1,5 +1,6 @@
 """Fixed parts of a training run: model, hardware, facility, prices, learning law and failure law."""
 
+from operator import attrgetter
 from typing import NamedTuple
 
 import equinox as eqx
@@ -141,8 +142,9 @@ def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
 
     Links within a node get the lanes of the design; lanes beyond those of the reference (`included_lanes`) take area as
     those of the design do, since they are lanes of the same die. Supplies grow with the power of chip and host, the
-    power cap [W] keeps its share of the rated power. Power and price of lanes that chip and node include are not
-    credited where the design does without them. Errors by thermal noise add to the failures.
+    power cap [W] keeps its share of the rated power, and what is around the chip improves by the factors of `Progress`.
+    Power and price of lanes that chip and node include are not credited where the design does without them. Errors by
+    thermal noise add to the failures.
 
     **Returns:** system and plan [SI]; the same ones where the accelerator is one of the catalog.
     """
@@ -154,7 +156,8 @@ def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
     own_lanes = jnp.where(jnp.asarray(link.included_lanes) > 0.0, link.included_lanes, link.lanes)
     built = design.build(chip, own_lanes * link.lane_bandwidth, link.lanes / own_lanes)
     host = node.overhead_power / node.chips
-    larger = (built.accelerator.rated_power + host) / (chip.rated_power + host)
+    new_host = host * built.around.get("node.overhead_power", 1.0)
+    larger = (built.accelerator.rated_power + new_host) / (chip.rated_power + host)
     failures = 1.0 / system.reliability.chip_mtbf + built.error_rate
     ratings = tuple(getattr(facility, name).rated_power * larger for name in SUPPLIES)
     lanes = own_lanes * built.lanes
@@ -169,6 +172,11 @@ def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
         system,
         (built.accelerator, lanes, jnp.minimum(link.included_lanes, lanes), 1.0 / failures, *ratings),
     )
+    absent = () if hasattr(system.network.topology, "hop_latency") else ("network.topology.hop_latency",)
+    improved = {path: attrgetter(path) for path in built.around if path not in absent}
+    improved = {path: of for path, of in improved.items() if not is_fixed(of(system), 0.0)}
+    better = [of(new_system) * built.around[path] for path, of in improved.items()]
+    new_system = eqx.tree_at(lambda parts: [of(parts) for of in improved.values()], new_system, better)
     share = built.accelerator.rated_power / chip.rated_power
     caps = jax.tree.map(lambda cap: cap * share, (plan.power_cap, plan.power))
     return DesignedRun(new_system, eqx.tree_at(lambda decisions: (decisions.power_cap, decisions.power), plan, caps))

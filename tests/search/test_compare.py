@@ -14,7 +14,7 @@ from energymodel.report.answers.pareto import combinations_table, frontier_answe
 from energymodel.report.cells import Quantity
 from energymodel.scenarios.layers import topology_changes
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.compare import CHOICES, Candidate, Comparison, compare, frontier
+from energymodel.search.compare import CHOICES, GENERATIONS, Candidate, Comparison, Frontier, compare, frontier
 from energymodel.search.optimize import optimize
 from energymodel.search.training_run import SLOWDOWN
 from energymodel.sweeps.outcome_spread import deviation, outcome_spread, spreads_together
@@ -154,10 +154,11 @@ def test_each_step_is_the_best_plan_of_its_generation(steps):
     assert not later.reason
     scenario = load_scenario(SMALL, ["system.chip_design=scaled", "system.chip_design.generations=4"])
     again = optimize(scenario, minimize="etp", limits=steps.limits, vary=CHOICES, keep_layout=False)
-    assert later.optimum.value == pytest.approx(again.value, rel=1e-9)
+    assert later.optimum.value == pytest.approx(again.value, rel=1e-4)
+    assert later.optimum.found[GENERATIONS] == pytest.approx(4.0, rel=1e-4)
     assert later.optimum.value < 0.5 * today.optimum.value
     assert later.optimum.found["system.chip_design.voltage"] == pytest.approx(
-        again.found["system.chip_design.voltage"], rel=1e-6
+        again.found["system.chip_design.voltage"], rel=1e-2
     )
     # Energy of an operation goes with 0.69 a generation and with the square of the supply, but for the cache.
     volts = [step.optimum.found["system.chip_design.voltage"] for step in (today, later)]
@@ -173,6 +174,28 @@ def test_the_table_holds_all_steps(steps):
     today, later = (table.number("energy", row)[1].value for row in range(len(table.rows)))
     assert later < today
     assert "loss" in str(table.column("binds")[1][0])
+
+
+def test_the_objective_never_rises_along_the_path(monkeypatch):
+    """A search that ends higher than one at an earlier generation starts again from there, then gives way to it."""
+    best, starts = optimum(), []
+    worths = iter((1.0, 0.4, 0.6, 0.5, 0.3))
+
+    def found(scenario, *_):
+        starts.append(float(scenario.system.chip_design.generations))
+        worth = next(worths)
+        plan = dataclasses.replace(best, value=1e-30 * worth, scenario=scenario, found={GENERATIONS: 2.0})
+        return plan, "not shown" if worth == 0.6 else ""
+
+    monkeypatch.setattr("energymodel.search.compare._optimized", found)
+    steps = frontier(SMALL, points=4, last=30.0, minimize="energy").steps
+    # At 20 generations it is searched again from 10, 0.3, and at 30 the plan of 20 stays better than its own 0.5.
+    assert [step.value / 1e-30 for step in steps] == pytest.approx([1.0, 0.4, 0.3, 0.3])
+    assert starts == [0.0, 10.0, 20.0, 30.0, 2.0]
+    assert [step.generations for step in steps] == [0.0, 10.0, 20.0, 30.0]
+    answer = frontier_answer(Frontier("energy", {}, (*steps[:3], steps[3]._replace(reason="not shown"))))
+    assert answer.result == "not trusted"
+    assert answer.table("energy_by_generation").number("generations", 3)[1].value == 30.0
 
 
 @pytest.mark.parametrize("name", ["fat-tree", "rail-only", "dragonfly"])

@@ -113,6 +113,20 @@ def test_energy_nears_the_bound_of_reliable_operations_with_the_generations():
         np.testing.assert_allclose(made.energy_per_flop, 32 * margin * BOLTZMANN * temperature, rtol=1e-4)
 
 
+def test_hosts_and_links_improve_with_the_generations():
+    system, _ = as_designed(changed(generations=2.0), SCENARIO.plan)
+    ratios = {
+        "node.overhead_power": 0.86,
+        "node.scale_up.lane_bandwidth": 1.25,
+        "network.link.energy": 0.74,
+        "network.switch_lane_power": 1.25 * 0.74,
+        "accelerator.launch_overhead": 0.92,
+    }
+    for path, ratio in ratios.items():
+        of = attrgetter(path)
+        np.testing.assert_allclose(of(system), of(SCENARIO.system) * ratio**2, rtol=1e-9, err_msg=path)
+
+
 def test_noise_costs_time_and_narrow_numbers_loss():
     # e^-40 x 32 bit x 1e15/s x 0.1 is an error per chip in 74 s, e^-100 none in the age of the universe.
     assert outcome(error_margin=40).time > 2.0 * outcome().time

@@ -9,10 +9,10 @@ import numpy as np
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import run_tables
 from energymodel.report.answers.details import detail_parts, parts_chart
-from energymodel.report.answers.plan_fields import command_of, kind_of, plan_fields
+from energymodel.report.answers.plan_fields import command_of, kind_of, part_fields, plan_fields
 from energymodel.report.answers.run_tables import Run, outcome_table
-from energymodel.report.cells import Column, Number, Quantity, attributes, declared, number, share, spaced, words
-from energymodel.search.compare import Comparison, Frontier, FrontierStep
+from energymodel.report.cells import Column, Level, Number, Quantity, attributes, declared, number, share, spaced, words
+from energymodel.search.compare import GENERATIONS, Comparison, Frontier, FrontierStep
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import Front
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
@@ -250,9 +250,17 @@ def combinations_table(comparison: Comparison, spreads: Mapping[str, OutcomeSpre
 
 
 NOTE = (
-    "Process generations of system.chip_design (docs/hardware.md): an extrapolation, most of whose constants are "
-    "priors. Nothing says that such chips can be made."
+    "Process generations of system.chip_design, with hosts and links (docs/hardware.md): an extrapolation, most of "
+    "whose constants are priors. Nothing says that such chips can be made. Cooling stays as it is."
 )
+_MONEY = (
+    "Money rises from {lowest} at {first:i} to {end} at {last:i} generations, since later wafers cost more "
+    "(system.chip_design.cost.price_growth) and the objective does not count them: --limit money=... bounds it."
+)
+_PARTS: dict[str, tuple[str, Level]] = {
+    "energy": ("Energy by part", "short"),
+    "step_time": ("Time of a step by part", "full"),
+}
 _RATIOS = ("time", "energy", "power_average")
 _STEPS = declared("frontier")
 
@@ -260,24 +268,38 @@ _STEPS = declared("frontier")
 def frontier_answer(frontier: Frontier) -> Answer:
     """A frontier in numbers."""
     totals = [_totals(step) for step in frontier.steps]
+    solved = [(step, step.optimum) for step in frontier.steps if step.optimum is not None]
     today = next((of for of in totals if "time" in of), {})
     across, ratios = "landauer_multiple", [f"{name}_ratio" for name in _RATIOS]
     title = Sentence("Best plans on the way to the limits of physics")
     subtitle = "Against the energy of an operation over Landauer's bound of its bits"
     look = {"lines": True, "log": [across, *ratios], "axis": "over today's best plan"}
-    rows = []
+    rows, notes = [], [Sentence(NOTE)]
     for step, of in zip(frontier.steps, totals, strict=True):
         cells = {**of, **{f"{name}_ratio": of[name] / today[name] for name in _RATIOS if "time" in of}}
         rows.append([cells.get(column.name, getattr(step, column.name, None)) for column in _STEPS])
+    tables = [Table("steps", "Steps", _STEPS, rows)]
+    for name, (heading, level) in _PARTS.items() if solved else ():
+        parts = {step.generations: part_fields(getattr(best.outcome, name)) for step, best in solved}
+        columns = [Column(of.name, of.title, of.unit, digits="two") for of in next(iter(parts.values()))]
+        cells = [[generations, *(of.value for of in fields)] for generations, fields in parts.items()]
+        tables.append(Table(f"{name}_by_generation", heading, [_STEPS[0], *columns], cells, level=level))
+    money = [(float(best.outcome.money), step.generations) for step, best in solved]
+    if money and (low := min(money)) != money[-1] and "money" not in {frontier.minimize, *frontier.limits}:
+        named = zip(("lowest", "first", "end", "last"), (*low, *money[-1]), ("USD", "1") * 2, strict=True)
+        notes.append(Sentence(_MONEY, {name: number(value, unit, digits="two") for name, value, unit in named}))
+    unsure = [f"{step.generations:g}" for step in frontier.steps if step.reason]
     return Answer(
         "frontier",
         f"Plans of the lowest {frontier.minimize}",
         title,
-        [Sentence(NOTE)],
-        [Table("steps", "Steps", _STEPS, rows)],
+        notes,
+        tables,
         [Chart("plane", title, "steps", across, ratios, subtitle, **look)] if today else [],
         [Sentence(f"{step.generations:g} generations: {step.reason}") for step in frontier.steps if step.reason],
         rows="steps",
+        result="not trusted" if unsure else "successful",
+        message=f"no plan is shown to be the best at {', '.join(unsure)} generations." if unsure else "",
     )
 
 
@@ -288,4 +310,5 @@ def _totals(step: FrontierStep) -> dict[str, Any]:
     plan, outcome, prices = optimum.plan, optimum.outcome, optimum.prices
     binding = sorted(optimum.active, key=lambda name: -prices[name].elasticity if name in prices else 0.0)
     totals = {name: float(np.asarray(output(outcome, name))) for name in (*_RATIOS, "money", "clock")}
-    return {**totals, "chips": plan.chips, "batch": np.ravel(plan.batch)[0], "binds": ", ".join(binding)}
+    totals |= {"chips": plan.chips, "batch": np.ravel(plan.batch)[0], "process": optimum.found.get(GENERATIONS)}
+    return {**totals, "binds": ", ".join(binding)}
