@@ -17,8 +17,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from energymodel.numerics import Numeric, Real, Values, p_norm, real
-from energymodel.ranges import ABOVE_ZERO, EXPONENT
+from energymodel.numerics import Numeric, Real, Scalar, Values, p_norm, real
+from energymodel.ranges import ABOVE_ZERO, EXPONENT, SHARE_ABOVE_ZERO
 
 
 def saturating_throughput(
@@ -97,6 +97,10 @@ class AbstractSaturation(eqx.Module):
     def utilization(self, batch: Numeric) -> Values:
         """Rate of the products of a step with a global `batch` [token] over that of their kernels [1]."""
 
+    def byte_energy(self, energy: Scalar, batch: Numeric) -> Scalar:
+        """Energy of a byte that kernels move [J/B] in such a step, from that of the memory: the same."""
+        return energy
+
 
 class KernelSaturation(AbstractSaturation):
     """The rate is that of the kernels, whose tiles, launches and bubbles saturate with the sizes of the work."""
@@ -120,6 +124,26 @@ class StatedSaturation(AbstractSaturation):
     def utilization(self, batch: Numeric) -> Values:
         """See `AbstractSaturation.utilization`."""
         return saturating_throughput(batch, 1.0, self.saturation_batch, self.utilization_exponent, self.bend)
+
+
+class StatedBatchPower(AbstractSaturation):
+    """Laws of the batch of "Engineering Optimization", `eta = g (1 - exp(-B / B_opt))` and `P_memory` as `sqrt(B)`.
+
+    Products take 1/eta of the time of their kernels at the same energy, so that `P_compute` goes as eta: as B far below
+    B_opt. Memory draws `sqrt(B / B_0)` times the power of its traffic.
+    """
+
+    efficiency_batch: Real = real("token", doc="B_opt, an e-folding scale", within=ABOVE_ZERO)
+    memory_batch: Real = real("token", doc="B_0, at which memory draws the power of its traffic", within=ABOVE_ZERO)
+    maximum_efficiency: Real = real("1", 1.0, doc="g", within=SHARE_ABOVE_ZERO)
+
+    def utilization(self, batch: Numeric) -> Values:
+        """See `exponential_saturation`."""
+        return exponential_saturation(batch, self.maximum_efficiency, self.efficiency_batch)
+
+    def byte_energy(self, energy: Scalar, batch: Numeric) -> Scalar:
+        """`e sqrt(B / B_0)` [J/B]."""
+        return energy * jnp.sqrt(jnp.asarray(batch) / self.memory_batch)
 
 
 def time_optimal_batch(critical_batch: Numeric, half_batch: Numeric) -> Values:

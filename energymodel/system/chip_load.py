@@ -142,13 +142,14 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, batch
     chip, software, factors = system.accelerator, system.software, format_factors(system.accelerator, plan.layout)
     switched = (work.flops - work.attention_flops) * factors.energy + work.attention_flops * factors.wide_energy
     longer, bandwidth = 1.0 / software.saturation.utilization(batch), chip.sustained_bandwidth
+    byte_energy = software.saturation.byte_energy(chip.traffic_energy, batch)
     layer = ChipLoad(
         arithmetic=products_time(system, plan, work.products, factors.wide_slowdown) * longer,
         attention=work.attention.total * factors.wide_slowdown * longer,
         product_memory=work.gemm_bytes / bandwidth * longer,
         elementwise=work.elementwise_bytes / bandwidth,
         switching_energy=switched * chip.energy_per_flop / software.product_efficiency,
-        memory_energy=chip.traffic_energy * (work.gemm_bytes + work.elementwise_bytes),
+        memory_energy=byte_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
     head = ChipLoad(
         arithmetic=products_time(system, plan, work.head_products, factors.wide_slowdown, weights=False),
@@ -156,7 +157,7 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork, batch
         product_memory=0.0,
         elementwise=work.head_bytes / bandwidth,
         switching_energy=work.head_flops * factors.wide_energy * chip.energy_per_flop / software.product_efficiency,
-        memory_energy=chip.traffic_energy * work.head_bytes,
+        memory_energy=byte_energy * work.head_bytes,
     )
     return ChipLoads(layer, head, factors)
 

@@ -13,9 +13,14 @@ from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.learning_rate import StagedRate, mismatch_loss
 from energymodel.learning.loss_law import ChinchillaLaw, unique_equivalent_tokens
 from energymodel.learning.recipe import RecipeLearning, quantized_parameters
-from energymodel.performance.saturation import StatedSaturation
+from energymodel.performance.saturation import StatedBatchPower, StatedSaturation
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.sources import stated_batch_throughput, stated_per_sample_efficiency
+from energymodel.sources import (
+    stated_batch_efficiency,
+    stated_batch_throughput,
+    stated_memory_power,
+    stated_per_sample_efficiency,
+)
 from energymodel.system.plan import TargetLoss
 from energymodel.system.training_system import learning_of, parameters_in_loss
 from gradients import check_grads
@@ -283,6 +288,13 @@ def test_stated_efficiency_gives_tokens_and_unit_batch():
 def test_throughput_has_the_stated_kink(batch):
     published = stated_batch_throughput(batch, 1.0, 2e6, 0.5)
     np.testing.assert_allclose(StatedSaturation(2e6, 0.5).utilization(batch), published, rtol=1e-3)
+
+
+def test_the_stated_laws_of_the_batch_are_those_of_the_document():
+    law, batch = StatedBatchPower(2e6, 5e5, 0.9), np.array([1e5, 2e6, 6e6])
+    np.testing.assert_allclose(law.utilization(batch), stated_batch_efficiency(batch, 0.9, 2e6), rtol=1e-6)
+    energy = law.byte_energy(jnp.asarray(3e-11), batch)
+    np.testing.assert_allclose(energy, stated_memory_power(batch, 3e-11, 5e5), rtol=1e-6)
 
 
 def test_products_of_a_small_batch_take_longer_and_of_a_large_one_as_long():
