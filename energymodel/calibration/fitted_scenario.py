@@ -98,7 +98,7 @@ def scenario_tables(
             continue
         constant = by_name[number.constant]
         factor = number.factor(values) if callable(number.factor) else number.factor
-        low, high = (max(number.value + end * factor, 1e-300) for end in constant.ends)
+        low, high = sorted(max(number.value + end * factor, 1e-300) for end in constant.ends)
         sure = "90 % interval" if constant.determined else "not determined; with its prior, 90 % interval"
         own = fitted.problem.constants.get(number.constant.partition("[")[0])
         is_plain = (number.factor, number.value) == (1.0, 0.0)

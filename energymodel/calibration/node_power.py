@@ -110,13 +110,14 @@ def node_power(
 ) -> Float[Array, "..."]:
     """Power of a node at the meter [W], `P = P_idle + n P_rated (p - p_idle) (1 + f e) / eta` [definition].
 
-    Fans remove what the chips draw above idle, as in `energymodel.system.training_system.TrainingSystem.host_power`;
+    Fans remove what the chips draw, as in `energymodel.system.training_system.TrainingSystem.host_power`, those of the
+    idle node are in its power;
     everything else draws as when idle. It agrees with `evaluate` up to power supplies whose efficiency depends on load.
 
     **Arguments:** P_idle, n, P_rated, p_idle, eta and e as in `NodeRuns`;
 
     - `chip`: power of a chip over its rated power, p [1].
-    - `fan_fraction`: power of the fans at rated flow over power of the chips above idle, f [1].
+    - `fan_fraction`: more power of the fans at rated flow over power of the chips, f [1].
     """
     heat = jnp.asarray(chips) * rated_power * (jnp.asarray(chip) - idle_chip)
     return jnp.asarray(idle_power) + (heat + server_fan_power(0.0, fan_fraction, heat, fan_effort)) / efficiency

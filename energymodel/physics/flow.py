@@ -2,8 +2,8 @@
 
 Shared arguments: `flow` u over rated flow [1], above 0, `rated_flow` u_0 below the temperature T_0,
 `rated_temperature`, from which it grows by `growth` g [1/K] with the `supply_temperature` T [K]; `rated_power` P_r at
-full flow and `idle_power` P_0 of the fans of an idle server at rated flow [W]; `fraction` f, power of fans over heat at
-rated flow, and `effort` e, power of fans over that at rated flow [1]; `heat` Q of the chips above idle [W];
+full flow and `cold_power` P_0 of the fans of a server whose chips draw nothing, at rated flow [W]; `fraction` f,
+more power of fans over heat at rated flow, and `effort` e, power over that at rated flow [1]; `heat` Q of chips [W];
 `base_resistance` R_0 of conduction and `flow_resistance` R_1 of convection at rated flow [K/W].
 """
 
@@ -22,13 +22,13 @@ def mover_power(rated_power: Numeric, flow: Numeric) -> Values:
     return jnp.asarray(rated_power) * jnp.asarray(flow) ** 3
 
 
-def server_fan_power(idle_power: Numeric, fraction: Numeric, heat: Numeric, effort: Numeric) -> Values:
+def server_fan_power(cold_power: Numeric, fraction: Numeric, heat: Numeric, effort: Numeric) -> Values:
     """Fans inside a server [W], `P = e (P_0 + f Q)` [definition].
 
-    An idle 8 x H100 node draws 0.7 kW more in air than immersed, and a tenth of the power of its chips above idle more
-    when busy (docs/cooling.md).
+    An idle 8 x H100 node draws 0.7 kW more in air than immersed, and when busy a tenth of what its chips then draw more
+    (docs/cooling.md).
     """
-    return (jnp.asarray(idle_power) + jnp.asarray(fraction) * heat) * effort
+    return (jnp.asarray(cold_power) + jnp.asarray(fraction) * heat) * effort
 
 
 def controlled_flow(

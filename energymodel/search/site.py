@@ -44,7 +44,7 @@ class SiteLoad(eqx.Module):
     - `memory_power`, `network_power`: at full width, in proportion to the width that is powered [W].
     - `background_power`: of host and cards, always on [W].
     - `overlap`: exponent that joins the three times [1].
-    - `fan_power`, `fan_fraction`: of the node's fans when idle [W], and over the power of a chip above idle [1].
+    - `fan_power`, `fan_fraction`: of the node's fans with cold chips [W], and over the power of a chip [1].
     """
 
     chip: Accelerator = component()
@@ -156,8 +156,8 @@ def site_power(site: SiteLoad, choice: SiteChoice) -> SitePower:
     swing = chip.charging.swing(choice.clock, voltage)
     compute = chip.static_power(voltage, choice.temperature) + chip.dynamic_power * choice.clock * swing**2
     memory, network = site.memory_power * choice.memory_width, site.network_power * choice.network_width
-    heat = jnp.maximum(compute + memory - chip.idle_power, 0.0)
-    host = site.background_power + server_fan_power(site.fan_power, site.fan_fraction, heat, coolant.fan_effort)
+    fans = server_fan_power(site.fan_power, site.fan_fraction, compute + memory, coolant.fan_effort)
+    host = site.background_power + fans
     building = site.facility.power(compute + memory + network + host, coolant)
     parts = (compute, memory, network, host, building.delivery_loss, building.cooling, building.other)
     return SitePower(*(part * site.chips for part in parts))

@@ -26,8 +26,8 @@ class Node(eqx.Module):
         "B/s", doc="per chip, of memory that an optimizer on the host reads and writes", within=ABOVE_ZERO
     )
     host_memory: Real = real("B", UNLIMITED, doc="of all processors; unlimited if nobody states it", within=ABOVE_ZERO)
-    fan_power: Real = real("W", 0.0, doc="of the fans of the idle node at rated flow; 0 if they are in overhead_power")
-    fan_fraction: Real = share(0.0, doc="more power of the fans over power of the chips above idle")
+    fan_power: Real = real("W", 0.0, doc="of fans at rated flow with chips that draw nothing; or in overhead_power")
+    fan_fraction: Real = share(0.0, doc="more power of the fans over power of the chips")
     collectives: CollectiveLibrary = component(CollectiveLibrary())
 
 

@@ -125,8 +125,8 @@ class TrainingSystem(eqx.Module):
 
     def host_power(self, chip_power: Numeric, coolant: Coolant) -> Values:
         """Power of host, fans and network cards per chip [W] while a chip draws `chip_power` [W]."""
-        node, heat = self.node, jnp.maximum(jnp.asarray(chip_power) - self.accelerator.idle_power, 0.0)
-        fans = server_fan_power(node.fan_power / node.chips, node.fan_fraction, heat, coolant.fan_effort)
+        node = self.node
+        fans = server_fan_power(node.fan_power / node.chips, node.fan_fraction, chip_power, coolant.fan_effort)
         return jnp.asarray(node.overhead_power) / node.chips + fans
 
 

@@ -128,8 +128,8 @@ def sent_energy(system, plan, done):
 
 
 def host_power(system, site, chip_power):
-    """Host and fans per chip; fans follow the heat of the chips above idle."""
-    node, heat = system.node, max(chip_power - system.accelerator.idle_power, 0.0)
+    """Host and fans per chip; fans follow the heat of the chips."""
+    node, heat = system.node, chip_power
     return node.overhead_power / node.chips + site.fan_effort * (node.fan_power / node.chips + node.fan_fraction * heat)
 
 

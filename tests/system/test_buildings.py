@@ -14,6 +14,7 @@ from energymodel.report.answers.run_tables import Run
 from energymodel.report.number import sentence
 from energymodel.scenarios.components import build
 from energymodel.scenarios.scenario import load_scenario
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.facility import Facility
 from energymodel.system.outputs import output
 from outcomes import assert_log_slopes, outcome_of, replaced
@@ -144,6 +145,16 @@ def test_an_air_cooled_node_draws_what_meters_saw(scenario, run):
     outcome = run(case.system, case.plan)
     node = outcome.power_average / outcome.pue / case.plan.chips * 8
     np.testing.assert_allclose(node, 6849.0, rtol=0.05)  # metered mean of 64 nodes, alternating current
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-405b-h100", "deepseek-v3-h800", "test-1b-h100", "near-limit-hardware"])
+def test_chips_that_draw_more_when_idle_never_save_energy(name, scenario):
+    system, plan = (case := scenario(name)).system, case.plan
+    powers = [
+        replaced(system, {"accelerator.idle_power": part * system.accelerator.idle_power}) for part in (0.0, 1, 1.5)
+    ]
+    energies = [float(evaluate_once(each, plan).energy.total) for each in powers]
+    assert energies == sorted(set(energies))
 
 
 @pytest.mark.parametrize(("degrees", "named"), [(45.0, "exceeds"), (5.0, "is below")])

@@ -68,7 +68,9 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         if np.any(np.isfinite(values)):
             shared[name] = float(values[np.isfinite(values)][0])
     rated, efficiency, effort = shared["rated_power"], shared["efficiency"], shared["fan_effort"]
-    others = shared["chips"] * shared["idle_chip"] * rated + float(system.node.fan_power) * effort
+    idle_chips = shared["chips"] * shared["idle_chip"] * rated
+    idle_fans = float(system.node.fan_power) + float(usual["fan_fraction"]) * idle_chips
+    others = idle_chips + idle_fans * effort
     floor = others / efficiency
     idle = _idle(table, floor, shared["idle_power"], notes)
     metered, rate = columns.get("chip_power_w", unknown), np.ones(count)
@@ -100,6 +102,7 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         f"{NODE}.overhead_power": WrittenNumber("W", -others, "idle_power", efficiency),
         f"{CHIP}.spin_activity": WrittenNumber("1", -static / switching, "waiting_power", rated / switching),
         f"{NODE}.fan_fraction": WrittenNumber("1", constant="fan_fraction"),
+        f"{NODE}.fan_power": WrittenNumber("W", idle_fans, "fan_fraction", -idle_chips),
     }
     # Held out are settings of a benchmark, else of a system, else each alone.
     several = (name for name in ("benchmark", "system") if len({*columns[name].tolist()}) > 1)
