@@ -7,7 +7,6 @@ of the time, 0 to 1 [1]; `energy_per_operation` E_op [J]; `overhead` beta, energ
 [1].
 """
 
-import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -73,17 +72,13 @@ def adiabatic_share(ramp: Numeric) -> Values:
 class AbstractCharging(eqx.Module):
     """How circuits charge what they switch."""
 
-    @abc.abstractmethod
     def swing(self, clock: Numeric, voltage: Numeric) -> Values:
-        """Root of the heat of an operation over that at reference voltage by switches [1], at a clock and a v."""
+        """Root of the heat of an operation over that at reference voltage by switches [1]; unless overridden, v."""
+        return jnp.asarray(voltage)
 
 
 class SwitchedCharging(AbstractCharging):
     """By switches to the supply, which turn `C V^2 / 2` to heat each time."""
-
-    def swing(self, clock: Numeric, voltage: Numeric) -> Values:
-        """See `AbstractCharging.swing`: the voltage."""
-        return jnp.asarray(voltage)
 
 
 class AdiabaticCharging(AbstractCharging):

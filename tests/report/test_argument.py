@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.report.answers.argument import NEAR_LIMIT, five_sentences
+from energymodel.report.answers.argument import five_sentences, is_near_limit
 from energymodel.report.answers.details import critical_batch_law
 from energymodel.report.number import sentence
 from energymodel.system.evaluate import evaluate_once
@@ -38,7 +38,7 @@ def test_five_sentences_by_hand(name, multiple, parameters, ranks, words):
     assert len(told) == 5
     assert "{" not in text
     assert words in text
-    assert (multiple < NEAR_LIMIT) == (name == "near-limit-hardware")
+    assert is_near_limit(scenario) == (name == "near-limit-hardware")
 
     # 1: 6 N D operations and those done again, of 32 bits each.
     operations = 6.0 * parameters * 15.6e12 * run.hfu / run.mfu
@@ -57,7 +57,7 @@ def test_five_sentences_by_hand(name, multiple, parameters, ranks, words):
     # 4: B* in sequences of 8,192 tokens; the fewest tokens by trial, (1 + u^p)^(1/p) (1 + (k / u)^2), u = B / B_c.
     assert values["fed"] == pytest.approx(values["best"] / 8192.0)
     assert values["ranks"] == ranks
-    u, law = np.geomspace(1e-3, 1.0, 100_001), critical_batch_law(scenario.system.learning)[0]
+    u, law = np.geomspace(1e-3, 1.0, 100_001), critical_batch_law(scenario)[0]
     tokens = (1.0 + u**law.sharpness) ** (1.0 / law.sharpness) * (1.0 + (values["wasted"] / u) ** 2)
     assert values["kept"] == pytest.approx(values["critical"] * u[np.argmin(tokens)], rel=5e-3)
     # 5: the parts of the energy at 99 % of the clock add up to its change.

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from energymodel.learning.critical_batch import AbstractCriticalBatch, PowerCriticalBatch, best_batch
+from energymodel.learning.critical_batch import best_batch
 from energymodel.performance.saturation import half_throughput_batch, time_optimal_batch
 from energymodel.physics.limits import operation_multiple
 from energymodel.readers.expressions import data_file, evaluate, work_out
@@ -29,15 +29,14 @@ from energymodel.system.training_system import as_designed, learning_of, paramet
 
 NEAR_LIMIT = 1e5
 """Multiple of Landauer's limit of an operation below which hardware is near the limits; that of an H100 is 7e6."""
+FORMULAS = (best_batch, half_throughput_batch, time_optimal_batch, operation_multiple, read_preset, max, getattr)
 
 
-def operation_of(scenario: Scenario, outcome: TrainingOutcome) -> dict[str, float]:
-    """Operations that the model needs [FLOP], the energy of each [J/FLOP], and its multiple of Landauer's limit [1]."""
-    system, chip = scenario.system, scenario.system.accelerator
-    useful = float(system.adaptation.flops_per_token(system.workload, scenario.plan.trained_share) * outcome.tokens)
-    each = float(outcome.euf) * float(np.asarray(outcome.energy.total)) / useful
-    multiple = operation_multiple(each, chip.bits_per_flop, chip.leakage.reference_temperature)
-    return {"useful": useful, "each": each, "multiple": float(multiple)}
+def is_near_limit(scenario: Scenario) -> bool:
+    """Whether an operation of the chip takes less than `NEAR_LIMIT` times what erasing its bits takes."""
+    chip = scenario.system.accelerator
+    multiple = operation_multiple(chip.energy_per_flop, chip.bits_per_flop, chip.leakage.reference_temperature)
+    return float(multiple) < NEAR_LIMIT
 
 
 def five_sentences(scenario: Scenario, outcome: TrainingOutcome, own_batch: float) -> list[Sentence]:
@@ -47,46 +46,29 @@ def five_sentences(scenario: Scenario, outcome: TrainingOutcome, own_batch: floa
 
     - `own_batch`: of the plan that this one is compared with [token].
     """
-    law = critical_batch_law(scenario.system.learning)[0]
+    rules, (law, _), table = data_file(__file__, "argument.toml"), critical_batch_law(scenario), scenario.accelerator
     if scenario.is_fine_tuned or law is None:
         return []
     with jax.enable_x64(True):
-        return _sentences(scenario, jax.tree.map(float, outcome), own_batch, law)
-
-
-def _sentences(
-    scenario: Scenario, now: TrainingOutcome, own_batch: float, law: AbstractCriticalBatch
-) -> list[Sentence]:
-    rules, (system, plan) = data_file(__file__, "argument.toml"), as_designed(scenario.system, scenario.plan)
-    # The clock where a power cap may have left it.
-    run = TrainingRun(scenario.system, dataclasses.replace(scenario.plan, clock=np.asarray(now.clock)))
-    words: dict[str, Any] = {name: _evaluated(run, factors) for name, factors in rules["runs"].items()}
-    progress = learning_of(system, plan).effective_tokens(parameters_in_loss(system), now.loss)
-    critical = law.run_level(progress + system.tokens_seen, now.loss)
-    kept = best_batch(critical, law.sharpness, law.small_batch_share) if isinstance(law, PowerCriticalBatch) else 0.0
-    words |= operation_of(scenario, now) | {"critical": critical, "kept": kept, "law": law, "own_batch": own_batch}
-    words |= {"now": now, "system": system, "plan": plan, "chip": system.accelerator, "template": _template(scenario)}
-    words |= {"calendar": system.reliability.calendar(plan.chips, plan.spares), "max": max}
-    words |= {"rest": {field.value: field.title for field in part_fields(now.energy)[1:]}}
-    words |= {"half_batch": half_throughput_batch, "optimal_batch": time_optimal_batch}
-    work_out(rules["words"], words)
-    texts, numbers = list(rules["sentences"].values()), {}
-    for name, (formula, *look) in rules["numbers"].items():
-        value = evaluate(formula, words)
-        if isinstance(value, str):
-            texts = [text.replace(f"{{{name}}}", value) for text in texts]
-        elif value is not None:
-            numbers[name] = number(float(value), *look)
+        (system, plan), now = as_designed(scenario.system, scenario.plan), jax.tree.map(float, outcome)
+        # The clock where a power cap may have left it.
+        run = TrainingRun(scenario.system, dataclasses.replace(scenario.plan, clock=np.asarray(now.clock)))
+        words: dict[str, Any] = {name: _evaluated(run, factors) for name, factors in rules["runs"].items()}
+        words |= {"now": now, "system": system, "plan": plan, "chip": system.accelerator, "law": law}
+        words |= {"learning": learning_of(system, plan), "size": parameters_in_loss(system), "own_batch": own_batch}
+        words |= {"calendar": system.reliability.calendar(plan.chips, plan.spares)}
+        words |= {"rest": {field.value: field.title for field in part_fields(now.energy)[1:]}}
+        words |= {"preset": dict(table)["preset"] if isinstance(table, Mapping) else table}
+        words |= {"is_derived": bool(chosen_numbers(table)), **{formula.__name__: formula for formula in FORMULAS}}
+        work_out(rules["words"], words)
+        texts, numbers = list(rules["sentences"].values()), {}
+        for name, (formula, *look) in rules["numbers"].items():
+            value = evaluate(formula, words)
+            if isinstance(value, str):
+                texts = [text.replace(f"{{{name}}}", value) for text in texts]
+            elif value is not None:
+                numbers[name] = number(float(value), *look)
     return [Sentence(text, numbers) for text in texts]
-
-
-def _template(scenario: Scenario) -> dict[str, Any] | None:
-    """Preset of today's device that a near-limit accelerator takes after."""
-    table = scenario.accelerator
-    if not chosen_numbers(table):
-        return None
-    own = read_preset("hardware", table["preset"] if isinstance(table, Mapping) else table)
-    return read_preset("hardware", own["template"])
 
 
 def _evaluated(run: TrainingRun, factors: Mapping[str, float]) -> TrainingOutcome:

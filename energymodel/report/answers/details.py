@@ -249,8 +249,10 @@ def learning_sentences(scenario: Scenario, plan: TrainingPlan, outcome: Training
     return [*batch_sentences(scenario, plan, outcome), rate_sentence(scenario, plan)]
 
 
-def critical_batch_law(learning: Any, path: str = "system.learning") -> tuple[Any, str]:
-    """The law of the critical batch in a law of learning, which may stand inside others, and its path."""
+def critical_batch_law(scenario: Scenario) -> tuple[Any, str]:
+    """The law of the critical batch, which may stand inside others, and its path."""
+    learning: Any = scenario.system.learning
+    path = "system.learning"
     while not hasattr(learning, _LAW) and hasattr(learning, "base"):
         learning, path = learning.base, f"{path}.base"
     return getattr(learning, _LAW, None), f"{path}.{_LAW}"
@@ -263,7 +265,7 @@ def batch_sentences(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
     of a checkpoint, `system.tokens_seen`, count as in the model: a late batch wastes less than an early one. Empty for
     a law without a tested range.
     """
-    law, path = critical_batch_law(scenario.system.learning)
+    law, path = critical_batch_law(scenario)
     batch, tokens, seen = float(np.max(plan.batch)), float(outcome.tokens), float(scenario.system.tokens_seen)
     if not isinstance(law, PowerCriticalBatch) or not math.isfinite(tokens):
         return []

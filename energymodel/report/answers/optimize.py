@@ -11,7 +11,7 @@ import numpy as np
 from energymodel.report.answer import Answer, Chart, Sentence, Table
 from energymodel.report.answers import details as where
 from energymodel.report.answers import run_tables, search_parts
-from energymodel.report.answers.argument import NEAR_LIMIT, five_sentences, operation_of
+from energymodel.report.answers.argument import five_sentences, is_near_limit
 from energymodel.report.answers.evaluate import intervals_chart, limits_chart
 from energymodel.report.answers.plan_fields import command_of
 from energymodel.report.answers.run_tables import FOUND, OWN, Run
@@ -95,8 +95,7 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         ]
         binding = [search_parts.binding_sentence(optimum, prices)]
         best_run = dataclasses.replace(optimum.scenario_found, plan=optimum.plan)
-        is_near = operation_of(best_run, optimum.outcome)["multiple"] < NEAR_LIMIT
-        if is_near or details:
+        if (is_near := is_near_limit(best_run)) or details:
             argument = five_sentences(best_run, optimum.outcome, float(np.mean(scenario.plan.batch)))
             (answered if is_near else notes).extend(argument)
     notes += [*binding, *at_risk[1:], *where.learning_sentences(scenario, optimum.plan, optimum.outcome)]
