@@ -68,16 +68,17 @@ def real(
     difference: bool = False,
     signed: bool = False,
     integer: bool = False,
+    optional: bool = False,
 ) -> Any:
     """Declare a scalar field of a component: converted by `as_real`, with unit, meaning and range in the metadata.
 
     `difference` marks a temperature that is a difference, so that 5 °C is 5 K; `signed` a number that may be negative;
-    `integer` a count, which searches round.
+    `integer` a count, which searches round; `optional` one of a part that may be left out, None there.
     """
     allowed = SIGNED if signed and within == ANY else within
     metadata = {"unit": unit, "doc": doc, "range": allowed.within(unit)}
-    metadata |= {"difference": difference, "signed": signed, "integer": integer}
-    if default is None:
+    metadata |= {"difference": difference, "signed": signed, "integer": integer, "optional": optional}
+    if default is None and not optional:
         return eqx.field(converter=as_real, metadata=metadata)
     return eqx.field(converter=as_real, metadata=metadata, default=default)
 

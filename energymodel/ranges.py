@@ -93,6 +93,8 @@ def check_field(field: "dataclasses.Field[Any]", values: Iterable[float], path: 
     """Check numbers of a field against its range, as `check_value`."""
     about = field.metadata
     for value in values:
+        if about.get("optional") and value == 0.0:
+            raise InputError(f"{path}: 0 stands for nothing that can be built. Leave it out where there is none.")
         check_value(float(value), about["unit"], about["range"], path, difference=about.get("difference", False))
 
 
@@ -127,11 +129,21 @@ def check_numbers(component: Any, path: str) -> None:
         check_field(field, values, where)
 
 
+def absent_numbers(component: Any, path: str) -> Iterator[str]:
+    """Paths of the optional numbers that a component and its parts leave out."""
+    for field in dataclasses.fields(component):
+        value, where = getattr(component, field.name), f"{path}.{field.name}"
+        if value is None:
+            yield where
+        elif dataclasses.is_dataclass(value):
+            yield from absent_numbers(value, where)
+
+
 def declared_numbers(component: Any, path: str) -> Iterator[tuple[str, "dataclasses.Field[Any]", np.ndarray]]:
     """Path, declaration and values of all numbers of a component and its parts."""
     for field in dataclasses.fields(component):
         value, where = getattr(component, field.name), f"{path}.{field.name}"
-        if "range" in field.metadata:
+        if "range" in field.metadata and value is not None:
             yield where, field, np.ravel(np.asarray(value))
         elif dataclasses.is_dataclass(value):
             yield from declared_numbers(value, where)

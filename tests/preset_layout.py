@@ -21,7 +21,10 @@ ROOT = Path(energymodel.__file__).parent / "presets"
 
 @cache
 def fields_of(component: str) -> Mapping[str, str | set[str]]:
-    """Unit of each number of a component; of each other field, the components that may stand there."""
+    """Unit of each number of a component; of each other field, the components that may stand there.
+
+    What a part may leave out is not among them.
+    """
     if component == NEAR_LIMIT:
         return dict.fromkeys(NEAR_LIMIT_RANGES, "1") | {
             "bits_per_flop": "bit/FLOP",
@@ -34,6 +37,7 @@ def fields_of(component: str) -> Mapping[str, str | set[str]]:
     return {
         field.name: field.metadata.get("unit") or set(final_classes(field_class(owner, field.name)))
         for field in dataclasses.fields(owner)
+        if not field.metadata.get("optional")
     }
 
 

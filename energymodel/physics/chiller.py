@@ -1,9 +1,8 @@
 """Electric power of chillers.
 
 Shared arguments: `supply_temperature` T [K]; `condenser_temperature` T_h of what cools the condenser, outside air or
-tower water [K]; `load`, heat removed over capacity of all machines, x [1]; `heat` Q that they remove [W]; `capacity`
-Q_plant, 0 for the plant that comes with the building and suits any heat [W]; `performance` COP above 0, heat removed
-per electric work [1].
+tower water [K]; `load`, heat removed over capacity of all machines, x [1]; `heat` Q that they remove and `capacity`
+Q_plant, above 0 [W]; `performance` COP above 0, heat removed per electric work [1].
 """
 
 import abc
@@ -53,10 +52,9 @@ def part_load_power(load: Numeric, half: Numeric, quarter: Numeric) -> Values:
 def plant_load(heat: Numeric, capacity: Numeric) -> Values:
     """Load of all machines of a plant, `x = Q / Q_plant` [definition].
 
-    **Returns:** load [1], 0 for such a plant; above 1 the plant is too small.
+    **Returns:** load [1]; above 1 the plant is too small.
     """
-    sized = jnp.asarray(capacity) > 0.0
-    return jnp.where(sized, heat, 0.0) / jnp.where(sized, capacity, 1.0)
+    return jnp.asarray(heat) / capacity
 
 
 def plant_price(heat: Numeric, capacity: Numeric, price: Numeric) -> Values:
@@ -64,8 +62,7 @@ def plant_price(heat: Numeric, capacity: Numeric, price: Numeric) -> Values:
 
     **Returns:** price [USD], negative for a smaller plant.
     """
-    sized = jnp.asarray(capacity) > 0.0
-    return jnp.where(sized, jnp.asarray(capacity) - heat, 0.0) * price
+    return (jnp.asarray(capacity) - heat) * price
 
 
 def chiller_power(heat: Numeric, performance: Numeric) -> Values:

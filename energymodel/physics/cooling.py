@@ -182,7 +182,7 @@ class Cooling(eqx.Module):
     weather: Weather = component()
     inlet: InletClass = component()
     coil_approach: Real = degrees(doc="supply of coolant above the water or air that cools it")
-    chiller_capacity: Real = real("W", 0.0, doc="heat that all chillers remove, per chip; 0: as much as is needed")
+    chiller_capacity: Real | None = real("W", doc="of all chillers, per chip", within=ABOVE_ZERO, optional=True)
     chiller_price: Real = real("USD/W", 0.0, doc="of installed chillers, per heat that they remove")
 
     def at(self, supply_temperature: Numeric) -> Coolant:
@@ -213,11 +213,12 @@ class Cooling(eqx.Module):
 
     def chiller_load(self, chilled: Numeric) -> Values:
         """Heat that the chillers remove [W] over their capacity [1]; 0 where they suit the heat."""
-        return plant_load(chilled, self.chiller_capacity)
+        return jnp.zeros(()) if self.chiller_capacity is None else plant_load(chilled, self.chiller_capacity)
 
     def added_price(self, heat: Numeric) -> Values:
         """Purchase price per chip of the chillers beyond those for all heat [W], which the building has [USD]."""
-        return plant_price(heat, self.chiller_capacity, self.chiller_price)
+        capacity = self.chiller_capacity
+        return jnp.zeros(()) if capacity is None else plant_price(heat, capacity, self.chiller_price)
 
     def _free(self, coolant: Coolant, source: Numeric, hour: Hour) -> Values:
         """Share of the heat that a source outside removes."""

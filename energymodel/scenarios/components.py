@@ -90,7 +90,7 @@ def resolve(table: Any, kind: type, path: str, *, defaults: bool = False) -> dic
         if name not in table:
             if field.default is dataclasses.MISSING:
                 raise InputError(f"{path}: {name} is missing. Give it, or start from a preset.")
-            resolved |= {name: _default(field, field.default)} if defaults else {}
+            resolved |= {name: _default(field, field.default)} if defaults and field.default is not None else {}
         elif name in component_fields(final):
             resolved[name] = resolve(table[name], field_class(final, name), where, defaults=defaults)
         else:
@@ -117,6 +117,8 @@ def assemble(resolved: Mapping[str, Any], kind: type, path: str, provenance: dic
     values = {}
     for field in dataclasses.fields(final):
         where = f"{path}.{field.name}"
+        if field.name not in resolved and field.default is None:
+            continue  # a part that is left out
         value = resolved[field.name] if field.name in resolved else _default(field, field.default)
         if field.name in component_fields(final):
             values[field.name] = assemble(value, field_class(final, field.name), where, provenance)

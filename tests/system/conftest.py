@@ -72,8 +72,8 @@ class Response(NamedTuple):
         ]
 
 
-WITHOUT_SIZE = {"system.facility.cooling.chiller_capacity", "system.network.bus_share"}
-"""Numbers whose zero stands for what suits any load, or for none at all: next to it they are far too small."""
+WITHOUT_SIZE = {"system.network.bus_share"}
+"""Numbers whose zero stands for none at all: next to it they are far too small."""
 
 SIZE_OF_ZERO = {"system.network.topology.hop_latency": 1e-6, "system.node.collectives.start_latency": 1e-6}
 """Sizes [s] of numbers that may be zero and are far below 1."""

@@ -7,6 +7,7 @@ import pytest
 import energymodel as em
 from cli.shell import run
 from energymodel.economics.cost import Usage
+from energymodel.errors import InputError
 from energymodel.physics.chiller import LiftChiller
 from energymodel.physics.delivery import Regulator
 from energymodel.report.answers.evaluate import broken_limits
@@ -180,14 +181,15 @@ FIXED = ["plan.chips", "plan.batch", *(f"plan.layout.{name}" for name in LAYOUT)
 
 
 def with_chillers(capacity):
-    """Outcome of a run in a warm place with chillers of a capacity per chip [W]."""
-    return outcome_of(SMALL, *(f"{path}={value}" for path, value in WARM.items()), f"{CAPACITY}={capacity!r} W")
+    """Outcome of a run in a warm place with chillers of a capacity per chip [W], or with those of the building."""
+    sized = [] if capacity is None else [f"{CAPACITY}={capacity!r} W"]
+    return outcome_of(SMALL, *(f"{path}={value}" for path, value in WARM.items()), *sized)
 
 
 def test_a_plant_for_all_heat_is_that_of_the_building():
     # Machines that carry all heat in the hottest hour at the stated load never run at a higher one.
     scenario = em.load_scenario(SMALL, WARM)
-    free = with_chillers(0.0)
+    free = with_chillers(None)
     chiller = scenario.system.facility.cooling.chiller
     assert isinstance(chiller, LiftChiller)
     large = with_chillers(2.0 * float(free.power_peak) / float(scenario.plan.chips) / float(chiller.load))
@@ -198,24 +200,29 @@ def test_a_plant_for_all_heat_is_that_of_the_building():
 
 def test_each_watt_of_chillers_has_its_price_and_the_limit_binds_on_a_hot_day():
     scenario = em.load_scenario(SMALL, WARM)
-    price, run_time = scenario.system.market.price, with_chillers(0.0).time
+    price, run_time = scenario.system.market.price, with_chillers(None).time
     single, two = with_chillers(20e3), with_chillers(21e3)
     recovery = price.cost(Usage(0.0, scenario.plan.chips, run_time, 0.0, 0.0, 0.0, 0.5 * 1e3))
     np.testing.assert_allclose(two.money - single.money, recovery, rtol=1e-6)
-    heat = float(with_chillers(0.0).chilled_heat) / float(scenario.plan.chips)
+    heat = float(with_chillers(None).chilled_heat) / float(scenario.plan.chips)
     np.testing.assert_allclose(with_chillers(heat).slack.chillers, 0.0, atol=1e-9)
     np.testing.assert_allclose(with_chillers(0.5 * heat).slack.chillers, np.log(0.5), rtol=1e-9)
 
 
+def test_chillers_without_a_size_cannot_vary():
+    with pytest.raises(InputError, match="there is none"):
+        em.load_scenario(SMALL).with_question(vary={CAPACITY: (100.0, 5000.0)})
+
+
 @pytest.mark.parametrize("capacity", [1100.0, 1500.0])  # part load of the year above that of the machines that run
 def test_gradient_with_capacity(capacity):
-    case = em.load_scenario(SMALL, WARM)
+    case = em.load_scenario(SMALL, WARM | {CAPACITY: "1 kW"})
     assert_log_slopes(lambda result: (result.energy.total, result.money), case, {CAPACITY: capacity}, rtol=1e-4)
 
 
 @pytest.mark.slow
 def test_search_finds_the_load_of_lowest_work_and_money_asks_for_less():
-    scenario, vary = em.load_scenario(SMALL, WARM), {CAPACITY: (100.0, 5000.0)}
+    scenario, vary = em.load_scenario(SMALL, WARM | {CAPACITY: "5 kW"}), {CAPACITY: (100.0, 5000.0)}
     options = {"vary": vary, "fix": [*FIXED, "plan.coolant_temperature"], "tolerance": 0.0}
     energy, money = (em.optimize(scenario, minimize=aim, **options) for aim in ("energy", "money"))
     best = np.sqrt(0.16 / 0.44)  # of lowest work per heat

@@ -43,7 +43,6 @@ DEGREES = {
     "system.network.topology.hop_latency": (0.0,),  # tests/system/test_network.py
     "system.network.topology.uplink_lane_price": (0.0,),
     "system.network.topology.switch_lanes": (256.0,),
-    "system.facility.cooling.chiller_capacity": (0.0, 500.0, 900.0),  # W; a fraction of a watt cools no chip
 }
 
 

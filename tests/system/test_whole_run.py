@@ -58,7 +58,7 @@ def converted(component, powers):
     result = {}
     for field in dataclasses.fields(component):
         value = getattr(component, field.name)
-        if "range" in field.metadata:
+        if "range" in field.metadata and value is not None:
             result[field.name] = np.asarray(value) / SIZE ** powers.get(field.metadata["unit"], 0)
         elif dataclasses.is_dataclass(value):
             result[field.name] = converted(value, powers)
