@@ -129,16 +129,6 @@ def check_numbers(component: Any, path: str) -> None:
         check_field(field, values, where)
 
 
-def absent_numbers(component: Any, path: str) -> Iterator[str]:
-    """Paths of the optional numbers that a component and its parts leave out."""
-    for field in dataclasses.fields(component):
-        value, where = getattr(component, field.name), f"{path}.{field.name}"
-        if value is None:
-            yield where
-        elif dataclasses.is_dataclass(value):
-            yield from absent_numbers(value, where)
-
-
 def declared_numbers(component: Any, path: str) -> Iterator[tuple[str, "dataclasses.Field[Any]", np.ndarray]]:
     """Path, declaration and values of all numbers of a component and its parts."""
     for field in dataclasses.fields(component):

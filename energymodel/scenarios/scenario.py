@@ -14,7 +14,7 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import with_own_numbers
 from energymodel.performance.adaptation import FineTuning
-from energymodel.ranges import absent_numbers, check_numbers
+from energymodel.ranges import check_numbers
 from energymodel.scenarios.checks import (
     NO_LOSS,
     check_ends,
@@ -294,7 +294,9 @@ def _asking(scenario: Scenario, section: Any) -> Scenario:
         tables = {**tables, "plan": {**tables["plan"], "power": stage_power_table(caps, plan.power_cap)}}
         provenance = {**provenance, **{f"{POWER}.{name}": provenance["plan.power_cap"] for name in STAGES}}
     units = {path: origin.unit for path, origin in provenance.items()}
-    for path in {*section.get("vary", {})} & {*absent_numbers(system, "system")}:
+    with_absent, _ = jax.tree_util.tree_flatten_with_path(system, is_leaf=lambda leaf: leaf is None)
+    absent = {"system" + jax.tree_util.keystr(path) for path, leaf in with_absent if leaf is None}
+    for path in absent & section.get("vary", {}).keys():
         raise InputError(f"vary {path}: there is none. Give it first (--set {path}=VALUE), then vary it.")
     question = parse_question(section, units, scenario.optimize, ClockScale.of(system.accelerator))
     if scenario.is_fine_tuned:
