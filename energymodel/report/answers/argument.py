@@ -4,15 +4,13 @@ The energy of switching; what memory and links take, and more if they scaled les
 have a fixed time, `B* = sqrt(s B_h B_c)` [docs/physics.md A0.9]; the ranks that it feeds; and what then limits.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import jax
-import numpy as np
 
 from energymodel.learning.critical_batch import best_batch
-from energymodel.performance.saturation import half_throughput_batch, time_optimal_batch
+from energymodel.performance.saturation import time_optimal_batch
 from energymodel.physics.limits import operation_multiple
 from energymodel.readers.expressions import data_file, evaluate, work_out
 from energymodel.report.answer import Sentence
@@ -29,7 +27,7 @@ from energymodel.system.training_system import as_designed, learning_of, paramet
 
 NEAR_LIMIT = 1e5
 """Multiple of Landauer's limit of an operation below which hardware is near the limits; that of an H100 is 7e6."""
-FORMULAS = (best_batch, half_throughput_batch, time_optimal_batch, operation_multiple, read_preset, max, getattr)
+FORMULAS = (best_batch, time_optimal_batch, operation_multiple, read_preset, max, getattr)
 
 
 def is_near_limit(scenario: Scenario) -> bool:
@@ -51,8 +49,8 @@ def five_sentences(scenario: Scenario, outcome: TrainingOutcome, own_batch: floa
         return []
     with jax.enable_x64(True):
         (system, plan), now = as_designed(scenario.system, scenario.plan), jax.tree.map(float, outcome)
-        # The clock where a power cap may have left it.
-        run = TrainingRun(scenario.system, dataclasses.replace(scenario.plan, clock=np.asarray(now.clock)))
+        run = TrainingRun(scenario.system, scenario.plan)
+        run = run.at(run.changed("plan.clock", now.clock))  # where a power cap may have left it
         words: dict[str, Any] = {name: _evaluated(run, factors) for name, factors in rules["runs"].items()}
         words |= {"now": now, "system": system, "plan": plan, "chip": system.accelerator, "law": law}
         words |= {"learning": learning_of(system, plan), "size": parameters_in_loss(system), "own_batch": own_batch}
