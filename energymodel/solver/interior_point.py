@@ -42,7 +42,7 @@ from energymodel.solver.newton_system import (
 )
 from energymodel.solver.search_state import InteriorPointState, first_multipliers, scaled_box, started_anew
 from energymodel.solver.solution import RESULTS, SolverOptions, reachable_tolerance
-from energymodel.solver.verdict import RAISE, Verdict, judge
+from energymodel.solver.verdict import PROBES, RAISE, Verdict, judge
 
 # Constants of the method, where not argued for at their place, are those of [Wachter & Biegler 2006].
 _DUAL_SPREAD = 1e10  # the multiplier times its slack stays within this factor of the barrier [eq. 16]
@@ -167,6 +167,7 @@ def finish(
         last=jnp.where(back, state.last, at.x),
         dual=jnp.where(jnp.concatenate([free, free]), stepped.dual, fixed),
         penalty=jnp.where(verdict.raise_penalty, at.penalty * RAISE, verdict.penalty),
+        damping=jnp.where(verdict.damped, 0.0, stepped.damping),
         weight=verdict.weight,
         residual=jnp.where(at.finite & ~first, verdict.residual, jnp.inf),
         drift=verdict.drift,
@@ -275,17 +276,21 @@ def _advance(
 def _probe(system: NewtonSystem, state: InteriorPointState) -> Direction:
     """A direction along which a stationary point may be no minimum: of low curvature.
 
-    The first is what two inverse iterations make of a generic vector; then axes and other vectors follow, since where
-    the second derivatives vanish too, nothing tells which way is down.
+    The first is what two inverse iterations make of a generic vector; then axes, the origin and other vectors follow,
+    since where the second derivatives vanish too, nothing tells which way is down. The last go, where the objective
+    bends downwards, as far as that may change it by its size.
     """
     at, n, none = system.at, state.x.size, jnp.zeros_like(system.at.c)
     count, places = state.probes, jnp.arange(n)
     generic = jnp.cos((1.0 + 1.7 * count) * places + 0.9 * count)
     axis = jnp.where(places == (count // 2) % n, 1.0, 0.0)
     once = system.solve(jnp.where(count % 2 == 1, axis, generic).astype(at.x.dtype), none)[0]
-    along = jnp.where(count == 0, system.solve(once, none)[0], once)
+    along = jnp.where(count == 0, system.solve(once, none)[0], jnp.where(count == 2, at.x, once))
     along = along / jnp.maximum(jnp.max(jnp.abs(along)), jnp.finfo(along.dtype).tiny)
-    along = along * jnp.maximum(1.0, jnp.max(jnp.abs(at.x)))
+    bend, far = along @ at.W @ along, jnp.max(jnp.abs(at.x))
+    bent = (bend < 0) & (count >= PROBES // 2)
+    length = jnp.sqrt(jnp.maximum(state.scale[0], jnp.abs(at.f)) / jnp.where(bent, -bend, 1.0))
+    along = along * jnp.where(bent, length, jnp.where((count == 2) & (far > 0), far, jnp.maximum(1.0, far)))
     changes = at.box.changes(along)
     gap = at.gap[2 * at.c.size :]
     room = jnp.minimum(longest_steps(0.9, gap, changes), longest_steps(0.9, gap, -changes))

@@ -30,6 +30,8 @@ _FLAT = 1e-8  # curvature, in units of the largest or of the objective, that may
 _VISIBLE = 1e-6  # of the variables: shorter steps are none
 _HOLDS = 1e-6  # of the terms of a row, by which it may be violated far away
 _CLOSEST = 1e-12  # distance from a point with finite derivatives at which a search gives up
+_NOISE = 1e3  # rounding errors of its terms, below which a slope is none
+_PROMISED = 100.0  # tolerances of the objective, that a step promises from a point that is no minimum
 _MATTERS = 1e-8  # of the objective or of the terms of a row, in the units of the problem
 
 
@@ -39,6 +41,7 @@ class Verdict(NamedTuple):
     residual: Float[Array, ""]
     result: RESULTS
     raise_penalty: Bool[Array, ""]
+    damped: Bool[Array, ""]  # look again without damping
     probe: Bool[Array, ""]  # look for a lower point near a stationary one
     restart: Bool[Array, ""]  # with sizes of the variables as they are here
     warm: Bool[Array, ""]  # and with the multipliers
@@ -67,18 +70,20 @@ def judge(
     grown = jnp.max(jnp.abs(at.x)) > _GROWN
     units = only_if(
         converged | path.fallen | tried | grown | ~entire,  # else nothing below asks for them
-        lambda at: _units(problem, system._replace(at=at), aim, state, lack, terms, shrink=optimal | tried),
-        _Units(state.size, *3 * (jnp.zeros((), bool),)),
+        lambda at: _units(problem, system._replace(at=at), aim, state, lack, terms, tol, shrink=optimal | tried),
+        _Units(state.size, *5 * (jnp.zeros((), bool),)),
         at,
     )
-    may_rescale = units.changed & (state.rescaled < _RESCALES)
+    may_restart = state.rescaled < _RESCALES
+    may_rescale = units.changed & may_restart
 
     # Ends without a minimum, and what must come before an end.
     holds = jnp.max(lack / jnp.maximum(1.0, terms), initial=0.0) <= _HOLDS
     ends = (converged & path.endless) | (judged & entire & path.fallen)
     stuck = converged & ~entire & ~feasible
-    probe = (optimal | stuck) & _doubtful(system, state) & ~drawn
-    rescale = optimal & ~probe & units.wrong & may_rescale
+    damped = state.damping > 0  # a damped step hides what a valley still has to give
+    probe = (optimal & ~damped | stuck) & _doubtful(system, state) & ~drawn
+    rescale = optimal & ~probe & units.wrong & (units.changed | units.coarse) & may_restart
     level = stuck & ~probe & may_rescale
     renew = judged & (~converged | (path.drift >= 2)) & (tried | grown) & may_rescale
     # Without the objective, once: is any point feasible? With it again, and a penalty that holds the search there.
@@ -89,11 +94,12 @@ def judge(
     exhausted = state.penalty >= _HIGHEST_PENALTY
     pulled = converged & entire & ~feasible & ~alone & (path.drift < 2)
     conflict = (stuck & ~probe & ~level & ~together) | (pulled & exhausted) | given_up
-    lost = optimal & ~probe & units.broken & units.changed & ~may_rescale
+    doubted = optimal & ~probe & ~rescale & (damped | units.promises)
+    lost = optimal & ~probe & ~may_rescale & units.broken & units.changed | doubted & tried
     broken = ~at.finite & (state.fresh | (jnp.max(jnp.abs(at.x - state.last)) <= _CLOSEST))
 
     reached = RESULTS.where(residual <= options.tolerance, RESULTS.successful, RESULTS.rounded)
-    result = RESULTS.where(optimal & ~probe & ~rescale & ~lost, reached, RESULTS.running)
+    result = RESULTS.where(optimal & ~probe & ~rescale & ~doubted & ~lost, reached, RESULTS.running)
     for ended, how in (
         (conflict, RESULTS.infeasible),
         (lost, RESULTS.out_of_iterations),
@@ -107,6 +113,7 @@ def judge(
         residual=residual,
         result=result,
         raise_penalty=pulled & ~exhausted & running,
+        damped=doubted & running,
         probe=probe & running,
         restart=(alone | together | rescale | level | renew) & running,
         warm=rescale,
@@ -183,6 +190,8 @@ class _Units(NamedTuple):
     changed: Bool[Array, ""]  # a start with these sizes would be another one
     broken: Bool[Array, ""]  # in the units of the problem, a row is violated by more than its terms explain
     wrong: Bool[Array, ""]  # that, or the objective has more to gain than the residual tells
+    coarse: Bool[Array, ""]  # the objective was far steeper where its scale comes from
+    promises: Bool[Array, ""]  # the next step promises a lower objective
 
 
 def _units(
@@ -192,6 +201,7 @@ def _units(
     state: InteriorPointState,
     lack: Float[Array, " m"],
     terms: Float[Array, " m"],
+    tol: float,
     *,
     shrink: Bool[Array, ""],
 ) -> _Units:
@@ -203,16 +213,40 @@ def _units(
     # A variable that its bound holds is as large as it was, however close it comes.
     held = dual > gap * jnp.maximum(1.0, jnp.abs(jnp.tile(jnp.diag(at.W), 2)))
     size = present_size(problem, state, shrink=shrink & (broken | ~(held[:n] | held[n:])))
+    worth = jnp.maximum(state.scale[0], jnp.abs(at.f))
+    unseen, own = _own_sizes(system, dual, worth)
+    unseen = unseen & (state.weight > 0)
+    size = jnp.where(unseen, own * state.size, size)
     ratio = size / state.size
     slopes = jnp.concatenate([(at.gradient / state.scale[0])[None], at.J / rows[:, None]]) * ratio
     values = jnp.concatenate([(at.f / state.scale[0])[None], at.c / rows])
     bend = at.W * ratio * ratio[:, None] / state.scale[0]
     scale = row_scales(values, slopes, bend, (state.weight <= 0) | state.level)
     change = jnp.concatenate([ratio, scale[1:] / rows])
-    gain = (jnp.abs(at.pull @ aim.direction.x) + jnp.sum(at.products)) / state.scale[0]
+    fall = jnp.abs(at.pull @ aim.direction.x) + jnp.sum(at.products)
     return _Units(
         size=size,
         changed=jnp.max(jnp.maximum(change, 1.0 / change)) >= _CHANGED,
         broken=broken,
-        wrong=broken | (gain > _MATTERS * jnp.maximum(1.0, jnp.abs(at.f) / state.scale[0])),
+        wrong=broken | jnp.any(unseen) | (fall > _MATTERS * worth),
+        coarse=scale[0] >= _CHANGED * state.scale[0],
+        promises=fall > _PROMISED * tol * worth,
     )
+
+
+def _own_sizes(
+    system: NewtonSystem, dual: Float[Array, " nn"], worth: Float[Array, ""]
+) -> tuple[Bool[Array, " n"], Float[Array, " n"]]:
+    """Variables whose Newton step alone lowers the objective by what matters, and the sizes that curvature gives them.
+
+    Both know no units: what a start at one hides of a minimum at 1e10, whose slope there is 1e-10, they show.
+    """
+    at = system.at
+    against = jnp.concatenate([at.pull > 0, at.pull < 0])  # bounds that hold a variable, not those that it leaves
+    low, high = jnp.split(dual * against, 2)
+    slope, terms = jnp.abs(at.pull - low + high), jnp.abs(at.gradient) + jnp.abs(at.y) @ jnp.abs(at.J) + low + high
+    curvature = jnp.diag(at.W) + system.S @ at.J**2 + sum(jnp.split(system.stiff * against, 2))
+    told = at.free & (curvature > 0) & (slope > _NOISE * jnp.finfo(slope.dtype).eps * terms)
+    curvature = jnp.where(told, curvature, 1.0)
+    size = jnp.exp2(jnp.round(0.5 * jnp.log2(worth / curvature)))
+    return told & (slope**2 > _MATTERS * worth * curvature), size
