@@ -216,7 +216,7 @@ def _recognized(lines: Iterator[str], name: str, held: list[str]) -> str:
         if len(held) >= MOST_LINES or size > MOST_HELD:
             break
     if not held:
-        raise InputError(f'"{name}" is empty. Give the log of a training run.')
+        raise InputError(f'"{name}" is empty, or its first line does not end. Give the log of a training run.')
     raise InputError(
         f'"{name}": no line is one of a training log that is known. Known kinds: {", ".join(KINDS)}; in Python, give '
         "one as kind= if it is one."
