@@ -213,12 +213,12 @@ class Cooling(eqx.Module):
 
     def chiller_load(self, chilled: Numeric) -> Values:
         """Heat that the chillers remove [W] over their capacity [1]; 0 where they suit the heat."""
-        return jnp.zeros(()) if self.chiller_capacity is None else plant_load(chilled, self.chiller_capacity)
+        return jnp.zeros_like(chilled) if self.chiller_capacity is None else plant_load(chilled, self.chiller_capacity)
 
     def added_price(self, heat: Numeric) -> Values:
         """Purchase price per chip of the chillers beyond those for all heat [W], which the building has [USD]."""
         capacity = self.chiller_capacity
-        return jnp.zeros(()) if capacity is None else plant_price(heat, capacity, self.chiller_price)
+        return jnp.zeros_like(heat) if capacity is None else plant_price(heat, capacity, self.chiller_price)
 
     def _free(self, coolant: Coolant, source: Numeric, hour: Hour) -> Values:
         """Share of the heat that a source outside removes."""
