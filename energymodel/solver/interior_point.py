@@ -179,7 +179,7 @@ def finish(
     )
     lower = verdict.probe & (end.alpha != 0)
     x, size = jnp.where(lower, end.x, at.x), jnp.where(lower, state.size, verdict.size)
-    rescaled = state.rescaled + jnp.where(verdict.restart | lower, 1, 0)
+    rescaled = state.rescaled + jnp.where(verdict.restart | lower | verdict.damped, 1, 0)
     level = verdict.level & ~lower
 
     def restarted(at: InteriorPointState, x: Array) -> InteriorPointState:
@@ -187,7 +187,7 @@ def finish(
         # A lower point beside one where no point seemed feasible may lead to a feasible one.
         return anew._replace(weight=jnp.where(lower, 1.0, anew.weight), rescaled=rescaled)
 
-    stepped = stepped._replace(tries=jnp.zeros_like(state.tries))
+    stepped = stepped._replace(tries=jnp.zeros_like(state.tries), rescaled=rescaled)
     moved = only_if(verdict.restart | lower, restarted, stepped, stepped, x)
     return select(system.again, before._replace(tries=before.tries + 1), moved)
 

@@ -39,7 +39,7 @@ class InteriorPointState(NamedTuple):
     stride: Float[Array, ""]  # length of the last Newton step
     drift: Int[Array, ""]  # iterations in a row whose steps did not become shorter
     probes: Int[Array, ""]  # directions tried in vain at a point where the curvature leaves doubt
-    rescaled: Int[Array, ""]  # times that the variables got new sizes
+    rescaled: Int[Array, ""]  # times that the variables got new sizes, or a point a look without damping
     begun: Int[Array, ""]  # iteration of the last start
     iteration: Int[Array, ""]
     result: RESULTS

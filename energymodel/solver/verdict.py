@@ -19,6 +19,7 @@ PROBES = 8  # directions that are tried before a point of doubtful curvature is 
 RAISE = 1e4  # of the penalty, where a feasible point is known and the objective still pulls away from it
 _HIGHEST_PENALTY = 1e10
 _RESCALES = 16
+_LOOKS = 4  # of new sizes and looks without damping, after which a point is judged with it
 _FAR = 1e10  # scaled objective that no sensible problem has; its square alone is enough
 _FARTHEST = 1e14  # of its first size, that a variable goes on a path without end
 _GROWN = 1e4  # scaled variables beyond it get new sizes
@@ -94,7 +95,7 @@ def judge(
     exhausted = state.penalty >= _HIGHEST_PENALTY
     pulled = converged & entire & ~feasible & ~alone & (path.drift < 2)
     conflict = (stuck & ~probe & ~level & ~together) | (pulled & exhausted) | given_up
-    doubted = optimal & ~probe & ~rescale & (damped | units.promises)
+    doubted = optimal & ~probe & ~rescale & (damped & (state.rescaled < _LOOKS) | units.promises)
     lost = optimal & ~probe & ~may_rescale & units.broken & units.changed | doubted & tried
     broken = ~at.finite & (state.fresh | (jnp.max(jnp.abs(at.x - state.last)) <= _CLOSEST))
 
