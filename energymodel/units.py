@@ -24,7 +24,8 @@ UNITS: dict[str, dict[str, Any]] = _DATA["units"]
 SI_UNITS = frozenset(UNITS)
 """The unit strings that the project's quantities use: a number with one of these is converted without pint."""
 _MAGNITUDES: dict[str, float] = _DATA["magnitudes"]
-_BILLION = {unit: {"B": 1e9, "bn": 1e9} for unit in ("1", "token", "USD")}  # B is a byte elsewhere
+_BILLIONS: dict[str, float] = _DATA["billions"]
+_COUNTED = ("1", "token", "USD")
 _NUMBER = re.compile(
     r"\s*(?P<number>[+-]?(?:(?:\d{1,3}(?:,\d{3})+|\d(?:_?\d)*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf(?:inity)?)\b)"
     r"(?P<unit>.*)",
@@ -149,9 +150,9 @@ def parse_quantity(text: Any, unit: str, name: str, *, allow_negative: bool = Fa
     if not math.isfinite(number):
         raise InputError(f"{name}: {_quoted(text)} is not a finite number; {advice}")
     first, _, following = rest.partition(" ")
-    magnitudes = _MAGNITUDES | _BILLION.get(unit, {})
-    if first in magnitudes:
-        number, rest = number * magnitudes[first], following
+    magnitude = _MAGNITUDES.get(first) or (_BILLIONS.get(first) if unit in _COUNTED else None)
+    if magnitude is not None:
+        number, rest = number * magnitude, following
     if not rest and unit != "1":
         raise InputError(f"{name}: {_quoted(text)} has no unit; {advice}")
     try:

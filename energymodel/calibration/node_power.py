@@ -110,9 +110,9 @@ def node_power(
 ) -> Float[Array, "..."]:
     """Power of a node at the meter [W], `P = P_idle + n P_rated (p - p_idle) (1 + f e) / eta` [definition].
 
-    Fans remove what the chips draw, as in `energymodel.system.training_system.TrainingSystem.host_power`, those of the
-    idle node are in its power;
-    everything else draws as when idle. It agrees with `evaluate` up to power supplies whose efficiency depends on load.
+    Fans remove what the chips draw, as in `energymodel.system.training_system.TrainingSystem.host_power`; those of the
+    idle node are in its power, and everything else draws as when idle. It agrees with `evaluate` up to power supplies
+    whose efficiency depends on load.
 
     **Arguments:** P_idle, n, P_rated, p_idle, eta and e as in `NodeRuns`;
 

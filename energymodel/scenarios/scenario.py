@@ -294,10 +294,11 @@ def _asking(scenario: Scenario, section: Any) -> Scenario:
         tables = {**tables, "plan": {**tables["plan"], "power": stage_power_table(caps, plan.power_cap)}}
         provenance = {**provenance, **{f"{POWER}.{name}": provenance["plan.power_cap"] for name in STAGES}}
     units = {path: origin.unit for path, origin in provenance.items()}
-    with_absent, _ = jax.tree_util.tree_flatten_with_path(system, is_leaf=lambda leaf: leaf is None)
-    absent = {"system" + jax.tree_util.keystr(path) for path, leaf in with_absent if leaf is None}
-    for path in absent & section.get("vary", {}).keys():
-        raise InputError(f"vary {path}: there is none. Give it first (--set {path}=VALUE), then vary it.")
+    if unknown := section.get("vary", {}).keys() - units.keys():
+        with_absent, _ = jax.tree_util.tree_flatten_with_path(system, is_leaf=lambda leaf: leaf is None)
+        absent = {"system" + jax.tree_util.keystr(path) for path, leaf in with_absent if leaf is None}
+        for path in absent & unknown:
+            raise InputError(f"vary {path}: there is none. Give it first (--set {path}=VALUE), then vary it.")
     question = parse_question(section, units, scenario.optimize, ClockScale.of(system.accelerator))
     if scenario.is_fine_tuned:
         if "loss" in {*question.limits, *parse_objective(question.minimize).names()}:

@@ -9,6 +9,7 @@ import jax
 from statements import Statement, statements
 from symbols import LARGER, SLOWER, document_symbols
 
+from energymodel.readers.expressions import evaluate
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 from energymodel.units import format_quantity
@@ -65,10 +66,11 @@ def laws(scenario: str = SCENARIO) -> list[tuple[dict[str, Any], list[float]]]:
         for size in (LARGER, 1.0):
             run = load_scenario(scenario, [*changes, *goal, f"plan.batch={size * float(own.plan.batch[0])!r} token"])
             with jax.enable_x64(True):
-                numbers.append(float(eval(law["number"], {"run": evaluate_once(run.system, run.plan)})))
+                numbers.append(float(evaluate(law["number"], {"run": evaluate_once(run.system, run.plan)})))
         return numbers[0] / numbers[1]
 
-    return [(law, [eval(law["written"]), ratio(law, law["changes"]), ratio(law, ())]) for law in CLAUSES["laws"]]
+    tried = CLAUSES["laws"]
+    return [(law, [evaluate(law["written"], {}), ratio(law, law["changes"]), ratio(law, ())]) for law in tried]
 
 
 def page(formulas: Sequence[Statement], tried: Sequence[tuple[dict[str, Any], list[float]]]) -> str:
