@@ -33,7 +33,7 @@ from energymodel.search.training_run import STEP, in_float64
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of
 from energymodel.system.layouts import FIELDS
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.outputs import objective_value, output
+from energymodel.system.outputs import objective_title, objective_value, output
 
 _LOWEST_CLOCK = 0.6  # of the plans near one: slower ones take more time and more energy
 _WIDEST_BATCH = 4.0  # of these plans, over the batch of the plan and under it
@@ -149,7 +149,7 @@ class Explorer:
             return Improved(optimum.message)
         old, new = (float(objective_value(outcome, minimize)) for outcome in (before, optimum.outcome))
         change = new / old - 1.0 if old else 0.0
-        words = "energy-time product" if minimize == "etp" else minimize
+        words = objective_title(minimize)
         if not is_outside and change > -_SAME:
             return Improved(f"No plan in this layout takes less {words} at this loss.")
         message = f"{'Obeys every limit: ' if is_outside else ''}{_saving(optimum, before, words, change)}"

@@ -15,7 +15,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.numerics import Scalar
 from energymodel.system.chip_design import CatalogChip
 from energymodel.system.memory import memory_limit
-from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
+from energymodel.system.outcome import DERIVED, EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem, as_designed
 from energymodel.units import parse_quantity
@@ -287,6 +287,11 @@ def limits_of_system(system: TrainingSystem, plan: TrainingPlan, outcome: Traini
         for name, limit in LIMIT_OF_SLACK.items()
     }
     return limits | {"power_swing": float(facility.swing_limit), "power_ramp": float(facility.power_ramp_limit)}
+
+
+def objective_title(minimize: str) -> str:
+    """An objective in words: an abbreviation by its title, others as they are."""
+    return DERIVED.get(minimize, {}).get("title", minimize)
 
 
 def objective_value(outcome: TrainingOutcome, minimize: str) -> Any:

@@ -26,6 +26,7 @@ from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.sweeps.outcome_spread import outcome_spread
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.layouts import SCHEDULING
+from energymodel.system.outputs import objective_title
 from energymodel.system.plan import PRECISIONS, TokenBudget
 
 DECIDED = ("chips", "batch", "clock")
@@ -81,7 +82,8 @@ def optimize_answer(optimum: Optimum, risk: SavingAtRisk | None = None, *, detai
         more, drawings, sentences = where.detail_parts(optimum.scenario_found, runs, minimize, subtitle, money=pays)
         charts, notes = [*charts, *drawings], [*notes, *sentences]
     tables += [*present(why), *more, *search_parts.search_tables(optimum, risk), run_tables.priors_table(scenario)]
-    what = f"The plan with the lowest {minimize}" if success else "No plan was found that can be trusted"
+    lowest = f"The plan with the lowest {objective_title(minimize)}"
+    what = lowest if success else "No plan was found that can be trusted"
     answered, binding = [Sentence(failure)], []
     if success:
         seen = {*decision.names, "tokens", "steps", "step_time", "swing_frequency", "power_average"}

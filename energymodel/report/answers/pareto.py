@@ -16,7 +16,7 @@ from energymodel.search.compare import GENERATIONS, Comparison, Frontier, Fronti
 from energymodel.search.layouts import layout_label
 from energymodel.search.result import Front
 from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread
-from energymodel.system.outputs import objective_value, output, unit_of
+from energymodel.system.outputs import objective_title, objective_value, output, unit_of
 
 KNEE = "plan at the knee"
 ROWS = 12
@@ -189,13 +189,13 @@ def compare_answer(comparison: Comparison, spreads: Mapping[str, OutcomeSpread] 
         rows = outcome_table({name: Run(best.plan, best.outcome) for name, best in solved.items()})
         outcomes = {"name": "outcomes", "title": "Outcome of each plan", "rows": rows.rows[: len(solved)], "kinds": ()}
         tables.append(dataclasses.replace(rows, **outcomes, level="data", labels=tuple(solved)))
-        title = Sentence(f"Each combination with its plan of the lowest {of}")
+        title = Sentence(f"Each combination with its plan of the lowest {objective_title(of)}")
         charts.append(Chart("bars", title, "combinations", "name", ["value"], axis=of))
     held = {name: number(value, unit_of(name)) for name, value in comparison.limits.items()}
     within = ", ".join(f"{spaced(name)} {{{name}}}" for name in held)
     return Answer(
         "compare",
-        f"Plans of the lowest {of}",
+        f"Plans of the lowest {objective_title(of)}",
         Sentence(f"{next(iter(solved))} is best" if solved else "No combination has a plan within the limits"),
         [
             *(Sentence(f"{candidate.name}: {candidate.reason}") for candidate in candidates if candidate.reason),
@@ -291,7 +291,7 @@ def frontier_answer(frontier: Frontier) -> Answer:
     unsure = [f"{step.generations:g}" for step in frontier.steps if step.reason]
     return Answer(
         "frontier",
-        f"Plans of the lowest {frontier.minimize}",
+        f"Plans of the lowest {objective_title(frontier.minimize)}",
         title,
         notes,
         tables,
