@@ -170,7 +170,9 @@ def test_each_step_is_the_best_plan_of_its_generation(steps):
 
 @pytest.mark.slow
 def test_the_table_holds_all_steps(steps):
-    table = frontier_answer(steps).table("steps")
+    answer = frontier_answer(steps)
+    assert answer.title == "Plans of the lowest energy-time product"
+    table = answer.table("steps")
     today, later = (table.number("energy", row)[1].value for row in range(len(table.rows)))
     assert later < today
     assert "loss" in str(table.column("binds")[1][0])
